@@ -45,7 +45,7 @@ PARTS: tuple[tuple[str, Any, str], ...] = (
     ("buffers", Checkpoints, "_save_buffers"),
     ("run state", RunState, "saved"),
     ("tables", Checkpoints, "_sync_tables"),
-    ("removing", Checkpoints, "_forget"),
+    ("removing", Checkpoints, "_remove_obsolete"),
     ("fsync in all of them", os, "fsync"),
     ("whole", Checkpoints, "save"),
 )

@@ -291,7 +291,7 @@ class CheckpointCase:
             FailedWrites(LOGGER, stops=True),
             at_end=True,
             keep=self.keep,
-            goes_on_from=last,
+            resumed_from=last,
         )
 
     def save(self, number: int) -> None:

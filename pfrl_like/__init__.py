@@ -1,4 +1,4 @@
-"""pfrl_like: reinforcement learning from composable parts, for one agent's whole life."""
+"""pfrl_like: a reinforcement-learning toolkit of composable parts, for online and offline training."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -90,12 +90,12 @@ _MODULES = frozenset(
 )
 
 
-#: Functions that are offered here, too, and the modules that have them.
+#: Functions that are also available in this package, and the modules that define them.
 _FUNCTIONS = {"load_learnable": "ope"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public module when it is first asked for, so that a worker process loads only what it needs."""
+    """Import a public module at its first use, so that a worker process loads only the modules that it needs."""
     if name in _MODULES:
         return importlib.import_module(f"pfrl_like.{name}")
     if name in _FUNCTIONS:

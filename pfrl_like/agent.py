@@ -1,4 +1,4 @@
-"""The interfaces of agents, and the saving and loading of their state."""
+"""Interfaces of agents, and saving and loading of their state."""
 
 import contextlib
 import copy
@@ -18,10 +18,10 @@ from pfrl_like.utils.reprs import never_raising, shown
 
 
 class Agent(ABC):
-    """Interface of agents, which choose actions in an environment and learn from the outcomes.
+    """Interface of agents. An agent chooses actions in an environment and learns from the results.
 
     Attributes:
-        training: True if `observe` learns and `act` explores, in this thread; see `eval_mode`.
+        training: True if `observe` learns and `act` explores in this thread; see `eval_mode`.
     """
 
     training: bool = Mode()  # type: ignore[assignment]
@@ -48,28 +48,29 @@ class Agent(ABC):
     def act(self, obs: Any) -> Any:
         """Choose an action for an observation.
 
-        The observation is not checked for NaN, not even in `eval_mode`; with NaN any action may result. Runners and
-        evaluators refuse such observations; a custom loop may call `pfrl_like.utils.checks.check_finite("obs", obs)`
-        first.
+        The observation is not checked for NaN, not even in `eval_mode`. If it contains NaN, the returned action is
+        arbitrary. Runners and evaluators reject observations that contain NaN. A custom loop can call
+        `pfrl_like.utils.checks.check_finite("obs", obs)` before `act`.
         """
 
     @abstractmethod
     def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
-        """Process the outcome of the last action.
+        """Process the result of the last action.
 
         Args:
-            obs: Observation after the action; at an episode's end, the true last observation of that episode.
+            obs: Observation after the action. At the end of an episode, the last observation of this episode, not the
+                first observation of the next episode.
             reward: Reward of the last action.
-            done: True if `obs` is terminal; its value must not be bootstrapped from.
-            reset: True if the episode is truncated here for another reason, such as its length.
+            done: True if `obs` is terminal. The agent must not bootstrap from the value of a terminal observation.
+            reset: True if the episode is truncated after this step, for example because of its length.
         """
 
     @abstractmethod
     def save(self, dirname: str) -> None:
-        """Save the learnt state of the agent into a directory.
+        """Save the learnt state of the agent in a directory.
 
         Raises:
-            CheckpointError: If it cannot be saved; an older save in the directory is kept.
+            CheckpointError: If the state cannot be saved. An older save in the directory is kept.
         """
 
     @abstractmethod
@@ -77,39 +78,40 @@ class Agent(ABC):
         """Load a directory written by `save`.
 
         Raises:
-            CheckpointError: If the directory holds no complete save of such an agent; the agent is unchanged.
+            CheckpointError: If the directory contains no complete save that matches this agent. The agent does not
+                change.
         """
 
     @abstractmethod
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Statistics of learning, as (name, value) pairs with the same names at every call."""
+        """Return the statistics of training as (name, value) pairs. The names are the same at every call."""
 
     def unsaved(self) -> Sequence[str]:
-        """Reasons why an agent loaded from a save may continue differently; empty if it continues exactly.
+        """Return the reasons why a loaded agent may continue differently; empty if it continues exactly.
 
-        A reason makes the run "approximate". An agent that saves less than it needs to continue exactly declares it
-        here, and nowhere else.
+        If there is a reason, a resumed run is "approximate". An agent that does not save all of its state must return
+        the reasons here.
         """
         return ()
 
     def waiting_for(self) -> str | None:
-        """Reason why the agent cannot make an update yet, which runners show; None if it can."""
+        """Return the reason why the agent cannot make an update yet; None if it can. Runners show the reason."""
         return None
 
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Context in which the agent neither learns nor explores.
+        """Return a context manager in which the agent neither learns nor explores.
 
-        It applies to this thread and to the threads started within it. Threads may enter and leave it in any order, and
-        may act with the same agent. A thread that was running before, and does not enter the context, keeps its
-        `training`: one thread may learn while others evaluate. Two threads must not learn at the same time.
+        The context applies to this thread and to all threads that are started inside it. Threads may enter and leave
+        the context in any order, and may act with the same agent. Other threads keep their value of `training`: one
+        thread may learn while other threads evaluate. Two threads must not learn at the same time.
 
-        If networks have dropout or batch normalisation, whose mode is the same in all threads, acting and updates wait
-        for each other. An agent that remembers the episode it acts in (`acts_from_memory`) takes one thread at a time;
-        `copy.deepcopy(agent)` makes a copy for another thread.
+        Dropout and batch normalisation have the same mode in all threads. If networks contain such layers, acting and
+        updates wait for each other. If an action depends on earlier steps (`acts_from_memory`), only one thread can be
+        in the context at a time. `copy.deepcopy(agent)` makes a copy for another thread.
 
         Raises:
-            RuntimeError: If the agent acts from memory and another thread is in the context.
+            RuntimeError: If `acts_from_memory` is True and another thread is in the context.
         """
         with evaluating_here(self, alone=getattr(self, "acts_from_memory", False)):
             yield
@@ -122,7 +124,7 @@ class Agent(ABC):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         reduced: Any = self.__reduce_ex__(4)
         make, arguments, state, *_ = reduced
-        with MODES:  # so that no layer is copied while another thread has changed its mode for a moment
+        with MODES:  # no layer may be copied while another thread changes its mode
             memo[id(self)] = copied = make(*arguments)
             state = copy.deepcopy(state, memo)
         restore = getattr(copied, "__setstate__", vars(copied).update)
@@ -131,21 +133,21 @@ class Agent(ABC):
 
 
 class BatchAgent(Agent):
-    """An agent that acts in several environments at once; a single environment is a batch of one.
+    """Interface of agents that act in several environments at once. A single environment is a batch of size 1.
 
-    Runners pass `action_mask` and `active` only when they carry information, so an agent that supports neither may
-    leave them out of its signatures.
+    Runners pass `action_mask` and `active` only if they are needed. An agent that supports neither may omit them from
+    its signatures.
     """
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """Choose an action; `action_mask` says which are allowed, [n_actions].
+        """Choose an action. `action_mask` is True for allowed actions, bool [n_actions].
 
-        `obs` is not checked for NaN, see `Agent.act`.
+        `obs` is not checked for NaN; see `Agent.act`.
         """
         return self.batch_act([obs], **_batched(action_mask))[0]
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Process the outcome of the last action; `action_mask` says what is allowed in `obs`, [n_actions]."""
+        """Process the result of the last action. `action_mask` is True for actions allowed in `obs`, [n_actions]."""
         self.batch_observe([obs], [reward], [done], [reset], **_batched(action_mask))
 
     @abstractmethod
@@ -167,23 +169,24 @@ class BatchAgent(Agent):
         batch_done: Sequence[bool],
         batch_reset: Sequence[bool],
     ) -> None:
-        """Process the outcomes of the last k actions; each argument has length k.
+        """Process the results of the last k actions. Each argument has length k.
 
         Args:
-            batch_obs: Observations after the actions; at an episode's end, the true last observation of that episode.
+            batch_obs: Observations after the actions. At the end of an episode, the last observation of this episode,
+                not the first observation of the next episode.
             batch_reward: Rewards.
             batch_done: For each environment, True if its observation is terminal.
-            batch_reset: For each environment, True if its episode is truncated here for another reason.
+            batch_reset: For each environment, True if its episode is truncated after this step.
         """
 
 
 class AsyncAgent(Agent):
-    """An agent that runs as one copy in each of several processes, with shared parameters."""
+    """Interface of agents that run as copies in several processes and share parameters."""
 
     @property
     @abstractmethod
     def process_idx(self) -> int | None:
-        """Number of this process; 0 is the process that represents all; None until it is set."""
+        """Index of this process. Process 0 also evaluates the agent. None until the index is set."""
 
     @property
     @abstractmethod
@@ -192,11 +195,11 @@ class AsyncAgent(Agent):
 
 
 class AttributeSavingMixin(ABC):
-    """Saves and loads the attributes that `saved_attributes` names.
+    """Saves and loads the attributes whose names are in `saved_attributes`.
 
-    Each is a module, an optimiser, another object with `state_dict` and `load_state_dict`, another object of this
-    class, or None, which is skipped. Saving is atomic. Loading changes everything or nothing. PFRL's directories can
-    be loaded as well.
+    Each attribute is a module, an optimiser, another object with `state_dict` and `load_state_dict`, an instance of
+    this class, or None. None is skipped. Saving is atomic. If loading fails, nothing changes. Directories that PFRL
+    saved can be loaded, too.
     """
 
     @property
@@ -204,63 +207,64 @@ class AttributeSavingMixin(ABC):
     def saved_attributes(self) -> tuple[str, ...]:
         """Names of the attributes to save."""
 
-    #: Attributes that PFRL's and older directories lack, and for each the attribute whose file is loaded instead.
+    #: Keys: attributes that older and PFRL's directories lack. Values: attributes whose files are loaded instead.
     saved_instead: Mapping[str, str] = types.MappingProxyType({})
 
     def saved_state(self) -> dict[str, Any]:
-        """Further state, such as counters: keys are text, values finite numbers, text, tensors, lists and dicts."""
+        """Return other state, such as counters, as a dict of finite numbers, strings, tensors, lists and dicts."""
         return {}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Restore the state that `saved_state` returned.
+        """Restore the result of `saved_state`.
 
         Args:
-            state: The same values, with lists in place of tuples and arrays.
+            state: The result of `saved_state`, with lists in place of tuples and arrays.
 
         Raises:
-            ValueError: If the state comes from another kind of object.
+            ValueError: If the state belongs to a different class.
         """
         if state:
             raise ValueError(f"state has {sorted(state)}, but {type(self).__name__} has no state")
 
     def save(self, dirname: str | os.PathLike[str]) -> None:
-        """Save into a directory, which holds either the old save or the new one at every instant.
+        """Save the attributes in a directory. At every moment, it contains either the old or the new save.
 
-        In addition to the files that `load` reads, it writes copies under PFRL's names (`model.pt`, ...).
+        In addition to the files that `load` reads, copies under PFRL's names (`model.pt`, ...) are written.
 
         Raises:
-            CheckpointError: If something cannot be saved or written; the old save is kept.
-            NonFiniteError: If a parameter is NaN or infinite; the old save is kept.
+            CheckpointError: If an attribute cannot be saved, or a file cannot be written. The old save is kept.
+            NonFiniteError: If a parameter is NaN or infinite. The old save is kept.
         """
         save_attributes(self, dirname)
 
     def load(self, dirname: str | os.PathLike[str]) -> None:
-        """Load a directory written by `save`, or by PFRL, onto the devices of the live attributes.
+        """Load a directory written by `save` or by PFRL. Tensors are moved to the devices of the attributes.
 
         Raises:
-            CheckpointError: If the directory holds no complete save, or one whose parts have other names or shapes than
-                the agent's; nothing is changed. Classes are not compared: a save of a DQN loads into a DoubleDQN.
+            CheckpointError: If the directory contains no complete save, or a save whose parts have other names or
+                shapes than the parts of this agent. Nothing changes. Classes are not compared: a save of a DQN can be
+                loaded into a DoubleDQN.
         """
         load_attributes(self, dirname)
 
     def state_dict(self) -> dict[str, Any]:
-        """All state that `save` saves: {"attributes": state dicts by name, "state": `saved_state` by owner}.
+        """Return all state that `save` saves, as {"attributes": {name: state dict}, "state": {owner: saved_state}}.
 
-        As in PyTorch, the tensors are the live ones, which training changes: copy the dict to keep it.
+        As in PyTorch, the tensors are not copied, so training changes them. Copy the dict to keep the values.
         """
         return attributes_state(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Load a dict that `state_dict` returned; everything is changed or nothing.
+        """Load the result of `state_dict`. If this fails, nothing changes.
 
         Raises:
-            CheckpointError: If it is the state of another agent; nothing is changed.
+            CheckpointError: If the dict is the state of another agent.
         """
         load_attributes_state(self, state_dict)
 
 
 def _modules_line(agent: Agent) -> list[str]:
-    """A line with the size of each module, if there is one; targets and modules made of others are left out."""
+    """Return a line with the size of each module, without target networks and modules that share parameters."""
     seen: set[nn.Parameter] = set()
     texts = []
     for name, module in dict(vars(agent)).items():

@@ -1,4 +1,4 @@
-"""`Batch`, the form in which experience reaches an update, and functions of nested observations."""
+"""`Batch`, the input of an update, and functions for nested observations."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -51,18 +51,19 @@ def first_leaf(nested: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Continuation:
-    """The steps that follow those of a batch of N rows, to the ends of their episodes: M steps, each of them once.
+    """The steps that follow the rows of a batch, up to the ends of their episodes.
 
-    The newest step of a running episode counts as its end, and is bootstrapped from.
+    The batch has N rows; M steps follow them. A step that follows several rows is contained once. The newest step of a
+    running episode counts as the episode's end, and its next observation is bootstrapped from.
 
     Attributes:
-        first: Number of the step that follows each row of the batch, [N], int64; -1 if there is none.
+        first: Number of the step that follows each row of the batch, [N], int64; -1 if no step follows.
         reward: Rewards, [M], float32.
         discount: gamma, or 0 where the step ended in a terminal state, [M], float32.
-        next_obs: Observations after the steps, in the form of those of the batch.
-        after: Number of the step that follows each step, [M], int64; -1 if there is none.
-        cut: Numbers of the steps that have no successor although their episodes continue, [E], int64, ascending. Their
-            count is known without waiting for the device.
+        next_obs: Observations after the steps, nested like the observations of the batch.
+        after: Number of the step that follows each step, [M], int64; -1 if no step follows.
+        cut: Numbers of the steps without a successor whose episodes continue, [E], int64, ascending. Reading the length
+            E needs no synchronisation with the device.
     """
 
     first: Tensor
@@ -73,7 +74,7 @@ class Continuation:
     cut: Tensor
 
     def map(self, function: Callable[[Any], Any]) -> "Continuation":
-        """Apply `function` to all tensors, including those of nested observations."""
+        """Apply `function` to all tensors, also to the tensors in nested observations."""
         return Continuation(*[map_nested(function, getattr(self, field.name)) for field in dataclasses.fields(self)])
 
 
@@ -81,11 +82,11 @@ class Continuation:
 class Batch:
     """A minibatch of transitions, or of sequences of transitions, as tensors.
 
-    With `lengths` set, the rows are B sequences in the order of a `PackedSequence`: sorted by descending length, time
-    first. Every row-wise field then has shape [N, ...] with N = sum(lengths). Without `lengths`, N = B.
+    If `lengths` is set, the rows are B sequences in the order of a `PackedSequence`: sorted by descending length, time
+    first. Every row-wise field then has shape [N, ...] with N = sum(lengths). If `lengths` is None, N = B.
 
     Attributes:
-        obs: Observations, a tensor [N, ...] or a dict or tuple of tensors; as stored, before `phi`.
+        obs: Observations, a tensor [N, ...] or a dict or tuple of tensors; as stored, before `phi` is applied.
         action: Actions, [N] int64 or [N, ...] float.
         reward: Sum of the n discounted rewards, [N], float32.
         next_obs: Observations after the n steps, like `obs`.
@@ -94,19 +95,19 @@ class Batch:
         index: Sequence numbers of the sampled items (host, int64), the argument of `update_priorities`.
         action_mask: True where an action is allowed in `obs`, [N, n_actions], bool.
         next_action_mask: True where an action is allowed in `next_obs`, [N, n_actions], bool.
-        next_action: Action taken in `next_obs`, like `action`; NaN, or -1 for integers, if it is unknown.
-        recurrent_state: Recurrent state before the first step of each sequence, tensors [layers, B, ...], nested
-            like the model's state; None is the initial state.
+        next_action: Action taken in `next_obs`, like `action`. An unknown action is NaN, or -1 for integers.
+        recurrent_state: Recurrent state before the first step of each sequence, tensors [layers, B, ...], nested like
+            the model's state. None means the initial state.
         next_recurrent_state: Recurrent state after the first step of each sequence.
         lengths: Lengths of the sequences, [B], int64, on the host.
-        next_row: For n-step returns within a sequence: the row whose `next_obs` follows the n steps, [N], int64; None
-            means each row itself.
+        next_row: For n-step returns within a sequence: the row whose `next_obs` is the observation after the n steps,
+            [N], int64. None means that each row's own `next_obs` is.
         log_prob: Log-probability of `action` under the policy that chose it, [N].
         value: Value estimate at the time of acting, [N].
         advantage: Advantage estimate, [N].
         returns: Target of the value function, [N].
-        continuation: The steps that follow those of the batch.
-        extra: Other columns by name.
+        continuation: The steps that follow the rows of the batch.
+        extra: Other columns, keyed by name.
     """
 
     obs: Any
@@ -134,32 +135,32 @@ class Batch:
         return len(self.reward)
 
     def required(self, *names: str) -> list[Tensor]:
-        """The named fields, which must not be None here.
+        """Return the named fields.
 
         Raises:
-            ValueError: If one of them is None.
+            ValueError: If a named field is None.
         """
         fields = [getattr(self, name) for name in names]
         if any(field is None for field in fields):
-            lacking = [name for name, field in zip(names, fields, strict=True) if field is None]
-            raise ValueError(f"batch lacks {', '.join(lacking)}, which is learnt from")
+            missing = [name for name, field in zip(names, fields, strict=True) if field is None]
+            raise ValueError(f"batch has no {', '.join(missing)}, which this update needs")
         return fields
 
     def replace(self, **changes: Any) -> "Batch":
-        """A copy with some fields changed."""
+        """Return a copy with some fields changed."""
         return dataclasses.replace(self, **changes)
 
     def to(self, device: torch.device | str) -> "Batch":
-        """The same rows on `device`; `index` and `lengths` stay on the host."""
+        """Return the same rows on `device`; `index` and `lengths` stay on the host."""
         if self.reward.device == torch.device(device):
             return self
         return self._map(lambda leaf: leaf.to(device, non_blocking=True) if isinstance(leaf, Tensor) else leaf)
 
     def __getitem__(self, rows: Any) -> "Batch":
-        """Selected rows of a batch of transitions; a batch of sequences cannot be indexed.
+        """Return selected rows of a batch of transitions; a batch of sequences cannot be indexed.
 
         Raises:
-            ValueError: If the batch holds sequences.
+            ValueError: If the batch contains sequences.
         """
         if self.lengths is not None:
             raise ValueError("a batch of sequences cannot be indexed by row: its rows are packed time first")
@@ -175,13 +176,13 @@ class Batch:
 
 
 def batch_of_states(obs: Any, action: Any = None) -> Batch:
-    """A batch for evaluating values: observations, actions if given, and zeros for reward and discount."""
-    nothing = torch.zeros(first_leaf(obs).shape[0], device=first_leaf(obs).device)
-    return Batch(obs=obs, action=action, reward=nothing, next_obs=None, discount=nothing)
+    """Return a batch for evaluating values: observations, optional actions, and zeros as reward and discount."""
+    zeros = torch.zeros(first_leaf(obs).shape[0], device=first_leaf(obs).device)
+    return Batch(obs=obs, action=action, reward=zeros, next_obs=None, discount=zeros)
 
 
 def concatenate_batches(parts: Sequence[Batch]) -> Batch:
-    """Concatenate batches of transitions by rows; the result has the columns of the first."""
+    """Concatenate batches of transitions by rows; the result has the columns of the first batch."""
     if len(parts) == 1:
         return parts[0]
     names = [field.name for field in dataclasses.fields(Batch) if field.name not in ("index", "continuation")]
@@ -190,7 +191,7 @@ def concatenate_batches(parts: Sequence[Batch]) -> Batch:
 
 
 def _joined_continuations(parts: Sequence[Batch]) -> Continuation | None:
-    """Continuation of all rows together; rows of a batch without `continuation` have no following step."""
+    """Join the continuations of all batches; rows of a batch without `continuation` have no following step."""
     known = [part.continuation for part in parts if part.continuation is not None]
     if not known:
         return None

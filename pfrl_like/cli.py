@@ -1,4 +1,4 @@
-"""Command line: `replay-crash DIR` repeats a refused update, `diff-runs A B` finds the first difference of two runs."""
+"""Command line: `replay-crash DIR` repeats a rejected update, `diff-runs A B` finds where two runs first differ."""
 
 import argparse
 import os
@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 
 from pfrl_like.debug.crash_replay import CRASH, RerunError, check_owner, in_words, read_crash, start_again
-from pfrl_like.debug.trace_diff import Found, Parting, explanations, first_record, first_tensors, look_closely
+from pfrl_like.debug.trace_diff import Difference, Found, compare_reruns, explanations, first_record, first_tensors
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 
 
@@ -15,26 +15,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: Name of the command and its arguments; None takes those of this process.
+        argv: Name of the command and its arguments. If None, the command line of this process.
 
     Returns:
-        Exit status: 0 or 1 is the answer of the command, 2 is an error, which is printed to stderr.
+        Exit status: 0 or 1 is the result of the command. 2 is an error; its message is printed to stderr.
     """
-    parser = argparse.ArgumentParser(prog="python -m pfrl_like", description="Looks at what runs have left.")
+    parser = argparse.ArgumentParser(prog="python -m pfrl_like", description="Analyses the files of runs.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    summary = "make an update again that was refused since a number in it was NaN or infinite"
+    summary = "repeat an update that was rejected because of NaN or infinity"
     command = commands.add_parser("replay-crash", help=summary, description=_replay.__doc__)
     command.add_argument("directory", metavar="DIR", help="crash-<t> in a run directory")
-    program = "what to start, after --, instead of what the record names"
+    program = "program to start instead of the recorded program, after --"
     command.add_argument("program", metavar="PROGRAM", nargs="*", help=program)
     command.set_defaults(function=_replay)
-    summary = "name the first step and the tensors in which two runs differ, and what may explain it"
+    summary = "show the first step and the tensors in which two runs differ, and possible causes"
     command = commands.add_parser("diff-runs", help=summary, description=_compare.__doc__)
     command.add_argument("a", metavar="A", help="run directory")
-    command.add_argument("b", metavar="B", help="another one")
+    command.add_argument("b", metavar="B", help="other run directory")
     choice = command.add_mutually_exclusive_group()
-    choice.add_argument("--no-rerun", action="store_true", help="start no program")
-    choice.add_argument("--rerun", action="store_true", help="start both whatever differs first, to see streams, too")
+    choice.add_argument("--no-rerun", action="store_true", help="do not start the programs again")
+    choice.add_argument("--rerun", action="store_true", help="always start both programs, to compare random streams")
     command.set_defaults(function=_compare)
     arguments = parser.parse_args(argv)
     try:
@@ -45,36 +45,36 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    """Starts the program of the run again, which makes the agent.
+    """Starts the program of the run again. The program constructs the agent.
 
-    The agent is loaded from the record. The update is repeated with the recorded minibatch and random streams. This
-    library writes nothing into the run directory; the program itself still may. Exit status: 0 if the update is refused
-    again, 1 if not.
+    The state of the agent is loaded from the record. The update is repeated with the recorded minibatch and random
+    streams. This library writes nothing into the run directory, but the program itself may. Exit status: 0 if the
+    update is rejected again, 1 if not.
     """
     directory = os.path.abspath(arguments.directory)
     record = read_crash(directory)
-    print(f"step {record['t']}: {record['error']}\nthen: {in_words(record)}", flush=True)
+    print(f"step {record['t']}: {record['error']}\nrecorded: {in_words(record)}", flush=True)
     if not arguments.program:
-        check_owner(os.path.join(directory, CRASH), record, "if that may run, give it after --")
+        check_owner(os.path.join(directory, CRASH), record, "if you trust it, pass the program after --")
     found = start_again(record, os.path.dirname(directory), crash=directory, command=arguments.program)
     again = found["error_again"]
-    print(f"now: {again}\n     {found['in_words']}" if again else "now: the update is made, all its numbers are finite")
+    print(f"repeated: {again}\n          {found['in_words']}" if again else "repeated: the update is finite")
     return 0 if again else 1
 
 
-#: Steps after the first differing loss in which differing tensors are searched; gradient clipping can make tensors
-#: equal although the losses differ.
-_BEYOND = 1000
+#: Number of steps after the first differing loss in which differing tensors are searched. With gradient clipping,
+#: tensors can be equal although the losses differ.
+_SEARCHED_STEPS = 1000
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    """Compares the traces of two runs, and their run.json.
+    """Compares the traces and the run.json of two runs.
 
-    Traces hold checksums of observations, actions, rewards and losses at every step, and of the agent's tensors at
-    every checkpoint. If the first difference is a loss, or tensors between two checkpoints, a rerun can tell more. Then
-    both programs are started again and train from the last checkpoint at which everything was equal, or from the start,
-    until tensors differ. This library writes nothing into the run directories during the rerun. Exit status: 0 if the
-    traces are equal over their common length, 1 if not.
+    A trace contains checksums of observations, actions, rewards and losses at every step, and of the agent's tensors at
+    every checkpoint. If the first difference is a loss, or tensors between two checkpoints, a rerun finds the step and
+    the tensors. Both programs are then started again. They train from the last checkpoint at which all checksums were
+    equal, or from the start, until tensors differ. During the rerun, this library writes nothing into the run
+    directories. Exit status: 0 if the traces are equal over their common length, 1 if not.
     """
     outdirs = arguments.a, arguments.b
     record, tensors = first_record(*outdirs), first_tensors(*outdirs)
@@ -83,30 +83,30 @@ def _compare(arguments: argparse.Namespace) -> int:
         return 0
     interval = closer_interval(record, tensors)
     found = Found("")
-    if arguments.rerun or (not arguments.no_rerun and tells_more_in(record, tensors, *interval)):
+    if arguments.rerun or (not arguments.no_rerun and needs_rerun(record, tensors, *interval)):
         with tempfile.TemporaryDirectory() as scratch:
             try:
-                found = look_closely(outdirs, scratch, *interval, known=record)
+                found = compare_reruns(outdirs, scratch, *interval, known=record)
             except (RerunError, CheckpointError) as error:  # the answer without the rerun is still printed
-                found = Found(f"there is no closer look: {error}")
-        print(f"again: {found.text}")
-    print("what may explain it:")
-    for line in [*explanations(outdirs, found.repeats)] or ["nothing that run.json tells of"]:
+                found = Found(f"the rerun failed: {error}")
+        print(f"rerun: {found.text}")
+    print("possible causes:")
+    for line in [*explanations(outdirs, found.repeats)] or ["none in run.json"]:
         print(f"  {line}")
     return 1
 
 
-def closer_interval(record: Parting, tensors: Parting) -> tuple[int, int]:
-    """The first and the last step of the interval that a rerun of both programs examines."""
+def closer_interval(record: Difference, tensors: Difference) -> tuple[int, int]:
+    """Return the first and the last step of the interval that a rerun of both programs compares."""
     since, known = max(tensors.same, 0), tensors.t if tensors.differs else record.last
     if record.differs and record.t <= known and not record.asks_for_tensors:
         return min(since, record.t - 1), record.t
     if record.differs and since < record.t <= known:
-        return since, min(record.t + _BEYOND, known)
+        return since, min(record.t + _SEARCHED_STEPS, known)
     return since, max(known, 1)
 
 
-def tells_more_in(record: Parting, tensors: Parting, since: int, until: int) -> bool:
-    """True if a rerun of the interval can tell more than the traces do."""
+def needs_rerun(record: Difference, tensors: Difference, since: int, until: int) -> bool:
+    """True if a rerun of the interval can find more differences than the traces show."""
     is_in_tensors = not record.differs or 0 <= tensors.t < record.t
     return (is_in_tensors or record.asks_for_tensors) and until > since + 1

@@ -1,18 +1,18 @@
-"""`parallel`, a context manager in which each copy of a `pfrl_like.gpu.Device` takes the next GPU."""
+"""`parallel`, a context manager in which each copy of a `pfrl_like.gpu.Device` uses the next GPU."""
 
 import contextlib
 import os
 from collections.abc import Iterator
 
-_open: list[int] = []  # the process that opened each block that is still open
+_open: list[int] = []  # process ids of the open `parallel` blocks
 
 
 @contextlib.contextmanager
 def parallel() -> Iterator[None]:
-    """Make each deep copy of a `Device` take the next GPU, so that tasks spread over all of them.
+    """Make each deep copy of a `Device` use the next GPU, so that tasks are distributed over all GPUs.
 
-    The block holds for all threads of the process, since scikit-learn makes some of its copies in other threads. It
-    does not hold in processes that are started within it, so that a task keeps its GPU.
+    The context applies to all threads of the process, because scikit-learn makes some copies in other threads. It does
+    not apply in child processes that are started within the context, so that a task keeps its GPU.
     """
     _open.append(os.getpid())
     try:
@@ -22,5 +22,5 @@ def parallel() -> Iterator[None]:
 
 
 def in_parallel() -> bool:
-    """True if this process is within a block of `parallel`."""
+    """True if this process is inside a `parallel` context."""
     return os.getpid() in _open

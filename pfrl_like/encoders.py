@@ -1,4 +1,4 @@
-"""Encoders: modules from observations, alone or with actions, to features; made for a shape of observations."""
+"""Encoders: modules from observations, or from observations and actions, to features."""
 
 import difflib
 import math
@@ -13,21 +13,21 @@ from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 
-#: Names that `encoder_params` may hold, with their defaults, for images and for vectors.
+#: Allowed keys of `encoder_params` with their defaults, for images and for vectors.
 PIXEL_PARAMS: Mapping[str, Any] = {"filters": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "feature_size": 512}
 VECTOR_PARAMS: Mapping[str, Any] = {"hidden_units": (256, 256)}
 
 
 @ignores_training
 class Encoder(nn.Module):
-    """Features [B, feature_size] of observations, or of pairs of observation and action.
+    """Module that maps observations, or pairs of observation and action, to features [B, feature_size].
 
     Args:
-        body: Module that is applied to the observations; None for none.
+        body: Module that is applied to the observations; None applies no module.
         head: Module that is applied to the result of `body`, concatenated with the actions.
         feature_size: Number of features.
-        takes_action: Whether it is called with pairs of observation and action.
-        scaler: Fitted scaler that is applied to the observations first; None for none.
+        takes_action: True if the input is a pair of observation and action.
+        scaler: Fitted scaler that is applied to the observations first; None applies no scaler.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Encoder(nn.Module):
         self.scaler, self.dtype = scaler, torch.get_default_dtype()
 
     def forward(self, x: Any) -> Tensor:
-        """The features, [B, feature_size]; observations are converted to the dtype of the layers."""
+        """Return the features, [B, feature_size]; observations are converted to the dtype of the layers."""
         obs, action = x if self.takes_action else (x, None)
         obs = obs if self.scaler is None else self.scaler.transform(obs)
         obs = obs.to(self.dtype)
@@ -61,16 +61,17 @@ def make_encoder(
     Args:
         observation_shape: (n,), or (channels, height, width).
         encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        action_size: Size of the action that is concatenated to each vector, or to the outputs of the filters; 0 for
-            none.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        scaler: Fitted scaler that is applied to the observations first; None for none.
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after the
+            filters.
+        action_size: Size of the action that is concatenated to each vector, or to the outputs of the filters; 0 for an
+            encoder without actions.
+        use_batch_norm: True to add batch normalisation after each layer.
+        scaler: Fitted scaler that is applied to the observations first; None applies no scaler.
 
     Raises:
-        ValueError: On another shape, an unknown parameter (the message names the nearest), a value out of range, or
-            images too small for the filters.
-        TypeError: If the parameters are no dict, or one is of another type.
+        ValueError: If the shape is not (n,) or (channels, height, width), if a key is unknown (the message contains the
+            most similar key), if a value is out of range, or if images are too small for the filters.
+        TypeError: If `encoder_params` is not a dict, or if a value has the wrong type.
     """
     shape = tuple(observation_shape)
     if len(shape) not in (1, 3):
@@ -122,7 +123,7 @@ def _linear_layers(sizes: Sequence[int], use_batch_norm: bool) -> nn.Sequential:
 def _convolutions(
     shape: tuple[int, ...], filters: Sequence[Sequence[int]], use_batch_norm: bool
 ) -> tuple[nn.Sequential, int]:
-    """Convolutional layers, and the number of outputs that they have for an image."""
+    """Return the convolutional layers and the number of their outputs for an image."""
     layers: list[nn.Module] = []
     channels, sides = shape[0], shape[1:]
     for n_out, kernel, stride in filters:

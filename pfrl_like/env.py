@@ -1,4 +1,4 @@
-"""The border to environments: one interface inside the library, whichever library or user wrote the environment."""
+"""Interfaces of environments, and the conversion of other environments to the Gymnasium interface."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -12,27 +12,27 @@ from pfrl_like.utils.reprs import never_raising, shown
 
 
 class Env(ABC):
-    """A minimal environment: `reset() -> obs`, `step(action) -> (obs, reward, done, info)`, `close()`.
+    """Minimal interface: `reset() -> obs`, `step(action) -> (obs, reward, done, info)`, `close()`.
 
-    Environments of gymnasium and gym, and any object with the same methods, do as well; nothing needs to inherit
-    from this class.
+    Gymnasium and gym environments, and any object with the same methods, can be used, too. An environment need not
+    inherit from this class.
     """
 
     @abstractmethod
     def step(self, action: Any) -> Any:
-        """Act; return (obs, reward, done, info) or (obs, reward, terminated, truncated, info)."""
+        """Make one step. Return (obs, reward, done, info) or (obs, reward, terminated, truncated, info)."""
 
     @abstractmethod
     def reset(self) -> Any:
-        """Start an episode; return its first observation, or that and a dict of information."""
+        """Start an episode. Return the first observation, or (obs, info)."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free what the environment holds."""
+        """Free the resources of the environment."""
 
 
 class VectorEnv(ABC):
-    """Several environments that are stepped together and reset when the caller says so."""
+    """Interface of several environments that are stepped together. The caller resets them."""
 
     num_envs: int
 
@@ -43,14 +43,15 @@ class VectorEnv(ABC):
 
     @abstractmethod
     def step(self, action: Any) -> Any:
-        """Act in every environment.
+        """Make one step in every environment.
 
         Args:
-            action: One action for each environment, length `num_envs`.
+            action: One action for each environment; the length is `num_envs`.
 
         Returns:
-            Sequences of length `num_envs`: (obs, rewards, dones, infos), or (obs, rewards, terminateds, truncateds,
-            infos) if the environments return five values. Ended environments are not reset.
+            (obs, rewards, dones, infos), or (obs, rewards, terminateds, truncateds, infos) if the environments return
+            five values. Each element is a sequence of length `num_envs`. Environments whose episode ended are not
+            reset.
         """
 
     @abstractmethod
@@ -58,16 +59,17 @@ class VectorEnv(ABC):
         """Start new episodes.
 
         Args:
-            mask: Which environments to leave alone, bool [num_envs]; None resets all.
+            mask: True for environments that are not reset, bool [num_envs]. If None, all environments are reset.
 
         Returns:
-            A sequence of `num_envs` observations (the last one where nothing was reset), and a sequence of dicts if
-            the environments return one at a reset.
+            A sequence of `num_envs` observations, and a sequence of `num_envs` info dicts if `reset` of the
+            environments returns an info dict. For an environment that was not reset, the observation is its last
+            observation.
         """
 
     @abstractmethod
     def seed(self, seeds: Any) -> Any:
-        """Seed each environment with an integer of its own."""
+        """Seed each environment with the integer at its index."""
 
     @abstractmethod
     def close(self) -> None:
@@ -80,32 +82,30 @@ class VectorEnv(ABC):
 
 
 def as_gymnasium(env: Any) -> Any:
-    """Give an environment gymnasium's interface: `reset(seed, options)` and a `step` of five values.
+    """Return an environment with Gymnasium's interface: `reset(seed, options)`, and `step` with five values.
 
     Args:
-        env: An environment of gymnasium (returned as it is) or gym, or any object with `reset()` and `step(action)`.
-            With a step of four values, `info["TimeLimit.truncated"]` becomes `truncated`.
+        env: Gymnasium environment (returned unchanged), gym environment, or any object with `reset()` and
+            `step(action)`. If `step` returns four values, `info["TimeLimit.truncated"]` becomes `truncated`.
 
     Returns:
-        The environment, or an adapter around it: `user_env` is the original, whose spaces and other attributes show
-        through unchanged.
+        The environment, or an adapter around it. The attribute `user_env` of the adapter is the original environment.
+        The adapter also has the spaces and all other attributes of the original environment.
 
     Raises:
-        TypeError: If it is no environment, or one made of several.
+        TypeError: If `env` is not an environment, or if it is a vector environment.
     """
     if is_gymnasium(env):
         return env
     if isinstance(env, type) or not (callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))):
-        hint = (
-            "the class instead of an instance of it" if isinstance(env, type) else f"{env!r:.80} ({type(env).__name__})"
-        )
+        hint = "a class instead of an instance" if isinstance(env, type) else f"{env!r:.80} ({type(env).__name__})"
         raise TypeError(f"env is {hint}, expected an environment: an object with the methods reset and step")
     if isinstance(getattr(env, "num_envs", None), int):
         raise TypeError(
-            f"env is a vector environment ({type(env).__name__}), expected a single one; "
-            "vector environments train with train_agent_batch"
+            f"env is a vector environment ({type(env).__name__}), expected a single environment; "
+            "use train_agent_batch for vector environments"
         )
     mend_gym(env)
-    from pfrl_like.utils.env_values import EnvAdapter  # brings gymnasium, which a gymnasium env has brought already
+    from pfrl_like.utils.env_values import EnvAdapter  # imports gymnasium; only needed for other environments
 
     return EnvAdapter(env)

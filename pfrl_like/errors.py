@@ -1,19 +1,19 @@
-"""The library's own exceptions; mistakes in arguments are plain `ValueError` and `TypeError`.
+"""Exceptions of this library. Invalid arguments raise plain `ValueError` and `TypeError`.
 
-They hand their arguments on to `Exception`, by which they travel from one process to another.
+The exceptions pass their arguments to `Exception`, so that they can be pickled and sent to other processes.
 """
 
 
 class PfrlLikeError(Exception):
-    """Base of the errors below, so that a caller can catch what this library raises on purpose."""
+    """Base class of all errors that this library defines."""
 
 
 class CheckpointError(PfrlLikeError, ValueError):
-    """A file or directory that cannot be read or written as it should be.
+    """A file or directory cannot be read or written.
 
     Args:
-        path: The offending file or directory.
-        reason: What is wrong with it, as a sentence without a final full stop.
+        path: Path of the file or directory.
+        reason: Description of the problem, a sentence without a full stop.
     """
 
     def __init__(self, path: object, reason: str) -> None:
@@ -26,13 +26,13 @@ class CheckpointError(PfrlLikeError, ValueError):
 
 
 class NonFiniteError(PfrlLikeError, ValueError):
-    """NaN or infinity in an observation, a reward, a loss, a gradient or a parameter.
+    """An observation, action, reward, loss, gradient or parameter is NaN or infinite.
 
     Args:
-        name: What held the number, for instance "reward" or "loss".
-        message: What came and what was expected.
-        batch: The minibatch of a refused update, for the report of the run; None elsewhere.
-        skipped: Of how many updates before this one a GPU tells only now that it has skipped them.
+        name: Name of the value, for example "reward" or "loss".
+        message: Message with the actual and the expected value.
+        batch: Minibatch of a rejected update, for the report of the run; None for other errors.
+        skipped: Number of skipped earlier updates that the GPU reports with this error.
     """
 
     def __init__(self, name: str, message: str, batch: object = None, skipped: int = 0) -> None:
@@ -47,24 +47,24 @@ class NonFiniteError(PfrlLikeError, ValueError):
 
 
 class NotFittedError(PfrlLikeError, ValueError):
-    """Something that is fitted to data, used before it has been."""
+    """An object that must be fitted to data is used before it is fitted."""
 
 
 class ExportError(PfrlLikeError, ValueError):
-    """An agent that cannot be exported, or whose exported policy would not do what it does; nothing was written."""
+    """An agent cannot be exported, or its exported policy selects different actions; no file was written."""
 
 
 class EnvError(PfrlLikeError, RuntimeError):
-    """An environment that breaks its contract: wrong return values, wrong shapes, a step after its end."""
+    """An environment violates its interface: wrong return values, wrong shapes, or a step after its end."""
 
 
 class WorkerError(PfrlLikeError, RuntimeError):
-    """A worker process that raised or died.
+    """A worker process raised an error or died.
 
     Args:
-        index: Which worker (the index of its environment).
-        reason: What happened to it, for instance "was killed by signal 9".
-        traceback_text: The worker's own traceback, empty if it died without one.
+        index: Index of the worker, which is the index of its environment.
+        reason: Description of the failure, for example "was killed by signal 9".
+        traceback_text: Traceback of the worker; empty if the worker died without a traceback.
     """
 
     def __init__(self, index: int, reason: str, traceback_text: str = "") -> None:
@@ -79,12 +79,12 @@ class WorkerError(PfrlLikeError, RuntimeError):
 
 
 class MissingDependencyError(PfrlLikeError, ImportError):
-    """An optional package that is not installed.
+    """An optional package is not installed.
 
     Args:
-        package: Its name on the package index.
-        purpose: What needs it.
-        extra: This package's extra that brings it along, if there is one.
+        package: Name of the package on the package index.
+        purpose: Function that needs the package.
+        extra: Extra of this library that installs the package; None if there is no extra.
     """
 
     def __init__(self, package: str, purpose: str, extra: str | None = None) -> None:
@@ -99,12 +99,12 @@ class MissingDependencyError(PfrlLikeError, ImportError):
 
 
 class DownloadError(PfrlLikeError, RuntimeError):
-    """A file that cannot be fetched from the network.
+    """A file cannot be downloaded.
 
     Args:
-        url: Where it should come from.
-        path: Where it should go.
-        reason: What is wrong, as a sentence without a final full stop.
+        url: URL of the file.
+        path: Path to which the file is downloaded.
+        reason: Description of the problem, a sentence without a full stop.
     """
 
     def __init__(self, url: str, path: str, reason: str) -> None:
@@ -118,11 +118,12 @@ class DownloadError(PfrlLikeError, RuntimeError):
 
 
 class AsyncTrainingError(PfrlLikeError, RuntimeError):
-    """Training in several processes that one of them, or the learner, has ended.
+    """A failure of a process or of the learner has ended a training in several processes.
 
     Args:
-        reasons: What happened, by process (an index, or a name such as "learner"), the first one first.
-        tracebacks: Their own tracebacks, as far as they had time for one.
+        reasons: Descriptions of the failures, keyed by process (an index, or a name such as "learner"), in order of
+            time.
+        tracebacks: Tracebacks of the processes, as far as available, keyed by process.
     """
 
     def __init__(self, reasons: dict[int | str, str], tracebacks: dict[int | str, str]) -> None:

@@ -8,34 +8,35 @@ import numpy as np
 
 from pfrl_like.utils.reprs import never_raising, with_arguments
 
-#: Attributes that define how a class chooses actions.
+#: Attributes that define how a class selects actions.
 _CHOICE = {"select_action", "select_actions", "reads_action_value", "action_kinds"}
 
 
 class Explorer(ABC):
-    """Chooses the actions of an agent in training.
+    """Selects the actions of an agent in training.
 
-    A new explorer has to define only `select_action`. An explorer that can choose for many environments at once also
-    overrides `select_actions`. A class that inherits both methods and overrides only `select_action`, itself or by a
-    mix-in, uses the `select_actions` of `Explorer` again, so that its own choice applies everywhere. The same holds for
-    a `select_action` that is assigned to a class or an explorer.
+    A new explorer must define only `select_action`. An explorer that can select actions for many environments at once
+    also overrides `select_actions`. If a class inherits both methods and overrides only `select_action` (itself or by a
+    mix-in), the class uses the `select_actions` of `Explorer`, which calls the new `select_action`. The same applies if
+    a `select_action` is assigned to a class or an explorer.
     """
 
-    #: True if it reads more of the action value than its `action_mask`; otherwise agents need not compute the rest.
+    #: True if the explorer reads more of the action value than its `action_mask`. If False, agents compute only the
+    #: mask.
     reads_action_value: bool = True
-    #: Kinds of actions that it supports; agents with other actions refuse it.
+    #: Kinds of actions that the explorer supports. Agents with other kinds of actions reject the explorer.
     action_kinds: tuple[str, ...] = ("discrete", "continuous")
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         chooses = next(base for base in cls.__mro__ if _CHOICE & vars(base).keys())
         for name in ("reads_action_value", "action_kinds"):
-            if name not in vars(chooses):  # a class with its own choice may read everything and choose any action
+            if name not in vars(chooses):  # a class with its own method may read everything and select any action
                 setattr(cls, name, vars(Explorer)[name])
         definer = next(base for base in cls.__mro__ if vars(base).keys() & {"select_action", "select_actions"})
         if "select_actions" not in vars(definer):
             cls.select_actions = Explorer.select_actions  # type: ignore[method-assign]
-        cls._select_action = cls.select_action  # type: ignore[attr-defined]  # which an assignment replaces
+        cls._select_action = cls.select_action  # type: ignore[attr-defined]  # the original method
 
     @never_raising
     def __repr__(self) -> str:
@@ -43,29 +44,29 @@ class Explorer(ABC):
 
     @abstractmethod
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """Choose an action for one environment.
+        """Select an action for one environment.
 
         Args:
-            t: Steps made so far.
-            greedy_action_func: Function without arguments that gives the greedy action.
-            action_value: `ActionValue` of a batch of one, for explorers that need more than the greedy action. For
-                agents without action values it is None or, if actions are masked, an object with only the mask. If it
-                has an `action_mask`, only allowed actions may be chosen.
+            t: Number of steps so far.
+            greedy_action_func: Function without arguments that returns the greedy action.
+            action_value: `ActionValue` of a batch of size 1, for explorers that need more than the greedy action.
+                Agents without action values pass None or, if actions are masked, an object that contains only the mask.
+                If `action_value` has an `action_mask`, the explorer must select an allowed action.
         """
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """Choose an action for each of k environments.
+        """Select an action for each of k environments.
 
-        For k = 1 it draws the same random numbers and gives the same action as `select_action`.
+        For k = 1 the method uses the same random numbers and returns the same action as `select_action`.
 
         Args:
-            t: Steps made so far.
+            t: Number of steps so far.
             greedy_actions: Greedy actions, array [k, ...].
-            action_value: `ActionValue` of a batch of k, for explorers that need more than the greedy action. For
-                agents without action values it is None or, if actions are masked, an object with only the mask. If it
-                has an `action_mask`, only allowed actions may be chosen.
-            active: False for environments whose action will be ignored, [k]: they get the greedy action, without a
-                random draw.
+            action_value: `ActionValue` of a batch of size k, for explorers that need more than the greedy action.
+                Agents without action values pass None or, if actions are masked, an object that contains only the mask.
+                If `action_value` has an `action_mask`, the explorer must select allowed actions.
+            active: False for environments whose action is ignored, [k]. They get the greedy action and use no random
+                numbers.
 
         Returns:
             Actions, [k, ...].
@@ -73,24 +74,24 @@ class Explorer(ABC):
         return _one_by_one(self, t, greedy_actions, action_value, active)
 
     def state_dict(self) -> dict[str, Any]:
-        """State that the explorer needs to resume exactly: numbers, text, lists and dicts only. Empty for most."""
+        """Return the state needed to resume exactly: only numbers, strings, lists and dicts. It is often empty."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If the state comes from another kind of explorer.
+            ValueError: If the state belongs to a different type of explorer.
         """
         if state:
             raise ValueError(f"state has {sorted(state)}, but {type(self).__name__} has no state")
 
 
 def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-    """Call `explorer.select_actions`, or `select_action` one by one for an object that has only that."""
+    """Call `explorer.select_actions`; if the object has only `select_action`, call it for each environment."""
     cls = type(explorer)
     if (
-        hasattr(cls, "select_actions")  # of the class, since a mock has every attribute
+        hasattr(cls, "select_actions")  # check the class, because a mock has every attribute
         and "select_action" not in getattr(explorer, "__dict__", ())
         and getattr(cls, "_select_action", cls.select_action) is cls.select_action
     ):

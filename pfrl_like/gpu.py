@@ -1,4 +1,4 @@
-"""Devices: `resolve_device` chooses the one of an agent; `Device` is a GPU that parallel tasks take in turn."""
+"""Devices: `resolve_device` selects an agent's device; `Device` distributes parallel tasks over GPUs."""
 
 import numbers
 import threading
@@ -13,17 +13,18 @@ _moving = threading.Lock()
 
 
 class Device:
-    """The number of a GPU.
+    """The index of a GPU.
 
-    A deep copy made within `pfrl_like.context.parallel` sets the device to the next GPU (the first one follows the
-    last) and has the same new number. Elsewhere, and where torch sees no GPU, a copy has the old number.
+    A deep copy inside `pfrl_like.context.parallel` changes the original to the next GPU (the first GPU follows the
+    last), and the copy has the same new index. Outside this context, and if torch finds no GPU, the index does not
+    change.
 
     Args:
-        idx: Number of the GPU, from 0.
+        idx: Index of the GPU, starting at 0.
 
     Raises:
-        TypeError: If it is no integer.
-        ValueError: If it is negative.
+        TypeError: If `idx` is not an integer.
+        ValueError: If `idx` is negative.
     """
 
     def __init__(self, idx: int = 0) -> None:
@@ -32,14 +33,14 @@ class Device:
 
     @classmethod
     def of(cls, use_gpu: Union["Device", int, bool, None]) -> "Device | None":
-        """The `Device` that an argument `use_gpu` chooses; None for the CPU.
+        """Return the `Device` for the argument `use_gpu`; None for the CPU.
 
         Args:
-            use_gpu: True for the first GPU, the number of a GPU, or a `Device`; False or None for the CPU.
+            use_gpu: True for the first GPU, the index of a GPU, or a `Device`; False or None for the CPU.
 
         Raises:
-            TypeError: If `use_gpu` is none of these.
-            ValueError: If it is a negative number.
+            TypeError: If `use_gpu` is none of the above.
+            ValueError: If `use_gpu` is a negative integer.
         """
         if use_gpu is None or use_gpu is False:
             return None
@@ -65,26 +66,26 @@ class Device:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Device) and self._idx == other._idx
 
-    __hash__ = None  # type: ignore[assignment]  # the number changes
+    __hash__ = None  # type: ignore[assignment]  # the index is mutable
 
     def __repr__(self) -> str:
         return f"Device({self._idx})"
 
 
 def resolve_device(gpu: int | None = None, device: torch.device | str | None = None) -> torch.device:
-    """The device that is named by `gpu` or by `device`.
+    """Return the device that `gpu` or `device` selects.
 
     Args:
-        gpu: CUDA device index; None or negative means the CPU.
-        device: Any device that torch knows, as text ("cpu", "cuda:0", "mps") or object, instead of `gpu`.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        device: Any device of torch, as a string ("cpu", "cuda:0", "mps") or `torch.device`, instead of `gpu`.
 
     Returns:
-        The device; a CUDA device has its index and the CPU has none, like the devices of tensors. The CPU if neither
-        argument is given.
+        The device; the CPU if both arguments are None. As for tensors, a CUDA device has an index and the CPU has no
+        index.
 
     Raises:
-        TypeError: If `gpu` is no integer or `device` neither text nor a `torch.device`.
-        ValueError: If the two contradict each other, or the device is unknown or absent.
+        TypeError: If `gpu` is not an integer, or if `device` is neither a string nor a `torch.device`.
+        ValueError: If `gpu` and `device` contradict each other, or if the device is unknown or not available.
     """
     if gpu is not None and (isinstance(gpu, bool) or not isinstance(gpu, int)):
         raise TypeError(f"gpu is {gpu!r}, expected an integer (negative for the CPU) or None")
@@ -106,7 +107,7 @@ def _parse(device: torch.device | str) -> torch.device:
     except RuntimeError as error:
         raise ValueError(f"device is {device!r}, which torch does not know; try 'cpu', 'cuda:0' or 'mps'") from error
     if parsed.type == "cpu":
-        return torch.device("cpu")  # the device of tensors; "cpu:0" is not equal to it
+        return torch.device("cpu")  # the device of CPU tensors, which is not equal to "cpu:0"
     if parsed.type == "cuda" and parsed.index is None:
         return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_available() else 0)
     return parsed

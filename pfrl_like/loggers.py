@@ -1,4 +1,4 @@
-"""Loggers of metrics: CSV files, TensorBoard, and the adapters that `fit` of an estimator logs to."""
+"""Loggers of metrics: CSV files, TensorBoard, and the adapters to which `fit` of an estimator logs."""
 
 import contextlib
 import csv
@@ -19,22 +19,22 @@ from pfrl_like.storage.json_file import dump_json
 
 _LOGGER = logging.getLogger(__name__)
 
-#: Columns that precede those of the metrics.
+#: Columns before the columns of the metrics.
 _OWN = ["step", "elapsed"]
-#: Seconds between writes to the file, so that short episodes do not wait for the disk.
+#: Minimum number of seconds between writes to the file, so that writing does not slow down short episodes.
 FLUSH_INTERVAL = 1.0
 
 
 class CSVLogger:
-    """Writes a row for every call: step, seconds since the start, and the metrics.
+    """Writes a row for every call, with the step, the seconds since the start, and the metrics.
 
     Args:
-        path: The file. Its content is replaced, unless `append` is True.
-        append: Whether to keep the content of the file and add rows to it.
-        elapsed: Seconds that earlier parts of the run took; the column "elapsed" counts from there.
+        path: Path of the file. If `append` is False, an existing file is replaced.
+        append: True to append rows to an existing file.
+        elapsed: Number of seconds that earlier parts of the run took. The column "elapsed" starts at this number.
 
     Attributes:
-        writes_to: The file, in a tuple. A runner sets on it how failed writes are handled.
+        writes_to: Tuple with the file. The runner sets how failed writes of the file are handled.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, append: bool = False, elapsed: float = 0.0) -> None:
@@ -47,10 +47,10 @@ class CSVLogger:
         self._start = self._flushed - elapsed
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write a row; the first row of a file sets the columns. Secrets in texts are masked.
+        """Write a row. The first row of a file determines the columns. Secrets in strings are masked.
 
         Raises:
-            ValueError: If the metrics have other names than the columns.
+            ValueError: If the names of the metrics differ from the columns.
         """
         if self._names is None:
             self._names = [*metrics]
@@ -58,7 +58,7 @@ class CSVLogger:
         elif metrics.keys() != set(self._names):
             raise ValueError(
                 f"metrics has {sorted(metrics)}, expected {sorted(self._names)} as in the first line of {self._path}: "
-                "what has others needs another directory"
+                "use another directory for other metrics"
             )
         now = time.monotonic()
         values = [masked(each, name) if isinstance(each := metrics[name], str) else each for name in self._names]
@@ -68,7 +68,7 @@ class CSVLogger:
             self._flushed = now
 
     def push(self) -> None:
-        """Write the buffered rows to the file; a runner decides how a failure is handled."""
+        """Write the buffered rows to the file. The runner sets how a failure is handled."""
         self._file.push()
 
     def flush(self) -> None:
@@ -80,19 +80,19 @@ class CSVLogger:
         self._file.flush()
 
     def saved_state(self) -> dict[str, Any]:
-        """The elapsed seconds and the names of the metrics in the file's columns."""
+        """The elapsed seconds, and the names of the metrics in the file."""
         return {"elapsed": time.monotonic() - self._start, "names": self._names}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `saved_state` returned.
 
-        The elapsed time continues from the saved value. A header that was damaged since then is repaired.
+        The elapsed time continues from the saved value. A damaged header of the file is repaired.
         """
         self._start = time.monotonic() - state["elapsed"]
         names = state.get("names")
         if names and self._names and names != self._names and len(names) == len(self._names):
-            told = "%s is damaged: its columns were %s and are called %s; its first line is written anew"
-            _LOGGER.warning(told, self._path, ", ".join(names), ", ".join(self._names))
+            text = "%s is damaged: the columns were %s and are now %s; the first line is restored"
+            _LOGGER.warning(text, self._path, ", ".join(names), ", ".join(self._names))
             self._names, header = names, io.StringIO()
             csv.writer(header).writerow([*_OWN, *names])
             self._file.flush()
@@ -118,13 +118,13 @@ class TensorBoardLogger:
 
     Args:
         directory: Directory of the event files.
-        step_offset: Step from which a run resumes. TensorBoard hides later steps that older files in the directory
-            have. 0 hides nothing.
+        step_offset: Step from which a run resumes. If the directory has older files, TensorBoard hides their later
+            steps. If 0, nothing is hidden.
         suffix: Suffix of the file names.
 
     Attributes:
-        told: Returns a context manager to write in. A runner sets it to handle failures to write.
-        writes_to: This logger, in a tuple. A runner sets on it how failed writes are handled.
+        told: Function that returns a context manager for writes. A runner sets it to handle failed writes.
+        writes_to: Tuple with this logger. The runner sets how failed writes are handled.
 
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
@@ -142,17 +142,17 @@ class TensorBoardLogger:
         self.writes_to = (self,)
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write each metric under its name with the prefix "train/"."""
+        """Write each metric. The name of the metric gets the prefix "train/"."""
         self._write({f"train/{name}": value for name, value in metrics.items()}, step)
 
     def log_evaluation(self, step: int, agent_stats: Pairs, eval_stats: Mapping[str, Any], env_stats: Pairs) -> None:
-        """Write an evaluation under PFRL's names: agent/..., env/..., eval/... and extras/meanplusstdev, ...minusstdev.
+        """Write an evaluation under PFRL's names: agent/..., env/..., eval/..., extras/mean(plus|minus)stdev.
 
         Args:
-            step: Training steps so far.
-            agent_stats: The agent's statistics, (name, value) pairs.
-            eval_stats: Statistics of the evaluation, as `eval_performance` returns them.
-            env_stats: The environment's statistics, (name, value) pairs.
+            step: Number of training steps so far.
+            agent_stats: Statistics of the agent as (name, value) pairs.
+            eval_stats: Statistics of the evaluation, the result of `eval_performance`.
+            env_stats: Statistics of the environment as (name, value) pairs.
         """
         scalars = {f"agent/{name}": value for name, value in agent_stats}
         scalars |= {f"env/{name}": value for name, value in env_stats}
@@ -163,7 +163,7 @@ class TensorBoardLogger:
         self.push()
 
     def push(self) -> None:
-        """Write everything that was logged to the files."""
+        """Write all logged metrics to the files."""
         with self._writing():
             self._writer.flush()
 
@@ -179,11 +179,11 @@ class TensorBoardLogger:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """A context manager for writes, which turns an `OSError` into a `CheckpointError`.
+        """Context manager for writes that converts an `OSError` into a `CheckpointError`.
 
-        A failed write ends TensorBoard's thread, so that all later metrics are lost, too.
+        After a failed write, TensorBoard's thread ends, and all later metrics are lost.
         """
-        with self.told("what TensorBoard shows"):
+        with self.told("the TensorBoard file"):
             try:
                 yield
             except OSError as error:
@@ -192,17 +192,17 @@ class TensorBoardLogger:
 
 
 class LoggingStrategy(enum.Enum):
-    """When metrics are written: at the end of every epoch only, or every n steps as well."""
+    """Time at which metrics are written: only at the end of every epoch, or also every n steps."""
 
     EPOCH = "epoch"
     STEPS = "steps"
 
 
 class LoggerAdapter(Protocol):
-    """Receives the parameters, metrics and models of one fit."""
+    """Interface of adapters, which receive the parameters, metrics and models of one `fit`."""
 
     def write_params(self, params: Mapping[str, Any]) -> None:
-        """Receive the parameters of the algorithm, which JSON can represent."""
+        """Receive the parameters of the algorithm as JSON values."""
 
     def before_write_metric(self, epoch: int, step: int) -> None:
         """Called before the metrics of a step are written."""
@@ -214,27 +214,27 @@ class LoggerAdapter(Protocol):
         """Called after the metrics of a step were written."""
 
     def save_model(self, epoch: int, algo: Any) -> None:
-        """Save the algorithm by its method `save`."""
+        """Save the algorithm with its method `save`."""
 
     def close(self) -> None:
-        """Called once, at the end of the fit."""
+        """Called once, at the end of `fit`."""
 
 
 class LoggerAdapterFactory(Protocol):
-    """Makes an adapter for each fit."""
+    """Interface of factories, which make an adapter for each `fit`."""
 
     def create(self, algo: Any, experiment_name: str, n_steps_per_epoch: int) -> LoggerAdapter:
         """Make an adapter.
 
         Args:
             algo: The algorithm that is fitted.
-            experiment_name: Name of the fit.
-            n_steps_per_epoch: Steps of an epoch.
+            experiment_name: Name of this `fit`.
+            n_steps_per_epoch: Number of steps in an epoch.
         """
 
 
 class NoAdapter:
-    """An adapter that discards everything; the base class of adapters that keep a part of it."""
+    """Adapter that discards everything. Other adapters inherit from it and override some methods."""
 
     def write_params(self, params: Mapping[str, Any]) -> None:
         """Do nothing."""
@@ -256,10 +256,11 @@ class NoAdapter:
 
 
 class FileAdapter(NoAdapter):
-    """Writes `params.json`, `model_<epoch>.d3` and for each metric `<name>.csv` with epoch, step and value.
+    """Writes `params.json`, `model_<epoch>.d3`, and a file `<name>.csv` with epoch, step and value for each metric.
 
     Args:
-        directory: Directory of the files; made if it is missing. Files of these names are replaced.
+        directory: Directory of the files. It is created if it does not exist. Existing files of the same names are
+            replaced.
     """
 
     def __init__(self, directory: str) -> None:
@@ -273,7 +274,7 @@ class FileAdapter(NoAdapter):
         atomic_write(path, dump_json(masked(params), path))
 
     def write_metric(self, epoch: int, step: int, name: str, value: float) -> None:
-        """Append a row to the metric's file; the first row of each metric begins a new file."""
+        """Append a row to the file of the metric. The first row of a metric starts a new file."""
         new = name not in self._begun
         self._begun.add(name)
         path = os.path.join(self.directory, f"{name}.csv")
@@ -284,7 +285,7 @@ class FileAdapter(NoAdapter):
             writer.writerow([epoch, step, value])
 
     def save_model(self, epoch: int, algo: Any) -> None:
-        """Save the algorithm in the same directory as the metrics."""
+        """Save the algorithm in the directory of the metrics."""
         algo.save(os.path.join(self.directory, f"model_{epoch}.d3"))
 
 
@@ -310,12 +311,12 @@ class TensorBoardAdapter(NoAdapter):
         self._logger.close()
 
 
-def _handed_on(name: str) -> Callable[..., None]:
+def _passed_to_all(name: str) -> Callable[..., None]:
     def method(self: "SeveralAdapters", *arguments: Any) -> None:
         for each in self.adapters:
             getattr(each, name)(*arguments)
 
-    method.__doc__ = "Hand it on."
+    method.__doc__ = "Call the method of every adapter."
     return method
 
 
@@ -329,19 +330,19 @@ class SeveralAdapters:
     def __init__(self, adapters: Sequence[LoggerAdapter]) -> None:
         self.adapters = adapters
 
-    write_params = _handed_on("write_params")
-    before_write_metric = _handed_on("before_write_metric")
-    write_metric = _handed_on("write_metric")
-    after_write_metric = _handed_on("after_write_metric")
-    save_model = _handed_on("save_model")
-    close = _handed_on("close")
+    write_params = _passed_to_all("write_params")
+    before_write_metric = _passed_to_all("before_write_metric")
+    write_metric = _passed_to_all("write_metric")
+    after_write_metric = _passed_to_all("after_write_metric")
+    save_model = _passed_to_all("save_model")
+    close = _passed_to_all("close")
 
 
 class FileAdapterFactory:
     """Makes a `FileAdapter` for the directory `root_dir/<name of the fit>`.
 
     Args:
-        root_dir: Parent of the directories.
+        root_dir: Parent directory of the directories of all fits.
     """
 
     def __init__(self, root_dir: str = "d3rlpy_logs") -> None:
@@ -376,7 +377,7 @@ class NoopAdapterFactory:
 
 
 class CombineAdapterFactory:
-    """Combines the adapters of several factories; each of them gets everything.
+    """Makes a `SeveralAdapters` with one adapter of each factory.
 
     Args:
         factories: The factories.
@@ -391,15 +392,15 @@ class CombineAdapterFactory:
 
 
 class MetricsLogger(Protocol):
-    """Receives the metrics of one run."""
+    """Interface of loggers that receive the metrics of one run."""
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Log some metrics.
+        """Log metrics.
 
         Args:
-            step: Environment steps so far.
-            metrics: Values by name. The names are the same in every call.
+            step: Number of environment steps so far.
+            metrics: Values of the metrics; keys are the names. The names are the same in every call.
         """
 
     def close(self) -> None:
-        """Write the remaining metrics; called once, at the end of the run."""
+        """Write the remaining metrics. It is called once, at the end of the run."""

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Policy(ABC):
-    """A policy: what to do in a state, as a probability distribution."""
+    """A policy: maps observations to probability distributions of actions."""
 
     @abstractmethod
     def __call__(self, x: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class StateQFunction(ABC):
-    """A Q-function of the state, which says the value of every action at once."""
+    """Q-function Q(s, .): takes observations and returns the values of all actions."""
 
     @abstractmethod
     def __call__(self, x: Any) -> Any:
@@ -15,12 +15,12 @@ class StateQFunction(ABC):
             x: Observations, [B, ...].
 
         Returns:
-            An `ActionValue` of the B states.
+            An `ActionValue` of B states.
         """
 
 
 class StateActionQFunction(ABC):
-    """A Q-function of state and action."""
+    """Q-function Q(s, a): takes observations and actions."""
 
     @abstractmethod
     def __call__(self, x: Any, a: Any) -> Any:

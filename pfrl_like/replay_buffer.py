@@ -27,7 +27,7 @@ from pfrl_like.utils.reprs import never_raising
 
 BatchStates = Callable[[Sequence[Any], Any, Phi], Any]
 
-#: PFRL's methods, and the batched ones that agents call instead.
+#: PFRL's methods, each with the batched method that agents call instead.
 _BATCHED = {
     "append": "append_batch",
     "sample": "sample_batch",
@@ -39,23 +39,24 @@ _BATCHED = {
 class AbstractReplayBuffer(ABC):
     """Experience that an agent stores step by step and samples from.
 
-    `append`, `sample`, `save`, `load`, `stop_current_episode` have PFRL's form. `append_batch` and `sample_batch` do
-    the same for whole columns; the agents call these. A class that defines only `append`, or inherits it from a mix-in,
-    gets the `append_batch` of this class, which calls `append`, so that the class's own method is always used. The same
-    holds for `sample` and `sample_batch`, `sample_episodes` and `sample_sequences`, and `update_errors` (which makes a
-    buffer a prioritised one) and `update_priorities`.
+    `append`, `sample`, `save`, `load` and `stop_current_episode` have PFRL's signatures. `append_batch` and
+    `sample_batch` do the same with whole columns; the agents call these two methods. If a class defines only `append`,
+    or inherits `append` from a mix-in, it gets the `append_batch` of this class, which calls `append`. The class's own
+    method is therefore always used. The same rule applies to `sample` and `sample_batch`, to `sample_episodes` and
+    `sample_sequences`, and to `update_errors` and `update_priorities`. A class with `update_errors` is a prioritised
+    buffer.
     """
 
-    #: True if sampled batches have importance weights and wait for `update_priorities`.
+    #: True if sampled batches have importance weights, and their errors are written back by `update_priorities`.
     prioritized: bool = False
 
-    #: True if `sample_batch` takes `continuation`, the number of steps after an item in `Batch.continuation`.
+    #: True if `sample_batch` accepts `continuation`, the number of steps after an item in `Batch.continuation`.
     tells_future: bool = False
 
-    #: True if `sample_batch` takes `n_frames`, the number of images to stack.
+    #: True if `sample_batch` accepts `n_frames`, the number of images to stack.
     stacks_frames: bool = False
 
-    #: The `append_batch` that stores; a class's own `append` may call it.
+    #: The `append_batch` that stores the steps; a class's own `append` may call it.
     _append_batch: Callable[..., None]
 
     def __init_subclass__(cls) -> None:
@@ -79,11 +80,11 @@ class AbstractReplayBuffer(ABC):
     @property
     @abstractmethod
     def capacity(self) -> int | None:
-        """Largest number of samplable items, None if unbounded."""
+        """Maximum number of items that can be sampled; None if unbounded."""
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of samplable items."""
+        """Number of items that can be sampled."""
 
     @abstractmethod
     def append(
@@ -103,11 +104,11 @@ class AbstractReplayBuffer(ABC):
             state: Observation s_t, an array or nested dicts and tuples of arrays; it is copied.
             action: Action a_t.
             reward: Reward of a_t.
-            next_state: Observation s_{t+1}; may be None after a terminal step.
+            next_state: Observation s_{t+1}; may be None if s_{t+1} is terminal.
             next_action: Action a_{t+1}, if known.
-            is_state_terminal: True if s_{t+1} is terminal; its value is then not bootstrapped.
+            is_state_terminal: True if s_{t+1} is terminal; the value of s_{t+1} is then not bootstrapped.
             env_id: Environment of the step; any hashable object.
-            **kwargs: Further columns; every later step has to have the same ones.
+            **kwargs: Extra columns; every later step must have the same extra columns.
         """
 
     def append_batch(
@@ -124,15 +125,16 @@ class AbstractReplayBuffer(ABC):
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
         Args:
-            obs: Observations, a sequence or stacked array of length k; nested ones as a list of nests or a nest of
-                stacks.
+            obs: Observations, a sequence or a stacked array of length k. Nested observations are a list of k nested
+                observations, or one nested structure of stacked arrays.
             action: Actions, length k.
             reward: Rewards, length k.
-            next_obs: Observations after the step (at an episode's end: its true last observation), length k.
+            next_obs: Observations after the step, length k. At the end of an episode: its last observation, not the
+                observation of the reset.
             terminated: True where `next_obs` is terminal, length k.
             truncated: True where the episode was truncated after the step, length k.
             env_ids: The environments, k hashable objects; None is range(k).
-            **extra: Further columns, each of length k.
+            **extra: Extra columns, each of length k.
         """
         for i, env_id in enumerate(range(len(reward)) if env_ids is None else env_ids):
             step = {"state": obs[i], "action": action[i], "reward": reward[i], "next_state": next_obs[i]}
@@ -156,13 +158,14 @@ class AbstractReplayBuffer(ABC):
     def sample_batch(
         self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", *, next_actions: bool = False
     ) -> Batch:
-        """Make the same draw as `sample` and gather it as tensors.
+        """Draw the same items as `sample`, and return them as tensors.
 
         Args:
             n: Number of distinct items.
             gamma: Discount factor per step, used for n-step sums and for `Batch.discount`.
             device: Device of the tensors.
-            next_actions: True if `Batch.next_action` is needed; here it is filled if the items of `sample` have it.
+            next_actions: True to fill `Batch.next_action`. This class fills it if the items of `sample` contain the
+                action.
 
         Raises:
             ValueError: If `n` is larger than the buffer.
@@ -176,18 +179,20 @@ class AbstractReplayBuffer(ABC):
 
     @abstractmethod
     def load(self, filename: str) -> None:
-        """Replace the content with that of a file.
+        """Replace the content with the content of a file.
 
         Raises:
             CheckpointError: If the file is damaged or is not a saved buffer; the old content stays.
         """
 
     def save_increment(self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Save into a folder that many saves share, writing only the changes since another save; here everything.
+        """Save into a folder that several saves share. Subclasses write only the changes since another save.
+
+        This class always writes the whole content.
 
         Args:
-            folder: Folder of the files of all saves; made if it does not exist.
-            last: The reference that this method returned for the other save; None for none.
+            folder: Folder of the files of all saves; created if it does not exist.
+            last: The reference that this method returned for the other save; None if there is no other save.
 
         Returns:
             A reference for `load_increment`, as JSON.
@@ -200,10 +205,10 @@ class AbstractReplayBuffer(ABC):
         return {"kind": type(self).__name__, "segments": [], "table": table, "rng": None}
 
     def load_increment(self, folder: str | os.PathLike[str], reference: Mapping[str, Any]) -> None:
-        """Replace the content with that of a save.
+        """Replace the content with the content of a save.
 
         Raises:
-            CheckpointError: If a file is missing or damaged, or does not fit; the old content stays.
+            CheckpointError: If a file is missing or damaged, or does not match this buffer; the old content stays.
         """
         table = reference["table"]
         path = os.path.join(folder, os.path.basename(table["name"]))
@@ -212,28 +217,28 @@ class AbstractReplayBuffer(ABC):
         except OSError as error:
             raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from error
         if not intact:
-            raise CheckpointError(path, "is damaged, or another file than the one that belongs here")
+            raise CheckpointError(path, "is damaged, or is not the file that was saved")
         self.load(path)
 
     def update_priorities(self, index: Any, td_error: Any) -> None:
-        """Update the priorities of sampled items from their errors; items removed since the draw are skipped.
+        """Update the priorities of sampled items from their errors; items removed since the sample are skipped.
 
         Args:
-            index: `Batch.index` of the batch from which the errors were computed, shape [n].
+            index: `Batch.index` of the batch that the errors were computed for, shape [n].
             td_error: The errors, a tensor or array, shape [n]; their absolute values are used.
 
         Raises:
-            TypeError: If this buffer keeps no priorities.
+            TypeError: If this buffer is not prioritised.
         """
         update_errors: Any = getattr(self, "update_errors", None)
         if update_errors is None:
-            raise TypeError(f"{type(self).__name__} keeps no priorities")
-        if len(index):  # back in the order of `sample`
+            raise TypeError(f"{type(self).__name__} has no priorities")
+        if len(index):  # sorted into the order of `sample`
             update_errors(torch.as_tensor(td_error)[np.argsort(index)].abs().tolist())
 
 
 class AbstractEpisodicReplayBuffer(AbstractReplayBuffer):
-    """A replay buffer that can also give whole episodes and parts of them."""
+    """A replay buffer that can also sample whole episodes and parts of episodes."""
 
     @property
     @abstractmethod
@@ -253,7 +258,7 @@ class AbstractEpisodicReplayBuffer(AbstractReplayBuffer):
         *,
         next_actions: bool = False,
     ) -> Batch:
-        """Make the same draw as `sample_episodes` and gather it as a `Batch` of sequences (`Batch.lengths`)."""
+        """Draw the same episodes as `sample_episodes`, and return them as a `Batch` of sequences (`Batch.lengths`)."""
         return batch_of_experiences(self.sample_episodes(n, max_len), gamma, sequences=True).to(device)
 
 
@@ -266,7 +271,10 @@ def _checksum(path: str) -> int:
 
 
 def random_subseq(seq: Sequence[Any], subseq_len: int) -> Sequence[Any]:
-    """A random part of a sequence with `subseq_len` items, all beginnings equally likely; a shorter one as a whole."""
+    """Return a random part of a sequence with `subseq_len` items; all starts are equally likely.
+
+    A sequence of at most `subseq_len` items is returned whole.
+    """
     if len(seq) <= subseq_len:
         return seq
     begin = np.random.randint(len(seq) - subseq_len + 1)
@@ -280,14 +288,14 @@ def batch_experiences(
     gamma: float,
     batch_states: BatchStates = batch_states,
 ) -> dict[str, Any]:
-    """Collate items of `sample` in PFRL's form; `sample_batch` gathers the same data faster.
+    """Collate items of `sample` in PFRL's form; `sample_batch` returns the same data faster.
 
     Args:
         experiences: k items, each of one to n transition dicts.
         device: Device of the tensors.
-        phi: Feature extractor of one observation.
+        phi: Feature extractor, applied to each observation.
         gamma: Discount factor per step.
-        batch_states: Function that makes a batch of a list of observations.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
 
     Returns:
         `state`, `action`, `reward` (discounted sum), `next_state`, `is_state_terminal`, `discount` (gamma**n), each for
@@ -313,26 +321,26 @@ def batch_recurrent_experiences(
     gamma: float,
     batch_states: BatchStates = batch_states,
 ) -> dict[str, Any]:
-    """Collate (parts of) episodes in PFRL's form; `sample_sequences` gathers the same data faster.
+    """Collate episodes, or parts of episodes, in PFRL's form; `sample_sequences` returns the same data faster.
 
     Args:
-        experiences: k episodes, the longest first, of transition dicts with recurrent states.
+        experiences: k episodes, each a list of transition dicts with recurrent states, in order of decreasing length.
         device: Device of the tensors.
-        phi: Feature extractor of one observation.
+        phi: Feature extractor, applied to each observation.
         gamma: Discount factor per step.
-        batch_states: Function that makes a batch of a list of observations.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
 
     Returns:
-        `state` and `next_state`: a batch for each episode; `action`, `reward`, `is_state_terminal`, `discount` and, if
-        every step has one, `next_action`: packed time first; `recurrent_state` and `next_recurrent_state`: of each
-        episode's first step.
+        A dict. `state` and `next_state` have one batch per episode. `action`, `reward`, `is_state_terminal`, `discount`
+        and, if every step has it, `next_action` are packed time first. `recurrent_state` and `next_recurrent_state`
+        belong to the first step of each episode.
 
     Raises:
         ValueError: If the episodes are not ordered by decreasing length.
     """
     lengths = [len(episode) for episode in experiences]
     if lengths != sorted(lengths, reverse=True):
-        raise ValueError(f"experiences: got episodes of lengths {lengths}, expected the longest first")
+        raise ValueError(f"experiences: got episodes of lengths {lengths}, expected decreasing lengths")
     steps = flatten_sequences_time_first(experiences)
     batch = {
         "state": [batch_states([step["state"] for step in episode], device, phi) for episode in experiences],
@@ -360,14 +368,15 @@ class ReplayUpdater:
     """Schedule of updates in PFRL's form: samples a replay buffer and calls a function with the samples.
 
     Args:
-        replay_buffer: The buffer to sample.
-        update_func: Called with a list of items, or of (parts of) episodes for `episodic_update`.
+        replay_buffer: The buffer to sample from.
+        update_func: Function called with a list of items or, if `episodic_update` is True, with a list of (parts of)
+            episodes.
         batchsize: Number of items or episodes per sample.
         episodic_update: True to sample episodes, False to sample items.
-        n_times_update: Samples per update.
-        replay_start_size: Size of the buffer below which there are no updates.
-        update_interval: Steps between updates.
-        episodic_update_len: Largest length of the parts of episodes in steps; None takes whole episodes.
+        n_times_update: Number of samples per update.
+        replay_start_size: Minimum size of the buffer for an update.
+        update_interval: Number of steps between updates.
+        episodic_update_len: Maximum length of the parts of episodes, in steps; None uses whole episodes.
 
     Raises:
         ValueError: If `batchsize` is larger than `replay_start_size`.
@@ -396,13 +405,13 @@ class ReplayUpdater:
         self.episodic_update_len = episodic_update_len
 
     def update_if_necessary(self, iteration: int) -> bool:
-        """Update if an update is due at time step `iteration`; returns True if it was."""
+        """Update if an update is due at time step `iteration`; returns True if an update was made."""
         buffer: Any = self.replay_buffer
         if len(buffer) < self.replay_start_size or iteration % self.update_interval:
             return False
         if self.episodic_update:
             if not hasattr(buffer, "sample_episodes"):
-                raise TypeError(f"replay_buffer: got {type(buffer).__name__}, episodic_update needs an episodic one")
+                raise TypeError(f"replay_buffer: got {type(buffer).__name__}, episodic_update needs an episodic buffer")
             if buffer.n_episodes < self.batchsize:
                 return False
         for _ in range(self.n_times_update):

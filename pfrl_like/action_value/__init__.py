@@ -1,7 +1,7 @@
-"""Action values: outputs of Q-functions, with the values of all actions of a state in one of several forms.
+"""Action values: outputs of Q-functions that represent the values of all actions of a state.
 
-Each form has its own loss: `td_loss` compares the values of the actions taken with targets computed from the next
-states' values. All methods work on batches.
+Each class defines its own loss: `td_loss` compares the values of the executed actions with targets that are computed
+from the values of the next states. All methods work on batches.
 """
 
 from pfrl_like.action_value.base import ActionValue

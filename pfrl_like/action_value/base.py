@@ -1,4 +1,4 @@
-"""The interface of action values, the loss of plain numbers, and attributes that are computed once."""
+"""The interface of action values, the TD loss of scalar values, and lazily computed attributes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class ActionValue(ABC):
     @property
     @abstractmethod
     def greedy_actions(self) -> Tensor:
-        """argmax_a Q(s, a), [B, ...], detached where actions are discrete."""
+        """argmax_a Q(s, a), [B, ...]; detached if actions are discrete."""
 
     @property
     @abstractmethod
@@ -26,35 +26,35 @@ class ActionValue(ABC):
 
     @abstractmethod
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Return Q(s, a) of one action for each state, [B]."""
+        """Return Q(s, a) for one action per state, [B]."""
 
     @property
     @abstractmethod
     def params(self) -> tuple[Tensor, ...]:
-        """The tensors that everything else is computed from."""
+        """The tensors that define the action values."""
 
     def __getitem__(self, i: Any) -> "ActionValue":
-        """Return the values of some states; an integer selects a batch of one.
+        """Return the values of selected states; an integer selects a batch of size 1.
 
         Raises:
-            TypeError: If this form cannot be indexed.
+            TypeError: If this class does not support indexing.
         """
-        raise TypeError(f"{type(self).__name__} cannot be indexed")
+        raise TypeError(f"{type(self).__name__} does not support indexing")
 
     def masked(self, action_mask: Any) -> "ActionValue":
         """Return the values with only some actions allowed.
 
         Raises:
-            TypeError: If this form has no discrete actions.
+            TypeError: If this class has no discrete actions.
         """
-        raise TypeError(f"action_mask was given, but {type(self).__name__} has no list of actions to choose from")
+        raise TypeError(f"action_mask was passed, but {type(self).__name__} has no discrete actions")
 
     def compute_advantage(self, actions: Tensor) -> Tensor:
         """Return Q(s, a) - max_b Q(s, b), [B]."""
         return self.evaluate_actions(actions) - self.max
 
     def compute_double_advantage(self, actions: Any, argmax_actions: Tensor) -> Tensor:
-        """Return Q(s, a) - Q(s, b), where b are the greedy actions of another Q-function, [B]."""
+        """Return Q(s, a) - Q(s, b), [B], for the greedy actions b of another Q-function."""
         return self.evaluate_actions(actions) - self.evaluate_actions(argmax_actions)
 
     def td_loss(
@@ -66,40 +66,41 @@ class ActionValue(ABC):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss of a minibatch against one- or n-step targets.
+        """Return the loss of a minibatch for one-step or n-step targets.
 
         Args:
-            action: Actions taken, [B, ...].
+            action: Executed actions, [B, ...].
             reward: Sum of the n discounted rewards, [B].
-            discount: gamma**n, or 0 where the n steps ended in a terminal state, [B].
-            next_value: Value of the states after the n steps, of the same form as this one; takes no gradient.
-            next_action: Actions to bootstrap from; None for the greedy ones of `next_value`.
-            elementwise: Loss of a TD error. Distributional forms have losses of their own and ignore it.
+            discount: gamma**n, or 0 if the n steps ended in a terminal state, [B].
+            next_value: `ActionValue` of the states after the n steps, of the same class; no gradient flows into it.
+            next_action: Actions to bootstrap from; None uses the greedy actions of `next_value`.
+            elementwise: Function that returns the losses of TD errors. Distributional classes have their own losses and
+                ignore it.
 
         Returns:
-            Loss, [B], and detached: the error of each row (target - Q(s, a), or the equivalent of the form; for
-            priorities), and Q(s, a), both [B].
+            Loss, [B], and two detached tensors: the error of each row, [B], used as priority (target - Q(s, a), or an
+            equivalent of the class), and Q(s, a), [B].
         """
         value = self.evaluate_actions(action)
         with torch.no_grad():
             bootstrap = next_value.max if next_action is None else next_value.evaluate_actions(next_action)
             target = td_target(reward, discount, bootstrap)
-        error = target - value  # as in target_loss; calling it would cost more than these lines
+        error = target - value  # same as target_loss; inlined for speed
         return elementwise(error), error.detach(), value.detach()
 
     def target_loss(
         self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss of Q(s, a) against target values; distributional forms compare their means with them.
+        """Return the loss of Q(s, a) for target values; distributional classes compare their means with the targets.
 
         Args:
-            action: Actions taken, [B, ...].
-            target: Target of Q(s, a), [B]; takes no gradient.
-            elementwise: Loss of a TD error.
+            action: Executed actions, [B, ...].
+            target: Target of Q(s, a), [B]; no gradient flows into it.
+            elementwise: Function that returns the losses of TD errors.
 
         Returns:
-            Loss, [B], and detached: the error of each row (target - Q(s, a), or the equivalent of the form; for
-            priorities), and Q(s, a), both [B].
+            Loss, [B], and two detached tensors: the error of each row, [B], used as priority (target - Q(s, a), or an
+            equivalent of the class), and Q(s, a), [B].
         """
         value = self.evaluate_actions(action)
         error = target - value
@@ -107,10 +108,10 @@ class ActionValue(ABC):
 
 
 def as_rows(i: Any, n: int) -> Any:
-    """Convert an index into `n` rows so that it keeps the batch axis.
+    """Convert an index into `n` rows so that the result has the batch axis.
 
     Raises:
-        IndexError: If it is an integer out of range; this ends a loop over the rows.
+        IndexError: If the index is an integer out of range. The error ends a loop over the rows.
     """
     if not isinstance(i, int | np.integer):
         return i
@@ -123,7 +124,7 @@ Value = TypeVar("Value")
 
 
 class lazy_attribute(Generic[Value]):
-    """`functools.cached_property` without the lock that it has in Python 3.11, which a compiler cannot trace.
+    """`functools.cached_property` without the lock of Python 3.11, which a compiler cannot trace.
 
     Args:
         function: Method that computes the attribute.
@@ -138,7 +139,7 @@ class lazy_attribute(Generic[Value]):
 
     def __get__(self, instance: Any, owner: type) -> Value:
         if instance is None:
-            return self  # type: ignore[return-value]  # the class itself has no such attribute
+            return self  # type: ignore[return-value]  # accessed on the class
         value = self.function(instance)
-        setattr(instance, self.name, value)  # found before this descriptor
+        setattr(instance, self.name, value)  # later reads find the attribute before this descriptor
         return value

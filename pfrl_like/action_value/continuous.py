@@ -16,8 +16,8 @@ class QuadraticActionValue(ActionValue):
         mu: Actions that maximise Q, [B, n].
         mat: P(s), positive definite, [B, n, n].
         v: V(s), [B] or [B, 1].
-        min_action: Smallest action allowed, a number or [n], not batched; None for no bound.
-        max_action: Largest action allowed, a number or [n], not batched; None for no bound.
+        min_action: Lower bound of actions, a number or [n], not batched; None disables the bound.
+        max_action: Upper bound of actions, a number or [n], not batched; None disables the bound.
     """
 
     def __init__(self, mu: Tensor, mat: Tensor, v: Tensor, min_action: Any = None, max_action: Any = None) -> None:
@@ -31,7 +31,7 @@ class QuadraticActionValue(ActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """The tensors `mu`, `mat` and `v`."""
+        """A tuple with the tensors `mu`, `mat` and `v`."""
         return (self.mu, self.mat, self.v)
 
     @property
@@ -52,7 +52,7 @@ class QuadraticActionValue(ActionValue):
         return self.evaluate_actions(self.greedy_actions)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Return the value of one action, [n], for each state, [B]."""
+        """Return Q(s, a) for one action [n] per state, [B]."""
         distance = (actions - self.mu).unsqueeze(2)  # [B, n, 1]
         return self.v.reshape(self.batch_size) - 0.5 * (distance.mT @ self.mat @ distance)[:, 0, 0]
 
@@ -72,11 +72,12 @@ def _as_bound(bound: Any, mu: Tensor) -> Tensor | None:
 
 
 class SingleActionValue(ActionValue):
-    """Values of actions that are computed when they are requested.
+    """Action values that are computed on request.
 
     Args:
         evaluator: Function from actions [B, ...] to values [B].
-        maximizer: Function without arguments that returns the greedy actions [B, ...]; None if there are none.
+        maximizer: Function without arguments that returns the greedy actions [B, ...]; None if there are no greedy
+            actions.
     """
 
     def __init__(self, evaluator: Callable[[Any], Tensor], maximizer: Callable[[], Tensor] | None = None) -> None:
@@ -85,15 +86,15 @@ class SingleActionValue(ActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """Empty: nothing is computed before an action is evaluated."""
+        """An empty tuple, because values are only computed on request."""
         return ()
 
     @property
     def greedy_actions(self) -> Tensor:
-        """Result of the maximizer.
+        """Greedy actions, the result of `maximizer`.
 
         Raises:
-            ValueError: If there is no maximizer.
+            ValueError: If `maximizer` is None.
         """
         if self.maximizer is None:
             raise ValueError("maximizer is None, so that this SingleActionValue has no greedy actions")
@@ -105,7 +106,7 @@ class SingleActionValue(ActionValue):
         return self.evaluator(self.greedy_actions)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Return the value of one action for each state, [B]."""
+        """Return Q(s, a) for one action per state, [B]."""
         return self.evaluator(actions)
 
     def __repr__(self) -> str:

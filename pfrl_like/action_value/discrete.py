@@ -1,4 +1,4 @@
-"""Values of finitely many actions, with optional action masks: as numbers, or as probabilities of atoms (C51)."""
+"""Values of discrete actions with optional action masks: scalar values, or probabilities of atoms (C51)."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -19,18 +19,18 @@ def unchanged(values: Any) -> Any:
 
 
 class DiscreteActionValue(ActionValue):
-    """Values of finitely many actions.
+    """Values of discrete actions.
 
     Args:
         q_values: Q(s, a), [B, n_actions].
-        q_values_formatter: Applied to the array of values in `repr`.
-        action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
-            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
-            state, allows all. None allows all.
+        q_values_formatter: Function that formats the array of values in `repr`.
+        action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
+            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
+            actions. None allows all actions.
 
     Raises:
         TypeError: If `q_values` is not a tensor.
-        ValueError: If `q_values` has another number of dimensions.
+        ValueError: If `q_values` does not have two dimensions.
     """
 
     q_values: Tensor
@@ -58,25 +58,25 @@ class DiscreteActionValue(ActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """The tensor `q_values`, in a tuple."""
+        """A tuple with the tensor `q_values`."""
         return (self.q_values,)
 
     @property
     def greedy_actions(self) -> Tensor:
-        """Allowed action of the largest value, [B], int64."""
+        """Allowed action with the maximum value, [B], int64."""
         return self.without_forbidden(self.q_values.detach()).argmax(1)
 
     @property
     def max(self) -> Tensor:
-        """Largest value of an allowed action, [B]."""
+        """Maximum value over the allowed actions, [B]."""
         return (self.q_values if self.action_mask is None else self.without_forbidden(self.q_values)).amax(1)
 
     def without_forbidden(self, logits: Tensor) -> Tensor:
-        """Return the logits, [B, n_actions], with minus infinity for forbidden actions."""
+        """Return the logits, [B, n_actions], with minus infinity for masked actions."""
         return logits if self.action_mask is None else without_forbidden(logits, self.action_mask)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Return the value of one action for each state, [B]; if there is only one action, its index is ignored."""
+        """Return Q(s, a) for one action per state, [B]; if there is only one action, its index is ignored."""
         if self.q_values.shape[1] == 1:
             return self.q_values.squeeze(1)
         return self.q_values.gather(1, actions.long().unsqueeze(1)).squeeze(1)
@@ -89,10 +89,10 @@ class DiscreteActionValue(ActionValue):
         """Return the values with only some actions allowed.
 
         Args:
-            action_mask: True where an action is allowed, tensor or array [B, n_actions] or [n_actions].
+            action_mask: True for allowed actions, a tensor or array [B, n_actions] or [n_actions].
 
         Raises:
-            ValueError: If its shape does not fit.
+            ValueError: If the shape of `action_mask` does not match.
         """
         first = self.params[0]
         mask = as_action_mask(action_mask, torch.Size((first.shape[0], self.n_actions)), first.device)
@@ -111,19 +111,19 @@ class DiscreteActionValue(ActionValue):
 
 
 class DistributionalDiscreteActionValue(DiscreteActionValue):
-    """Return distributions of finitely many actions over fixed atoms (arXiv:1707.06887).
+    """Distributions of the returns of discrete actions over fixed atoms (arXiv:1707.06887).
 
     Args:
         q_dist: Probabilities of the atoms, [B, n_actions, n_atoms].
-        z_values: Returns that the atoms stand for, [n_atoms], increasing and evenly spaced.
-        q_values_formatter: Applied to the array of values in `repr`.
-        action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
-            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
-            state, allows all. None allows all.
+        z_values: Returns represented by the atoms, [n_atoms], increasing and evenly spaced.
+        q_values_formatter: Function that formats the array of values in `repr`.
+        action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
+            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
+            actions. None allows all actions.
 
     Raises:
         TypeError: If `q_dist` or `z_values` is not a tensor.
-        ValueError: If their shapes do not fit.
+        ValueError: If the shapes of `q_dist` and `z_values` do not match.
     """
 
     def __init__(
@@ -153,16 +153,16 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """The tensor `q_dist`, in a tuple."""
+        """A tuple with the tensor `q_dist`."""
         return (self.q_dist,)
 
     @property
     def max_as_distribution(self) -> Tensor:
-        """Return distributions of the greedy actions, [B, n_atoms]."""
+        """Return the return distributions of the greedy actions, [B, n_atoms]."""
         return self.evaluate_actions_as_distribution(self.greedy_actions)
 
     def evaluate_actions_as_distribution(self, actions: Tensor) -> Tensor:
-        """Return the return distribution of one action for each state, [B, n_atoms]."""
+        """Return the return distribution of one action per state, [B, n_atoms]."""
         index = actions.long()[:, None, None].expand(-1, 1, self.q_dist.shape[2])
         return self.q_dist.gather(1, index).squeeze(1)  # `gather` rejects -1
 
@@ -175,7 +175,7 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Cross entropy to the projected target distribution (Algorithm 1), which is also the error of the row."""
+        """Return the cross entropy to the projected target distribution (Algorithm 1), which is also the error."""
         probs = self.evaluate_actions_as_distribution(action)
         with torch.no_grad():
             if next_action is None:

@@ -1,4 +1,4 @@
-"""Values of several critics: side by side, their least, or their mean."""
+"""Values of several critics: ensembles, and the minimum over critics."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -17,17 +17,18 @@ from pfrl_like.functions.losses import bootstrap_weight, huber
 
 
 def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
-    """Return for each state the value, or distribution, of the critic with the least mean (arXiv:1802.09477, eq. 10).
+    """Return for each state the value (or distribution) of the critic with the minimum mean (arXiv:1802.09477, eq. 10).
 
     Args:
-        values: Critics' values of one action in each of B states, all of the same form; `q_values` are [B, 1].
-        action: For values of several actions, with `q_values` [B, n_actions], the action whose means are compared, [B].
+        values: Action values of the critics for one action in each of B states, all of the same class; `q_values` are
+            [B, 1].
+        action: If `q_values` are [B, n_actions], the actions whose means are compared, [B].
 
     Returns:
-        A value of that form.
+        An action value of the same class.
 
     Raises:
-        TypeError: If the forms differ.
+        TypeError: If the classes differ.
     """
     if len(values) == 1:
         return values[0]
@@ -39,20 +40,22 @@ def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
 
 
 def soft_least_of(values: Sequence[Any], lam: float) -> Any:
-    """Return for each state lam times the least value plus 1 - lam times the largest (arXiv:1812.02900, eq. 13).
+    """Return lam * minimum + (1 - lam) * maximum over the critics for each state (arXiv:1812.02900, eq. 13).
 
-    For distributions, return the least one with probability lam, and otherwise the largest one, drawn from PyTorch's
-    global stream. Their mean is the same, and each is the distribution of one critic.
+    For distributions, the result is the distribution with the minimum mean with probability lam, and otherwise the
+    distribution with the maximum mean. The choice uses PyTorch's global stream. The expected mean is the same, and the
+    result is always the distribution of one critic.
 
     Args:
-        values: Critics' values of one action in each of B states, all of the same form; `q_values` are [B, 1].
-        lam: Weight of the least value, in [0, 1].
+        values: Action values of the critics for one action in each of B states, all of the same class; `q_values` are
+            [B, 1].
+        lam: Weight of the minimum over the critics, in [0, 1].
 
     Returns:
-        A value of that form.
+        An action value of the same class.
 
     Raises:
-        TypeError: If the forms differ.
+        TypeError: If the classes differ.
     """
     _check_one_form(values)
     means = torch.stack([value.q_values for value in values])
@@ -65,7 +68,7 @@ def soft_least_of(values: Sequence[Any], lam: float) -> Any:
 def _check_one_form(values: Sequence[Any]) -> None:
     if any(type(value) is not type(values[0]) for value in values):
         names = ", ".join(type(value).__name__ for value in values)
-        raise TypeError(f"the critics give {names}, of which none can be the least: expected the same for all")
+        raise TypeError(f"the critics return {names}, which cannot be compared: expected the same class for all")
 
 
 def _of_critic(values: Sequence[Any], index: Tensor) -> Any:
@@ -80,7 +83,7 @@ def _of_critic(values: Sequence[Any], index: Tensor) -> Any:
     if isinstance(first, QuantileDiscreteActionValue):
         return QuantileDiscreteActionValue(chosen([value.quantiles for value in values]))
     if not isinstance(first, ImplicitQuantileActionValue):
-        raise TypeError(f"{type(first).__name__} cannot be compared with others by its mean")
+        raise TypeError(f"{type(first).__name__} cannot be compared by its mean")
 
     def quantile_function(_: Tensor, taus: Tensor) -> Tensor:
         return chosen([value.quantile_function(value.features, taus) for value in values])
@@ -92,15 +95,16 @@ def _of_critic(values: Sequence[Any], index: Tensor) -> Any:
 
 
 class EnsembleActionValue(DiscreteActionValue):
-    """Values of finitely many actions under several Q-functions; greedy actions maximise their mean or their least.
+    """Values of discrete actions under several Q-functions; greedy actions maximise the mean or minimum over them.
 
-    All members learn from the same target: the least of the target networks' values of the action that is bootstrapped
-    from (arXiv:1802.09477, eq. 10). The loss of a row is the sum of the members' losses.
+    All members have the same target: the minimum over the target networks' values of the next action (arXiv:1802.09477,
+    eq. 10). The loss of a row is the sum over the members' losses.
 
     Args:
-        members: Values of the members, `DiscreteActionValue`s of one form.
-        bootstrap: True to let each member learn from random rows only (`bootstrap_weight`), so that they differ.
-        pool: "mean" or "least": the reduction from the members' values to `q_values`.
+        members: Values of the members, `DiscreteActionValue`s of the same class.
+        bootstrap: True to train each member on its own random subset of the rows (`bootstrap_weight`), so that the
+            members differ.
+        pool: "mean" or "least" (minimum): reduction of the members' values to `q_values`.
     """
 
     def __init__(self, members: Sequence[Any], bootstrap: bool = False, pool: str = "mean") -> None:
@@ -110,7 +114,7 @@ class EnsembleActionValue(DiscreteActionValue):
 
     @lazy_attribute
     def q_values(self) -> Tensor:
-        """Mean, or least, of the members' values, [B, n_actions]."""
+        """Mean or minimum over the members' values, [B, n_actions]."""
         values = torch.stack([member.q_values for member in self.members])
         return values.mean(0) if self.pool == "mean" else values.amin(0)
 
@@ -133,7 +137,7 @@ class EnsembleActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sum of the members' losses against one target; the error of a row is the mean of their absolute errors."""
+        """Return the sum of the members' losses for a common target; a row's error is their mean absolute error."""
         with torch.no_grad():
             next_action = next_value.greedy_actions if next_action is None else next_action
             least = least_of(next_value.members, next_action)
@@ -142,7 +146,7 @@ class EnsembleActionValue(DiscreteActionValue):
     def target_loss(
         self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sum of the members' losses against target values; the error of a row is the mean of their absolute errors."""
+        """Return the sum of the members' losses for target values; a row's error is their mean absolute error."""
         return self._together(lambda member: member.target_loss(action, target, elementwise))
 
     def _together(self, loss_of: Callable[[Any], tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,7 +155,7 @@ class EnsembleActionValue(DiscreteActionValue):
         return (weights * losses).sum(0), errors.abs().mean(0), values.mean(0)
 
     def masked(self, action_mask: Any) -> Self:
-        """Return the values of each member without the actions that a mask, [B, n_actions], forbids."""
+        """Return the values with only some actions allowed; `action_mask` is [B, n_actions]."""
         return self._of([member.masked(action_mask) for member in self.members])
 
     def __getitem__(self, i: Any) -> Self:

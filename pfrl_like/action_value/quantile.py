@@ -1,4 +1,4 @@
-"""Returns as quantiles: at even fractions (QR-DQN), at random ones (IQN), or at proposed ones (FQF)."""
+"""Return distributions as quantiles: at evenly spaced (QR-DQN), sampled (IQN) or learnt (FQF) fractions."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
@@ -12,20 +12,20 @@ from pfrl_like.functions.losses import even_fractions, huber, quantile_huber, td
 
 
 class QuantileDiscreteActionValue(DiscreteActionValue):
-    """Quantiles of the returns of finitely many actions (arXiv:1710.10044).
+    """Quantiles of the returns of discrete actions (arXiv:1710.10044).
 
     Args:
         quantiles: Values of the quantiles, [B, n_taus, n_actions].
-        q_values_formatter: Applied to the array of values in `repr`.
-        action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
-            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
-            state, allows all. None allows all.
-        taus: Fractions of the quantiles, in (0, 1), [B, n_taus]; None for the midpoints (i + 0.5) / n_taus.
-        masses: Probability that each quantile stands for, [B, n_taus]; None for equal ones, 1 / n_taus.
+        q_values_formatter: Function that formats the array of values in `repr`.
+        action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
+            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
+            actions. None allows all actions.
+        taus: Fractions of the quantiles, in (0, 1), [B, n_taus]; None uses the midpoints (i + 0.5) / n_taus.
+        masses: Probability represented by each quantile, [B, n_taus]; None uses 1 / n_taus for all quantiles.
 
     Raises:
         TypeError: If `quantiles` is not a tensor.
-        ValueError: If `quantiles` has another number of dimensions.
+        ValueError: If `quantiles` does not have three dimensions.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
 
     @lazy_attribute
     def q_values(self) -> Tensor:
-        """Means of the returns, [B, n_actions]."""
+        """Mean returns, [B, n_actions]."""
         return self.mean_of(self.quantiles)
 
     @property
@@ -58,16 +58,16 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """The tensor `quantiles`, in a tuple."""
+        """A tuple with the tensor `quantiles`."""
         return (self.quantiles,)
 
     def evaluate_actions_as_quantiles(self, actions: Tensor) -> Tensor:
-        """Return the quantiles of one action for each state, [B, n_taus]."""
+        """Return the quantiles of one action per state, [B, n_taus]."""
         index = actions.long()[:, None, None].expand(-1, self.quantiles.shape[1], 1)
         return self.quantiles.gather(2, index).squeeze(2)  # `gather` rejects -1
 
     def mean_of(self, quantiles: Tensor) -> Tensor:
-        """Return the means of other distributions with quantiles of the same masses, [B, n_taus, ...] to [B, ...]."""
+        """Return the means of given quantiles with the same masses, [B, n_taus, ...] to [B, ...]."""
         return quantiles.mean(1) if self.masses is None else torch.einsum("bn...,bn->b...", quantiles, self.masses)
 
     def td_loss(
@@ -79,7 +79,7 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Quantile Huber loss (eq. 10); the error of a row is the distance of the means."""
+        """Return the quantile Huber loss (eq. 10); the error of a row is the difference of the means."""
         prediction = self.evaluate_actions_as_quantiles(action)
         with torch.no_grad():
             if next_action is None:
@@ -100,12 +100,12 @@ QuantileFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class QuantileThresholds(NamedTuple):
-    """Numbers of fractions drawn for a state (arXiv:1806.06923, section 3.1).
+    """Numbers of fractions sampled for a state (arXiv:1806.06923, section 3.1).
 
     Args:
-        N: For the quantiles that are learnt.
-        N_prime: For the quantiles of the next state, which are the targets.
-        K: For the greedy action, and the mean of the returns.
+        N: Number of fractions for the predicted quantiles.
+        N_prime: Number of fractions for the quantiles of the next state, which are the targets.
+        K: Number of fractions for the greedy action and the mean return.
     """
 
     N: int = 64
@@ -117,22 +117,23 @@ _DEFAULT_THRESHOLDS = QuantileThresholds()
 
 
 class ImplicitQuantileActionValue(DiscreteActionValue):
-    """Returns of finitely many actions, represented by their quantile function (arXiv:1806.06923).
+    """Return distributions of discrete actions, represented by quantile functions (arXiv:1806.06923).
 
-    Called with fractions it returns their quantiles. Means (`q_values`, `greedy_actions`, `max`, ...) are always
-    computed from the same K fractions, also after indexing and after `masked`.
+    Calling the object with fractions returns their quantiles. Means (`q_values`, `greedy_actions`, `max`, ...) are
+    always computed from the same K fractions, also after indexing and after `masked`.
 
     Args:
         features: Input of the quantile function, [B, hidden].
-        quantile_function: From features, [B, hidden], and fractions in (0, 1), [B, n], to quantiles, [B, n, n_actions].
-        thresholds: Numbers of fractions to draw.
-        action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
-            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
-            state, allows all. None allows all.
-        taus: The K fractions, [B, K]; None to draw them when they are needed.
+        quantile_function: Function from features, [B, hidden], and fractions in (0, 1), [B, n], to quantiles, [B, n,
+            n_actions].
+        thresholds: Numbers of fractions to sample.
+        action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
+            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
+            actions. None allows all actions.
+        taus: The K fractions, [B, K]; None samples the fractions at their first use.
 
     Raises:
-        ValueError: If `features` has another number of dimensions.
+        ValueError: If `features` does not have two dimensions.
     """
 
     def __init__(
@@ -159,37 +160,37 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
 
     @lazy_attribute
     def taus(self) -> Tensor:
-        """Fractions that means are computed from, [B, K]."""
+        """Fractions from which means are computed, [B, K]."""
         return self.draw(self.thresholds.K)
 
     @lazy_attribute
     def quantile_value(self) -> QuantileDiscreteActionValue:
-        """Quantiles that means are computed from."""
+        """Quantiles from which means are computed."""
         return self(self.taus)
 
     @lazy_attribute
     def q_values(self) -> Tensor:
-        """Means of the returns, [B, n_actions]."""
+        """Mean returns, [B, n_actions]."""
         return self.quantile_value.q_values
 
     @lazy_attribute
     def n_actions(self) -> int:
         """Number of actions."""
-        with torch.no_grad():  # one quantile of one state is enough
+        with torch.no_grad():  # evaluate one quantile of one state
             one = self.features[:1]
             return self.quantile_function(one, one.new_full((1, 1), 0.5)).shape[2]
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """The tensor `features`, in a tuple."""
+        """A tuple with the tensor `features`."""
         return (self.features,)
 
     def draw(self, n: int) -> Tensor:
-        """Draw n fractions for every state, [B, n], uniform in [0, 1), from PyTorch's global stream."""
+        """Sample n fractions for every state, [B, n], uniform in [0, 1), with PyTorch's global stream."""
         return torch.rand(self.features.shape[0], n, dtype=self.features.dtype, device=self.features.device)
 
     def at_even_fractions(self) -> Self:
-        """Return the values with means computed from evenly spaced fractions, so that nothing is random."""
+        """Return the values with means computed from evenly spaced fractions, so that the values are deterministic."""
         taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
         return type(self)(self.features, self.quantile_function, self.thresholds, self.action_mask, taus)
 
@@ -202,9 +203,9 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Quantile Huber loss of N quantiles against N' (arXiv:1806.06923, eq. 2 and 3), summed over N.
+        """Return the quantile Huber loss of N quantiles and N' targets (arXiv:1806.06923, eq. 2, 3), summed over N.
 
-        The error of a row is the distance of the means.
+        The error of a row is the difference of the means.
         """
         value = self(self.draw(self.thresholds.N))
         with torch.no_grad():
@@ -221,19 +222,21 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
 
 
 class FullyParametrizedActionValue(ImplicitQuantileActionValue):
-    """Returns of finitely many actions, by quantiles at fractions that a network proposes (arXiv:1911.02140).
+    """Return distributions of discrete actions: quantiles at fractions that a network proposes (arXiv:1911.02140).
 
-    The fractions divide the probability into n intervals, whose masses are proposed. The quantile in the middle of an
-    interval stands for it. The greedy action and both sides of a TD error are computed from these quantiles.
+    The fractions divide the probability into n intervals. The network proposes the masses of the intervals. The
+    quantile in the middle of an interval represents the interval. The greedy action and both sides of a TD error are
+    computed from these quantiles.
 
     Args:
         features: Input of the quantile function, [B, hidden].
-        quantile_function: From features, [B, hidden], and fractions in (0, 1), [B, n], to quantiles, [B, n, n_actions].
-        masses: Probability of each interval, proposed for the state, [B, n], positive, of sum 1.
-        entropy_coeff: Weight of the entropy of the masses, which keeps them from vanishing.
-        action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
-            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
-            state, allows all. None allows all.
+        quantile_function: Function from features, [B, hidden], and fractions in (0, 1), [B, n], to quantiles, [B, n,
+            n_actions].
+        masses: Proposed probability of each interval, [B, n], positive, with sum 1.
+        entropy_coeff: Weight of the entropy of the masses. The entropy prevents masses near 0.
+        action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
+            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
+            actions. None allows all actions.
     """
 
     def __init__(
@@ -255,18 +258,18 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
 
     @lazy_attribute
     def taus(self) -> Tensor:
-        """Middles of the intervals, [B, n], without gradient."""
+        """Midpoints of the intervals, [B, n], detached."""
         return (self.edges - self.masses / 2).detach()
 
     @lazy_attribute
     def quantile_value(self) -> QuantileDiscreteActionValue:
-        """Quantiles in the middles of the intervals."""
+        """Quantiles at the midpoints of the intervals."""
         value = self(self.taus)
         value.masses = self.masses.detach()
         return value
 
     def at_even_fractions(self) -> Self:
-        """Return the values unchanged: nothing about them is random."""
+        """Return the values unchanged, because they are already deterministic."""
         return self
 
     def td_loss(
@@ -278,10 +281,10 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Quantile Huber loss of the quantiles, without gradient in the proposal, plus `fraction_loss`.
+        """Return the quantile Huber loss, without gradient for the proposed fractions, plus `fraction_loss`.
 
-        A quantile of the next state is weighted by the mass of its interval. With equal weights, as in the paper, the
-        target would be another distribution than the one with the means `q_values`.
+        A quantile of the next state is weighted with the mass of its interval. With equal weights, as in the paper, the
+        means of the target distribution would not be `q_values`.
         """
         with torch.no_grad():
             if next_action is None:
@@ -291,10 +294,10 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         return loss + self.fraction_loss(action), error, value
 
     def fraction_loss(self, action: Tensor) -> Tensor:
-        """Loss whose gradient in the fractions is that of the Wasserstein distance (section 3.2), [B].
+        """Return a loss [B] whose gradient for the fractions is the gradient of the Wasserstein distance (section 3.2).
 
-        The distance between the quantile function and its step approximation has the derivative
-        2 F(tau_i) - F(middle before) - F(middle after) in tau_i. The weighted entropy is subtracted.
+        The derivative of the distance between the quantile function and its step approximation with respect to tau_i is
+        2 F(tau_i) - F(midpoint before) - F(midpoint after). The weighted entropy is subtracted.
         """
         inner = self.edges[:, :-1]
         with torch.no_grad():

@@ -13,41 +13,45 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 class AWR(Estimator):
-    """Advantage-Weighted Regression of continuous actions, `pfrl_like.agents.AWR`.
+    """Estimator for Advantage-Weighted Regression with continuous actions; the agent is a `pfrl_like.agents.AWR`.
 
     Args:
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the value function.
-        batch_size: Transitions per iteration, from which returns are computed.
+        batch_size: Number of transitions per iteration. The returns are computed from these transitions.
         gamma: Discount factor per step.
-        batch_size_per_update: Transitions per update within an iteration.
-        n_actor_updates: Updates of the policy per iteration.
-        n_critic_updates: Updates of the value function per iteration.
+        batch_size_per_update: Number of transitions per update.
+        n_actor_updates: Number of policy updates per iteration.
+        n_critic_updates: Number of value-function updates per iteration.
         lam: lambda of the TD(lambda) returns.
-        beta: Temperature of the weights; the smaller, the more the advantage counts.
-        max_weight: Largest weight.
-        momentum: Momentum of the stochastic gradient descent of policy and value function.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        beta: Temperature of the weights. A smaller temperature increases the effect of the advantage.
+        max_weight: Maximum weight. Larger weights are clipped.
+        momentum: Momentum of the SGD optimisers of the policy and the value function.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     agent_class: ClassVar[Any] = agents.AWR
@@ -81,15 +85,17 @@ class AWR(Estimator):
         return torch.optim.SGD(module.parameters(), lr=lr, momentum=self.momentum)
 
     def predict_value(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Values of states, [n]; with `with_std` also standard deviations, [n]: zeros, since there is one critic.
+        """Return state values, [n]; with `with_std` also standard deviations, [n].
+
+        The standard deviations are 0, because there is one critic.
 
         Args:
             x: Observations, [n, ...], frames stacked.
-            args: `action`, which is ignored, and `with_std`, as other estimators take them after the observations.
-            kwargs: The same by name.
+            args: `action` and `with_std`, as in `predict_value` of other estimators. `action` is ignored.
+            kwargs: `action` and `with_std` as keyword arguments.
 
         Raises:
-            TypeError: On other names.
+            TypeError: If there is another argument.
         """
 
         def predict_value(action: Any = None, with_std: bool = False) -> bool:
@@ -103,41 +109,45 @@ class AWR(Estimator):
 
 
 class DiscreteAWR(AWR):
-    """Advantage-Weighted Regression of discrete actions, `pfrl_like.agents.DiscreteAWR`.
+    """Estimator for Advantage-Weighted Regression with discrete actions; the agent is a `pfrl_like.agents.DiscreteAWR`.
 
     Args:
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the value function.
-        batch_size: Transitions per iteration, from which returns are computed.
+        batch_size: Number of transitions per iteration. The returns are computed from these transitions.
         gamma: Discount factor per step.
-        batch_size_per_update: Transitions per update within an iteration.
-        n_actor_updates: Updates of the policy per iteration.
-        n_critic_updates: Updates of the value function per iteration.
+        batch_size_per_update: Number of transitions per update.
+        n_actor_updates: Number of policy updates per iteration.
+        n_critic_updates: Number of value-function updates per iteration.
         lam: lambda of the TD(lambda) returns.
-        beta: Temperature of the weights; the smaller, the more the advantage counts.
-        max_weight: Largest weight.
-        momentum: Momentum of the stochastic gradient descent of policy and value function.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        beta: Temperature of the weights. A smaller temperature increases the effect of the advantage.
+        max_weight: Maximum weight. Larger weights are clipped.
+        momentum: Momentum of the SGD optimisers of the policy and the value function.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     agent_class = agents.DiscreteAWR

@@ -1,4 +1,4 @@
-"""Estimators that are constrained by a model of the recorded actions."""
+"""Estimators whose policy is constrained by a model of the recorded actions."""
 
 from typing import Any, ClassVar, NoReturn
 
@@ -12,46 +12,55 @@ from pfrl_like.batch import Batch
 
 
 class ImitatingActorCritic(ActorCritic):
-    """Base of actor-critics that stay close to a model of the recorded actions; the model may be trained first.
+    """Base of actor-critics that are constrained to be close to a model of the recorded actions.
+
+    The model may be trained before the policy and the critics (see `rl_start_epoch`).
 
     Args:
-        imitator_learning_rate: Learning rate of the model.
-        lam: Weight of the smallest critic value in the targets; the largest has the weight 1 - lam.
-        n_action_samples: Number of actions drawn in the targets and for `predict`.
-        update_actor_interval: Updates of the critics per update of the policy.
-        rl_start_epoch: First epoch in which policy and critics learn, too.
+        imitator_learning_rate: Learning rate of the model of recorded actions.
+        lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
+        n_action_samples: Number of actions sampled for the targets and by `predict`.
+        update_actor_interval: Number of critic updates per update of the policy.
+        rl_start_epoch: First epoch in which the policy and the critics are trained. Earlier epochs train only the
+            model.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
-        tau: Share of the way that the targets move towards the learning networks with each update.
+        tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values, combined with the maximum (see
+            `lam`).
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     loss_names: ClassVar[Any] = {**ActorCritic.loss_names, "imitator_loss": "imitator_loss"}
@@ -73,7 +82,7 @@ class ImitatingActorCritic(ActorCritic):
     def _imitation_options(
         self, observation_shape: tuple[int, ...], action_size: int, latent_size: int
     ) -> dict[str, Any]:
-        """Arguments of the agent that other actor-critics do not have."""
+        """Return constructor arguments of the agent that other actor-critics do not have."""
         imitator = conditional_vae(lambda size: self._encoder(observation_shape, size), action_size, latent_size)
         return {
             "imitator": imitator, "imitator_optimizer": adam(imitator, self.imitator_learning_rate, self.eps),
@@ -82,53 +91,62 @@ class ImitatingActorCritic(ActorCritic):
 
 
 class BCQ(ImitatingActorCritic):
-    """Batch-Constrained deep Q-learning, `pfrl_like.agents.BCQ`; each call of `predict` draws new actions.
+    """Estimator for Batch-Constrained deep Q-learning; the agent is a `pfrl_like.agents.BCQ`.
 
-    Differences from d3rlpy 2.8: its model of recorded actions outputs unbounded numbers. This one outputs numbers in
-    [-1, 1], as the paper's code does. Its model learns before critics and policy, this one after them. The losses are
-    the same.
+    Each call of `predict` samples new actions.
+
+    Differences from d3rlpy 2.8: the model of recorded actions in d3rlpy has unbounded outputs. The outputs of this
+    model are in [-1, 1], like in the paper's code. d3rlpy updates the model before the critics and the policy. This
+    agent updates the model after them. The losses are equal.
 
     Args:
-        action_flexibility: Largest perturbation of a drawn action.
+        action_flexibility: Maximum perturbation of a sampled action.
         latent_size: Size of the model's latent vector.
         beta: Weight of the KL divergence in the model's loss.
-        imitator_learning_rate: Learning rate of the model.
-        lam: Weight of the smallest critic value in the targets; the largest has the weight 1 - lam.
-        n_action_samples: Number of actions drawn in the targets and for `predict`.
-        update_actor_interval: Updates of the critics per update of the policy.
-        rl_start_epoch: First epoch in which policy and critics learn, too.
+        imitator_learning_rate: Learning rate of the model of recorded actions.
+        lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
+        n_action_samples: Number of actions sampled for the targets and by `predict`.
+        update_actor_interval: Number of critic updates per update of the policy.
+        rl_start_epoch: First epoch in which the policy and the critics are trained. Earlier epochs train only the
+            model.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
-        tau: Share of the way that the targets move towards the learning networks with each update.
+        tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values, combined with the maximum (see
+            `lam`).
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     actor_learning_rate = 1e-3
@@ -146,73 +164,80 @@ class BCQ(ImitatingActorCritic):
         )  # fmt: skip
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> NoReturn:
-        """Raise an error: `predict` already draws actions.
+        """Raise an error, because `predict` already samples actions.
 
         Raises:
             NotImplementedError: Always.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no other actions than those of predict")
+        raise NotImplementedError(f"{type(self).__name__} already samples actions in predict: use predict")
 
 
 class BEAR(ImitatingActorCritic, SAC):
-    """Bootstrapping Error Accumulation Reduction, `pfrl_like.agents.BEAR`.
+    """Estimator for Bootstrapping Error Accumulation Reduction; the agent is a `pfrl_like.agents.BEAR`.
 
-    A constraint keeps the policy near a conditional autoencoder of the recorded actions. Each call of `predict` draws
-    actions from the policy and returns the one that the first critic values most.
+    A constraint keeps the policy close to a conditional variational autoencoder of the recorded actions. Each call of
+    `predict` samples actions from the policy and returns the action with the largest value under the first critic.
 
-    Differences from d3rlpy 2.8: it measures the discrepancy with the policy's actions before they are squashed; here
-    the actions of both policy and model are squashed. Where it learns alpha, the step of alpha leaves a gradient in the
-    policy that cancels that of the discrepancy. Its alpha has the policy's learning rate. Its model of recorded actions
-    differs from the one here as described for `BCQ`.
+    Differences from d3rlpy 2.8: d3rlpy computes the discrepancy from the policy's actions before squashing. This agent
+    squashes the actions of the policy and of the model. If d3rlpy learns alpha, the update of alpha leaves a gradient
+    in the policy that cancels the gradient of the discrepancy. In d3rlpy, alpha has the learning rate of the policy.
+    `BCQ` describes the differences between the models of recorded actions.
 
     Args:
         alpha_learning_rate: Learning rate of the weight alpha of the discrepancy between policy and model.
         initial_alpha: Initial alpha.
-        alpha_threshold: Target of the discrepancy; learning alpha holds it there.
+        alpha_threshold: Target of the discrepancy. Alpha is learnt so that the discrepancy stays near the target.
         mmd_kernel: Kernel of the discrepancy, "gaussian" or "laplacian".
         mmd_sigma: Width of the kernel.
-        n_mmd_action_samples: Number of actions drawn from the policy, and from the model, to measure the discrepancy;
+        n_mmd_action_samples: Number of actions sampled from the policy, and from the model, to compute the discrepancy;
             at least 2.
         vae_kl_weight: Weight of the KL divergence in the model's loss.
-        imitator_learning_rate: Learning rate of the model.
-        lam: Weight of the smallest critic value in the targets; the largest has the weight 1 - lam.
-        n_action_samples: Number of actions drawn in the targets and for `predict`.
-        update_actor_interval: Updates of the critics per update of the policy and of the temperature.
-        rl_start_epoch: First epoch in which policy and critics learn, too.
+        imitator_learning_rate: Learning rate of the model of recorded actions.
+        lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
+        n_action_samples: Number of actions sampled for the targets and by `predict`.
+        update_actor_interval: Number of critic updates per update of the policy and the temperature.
+        rl_start_epoch: First epoch in which the policy and the critics are trained. Earlier epochs train only the
+            model.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
-        tau: Share of the way that the targets move towards the learning networks with each update.
+        tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values, combined with the maximum (see
+            `lam`).
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
         temp_learning_rate: Learning rate of the temperature.
         initial_temperature: Initial temperature.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     agent_class = agents.BEAR
@@ -227,7 +252,7 @@ class BEAR(ImitatingActorCritic, SAC):
     n_mmd_action_samples: int = 4
     vae_kl_weight: float = 0.5
 
-    def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
+    def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
         imitation = self._imitation_options(observation_shape, action_size, 2 * action_size)
         return {
             **imitation, **alpha_options(self), "mmd_kernel": self.mmd_kernel, "mmd_sigma": self.mmd_sigma,
@@ -236,50 +261,57 @@ class BEAR(ImitatingActorCritic, SAC):
 
 
 class DiscreteBCQ(DoubleDQN):
-    """Batch-Constrained deep Q-learning of discrete actions, `pfrl_like.agents.DiscreteBCQ`.
+    """Estimator for Batch-Constrained deep Q-learning with discrete actions; the agent is a `DiscreteBCQ`.
 
-    With `clip_delta=True` and `beta=0` an update equals that of d3rlpy 2.8 with `share_encoder=False`. `beta` is the
-    weight of the squared outputs of the last layer; in d3rlpy it is that of the squared log-probabilities.
+    With `clip_delta=True` and `beta=0`, an update is equal to an update of d3rlpy 2.8 with `share_encoder=False`.
+    `beta` is the weight of the squared outputs of the last layer (logits). In d3rlpy, `beta` is the weight of the
+    squared log-probabilities.
 
     Args:
-        action_flexibility: Smallest probability of an action, as a share of that of the most probable one; less
-            probable actions are left out.
+        action_flexibility: Minimum ratio of the probability of an action to the probability of the most probable
+            action. Actions with a smaller ratio are masked.
         beta: Weight of the mean squared logits in the loss of the model of recorded actions.
         learning_rate: Learning rate of the Q-function.
-        target_update_interval: Updates between updates of the target network.
-        clip_delta: Loss of a TD error: True takes the Huber loss (half the square up to 1, the absolute error less 1/2
-            beyond), as d3rlpy's code does from 0.32 to 2.8; False takes half the square, as in the formula of its
-            document. The loss is the mean over the minibatch and the sum over the critics. It has no effect unless
-            `q_func_type` is "mean": quantiles have the quantile Huber loss.
+        target_update_interval: Number of gradient steps between updates of the target network.
+        clip_delta: True to use the Huber loss of the TD error (half the square up to 1, the absolute error minus 1/2
+            above 1), like the code of d3rlpy 0.32 to 2.8. False to use half the square, like the formula in d3rlpy's
+            documentation. The loss is averaged over the minibatch and summed over the critics. `clip_delta` has no
+            effect unless `q_func_type` is "mean", because quantiles use the quantile Huber loss.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values, combined with the maximum (see
+            `lam`).
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     loss_names = {"loss": "loss", "imitator_loss": "imitator_loss"}

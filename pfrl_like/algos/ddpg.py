@@ -12,45 +12,50 @@ from pfrl_like.utils.checks import renamed
 
 
 class DDPG(ActorCritic):
-    """Deep Deterministic Policy Gradient, `pfrl_like.agents.DDPG`.
+    """Estimator for Deep Deterministic Policy Gradient; the agent is a `pfrl_like.agents.DDPG`.
 
-    With `regularizing_rate=0` an update equals that of d3rlpy 2.8, which has no such term.
+    With `regularizing_rate=0`, an update is equal to an update of d3rlpy 2.8, which does not have the penalty.
 
     Args:
-        regularizing_rate: Weight, in the policy's loss, of the mean square of the inputs of the policy's tanh; also
-            spelt `reguralizing_rate`.
+        regularizing_rate: Weight of a penalty in the policy's loss: the mean square of the inputs of the policy's tanh.
+            `reguralizing_rate` is another name of this argument.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
-        tau: Share of the way that the targets move towards the learning networks with each update.
+        tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     loss_names = {"critic_loss": "critic_loss", "actor_loss": "actor_loss"}
@@ -59,7 +64,7 @@ class DDPG(ActorCritic):
     n_critics = 1
     regularizing_rate: float = 1e-10
 
-    reguralizing_rate = renamed("regularizing_rate", "`regularizing_rate`, as the documents spell it, too.")
+    reguralizing_rate = renamed("regularizing_rate", "Another name of `regularizing_rate`, as in d3rlpy.")
 
     def _policy(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         return deterministic_policy(self._encoder(observation_shape), action_size, self.regularizing_rate)
@@ -75,46 +80,53 @@ class DDPG(ActorCritic):
 
 
 class TD3(DDPG):
-    """Twin Delayed Deep Deterministic Policy Gradient, `pfrl_like.agents.TD3`; an update equals that of d3rlpy 2.8.
+    """Estimator for Twin Delayed Deep Deterministic Policy Gradient; the agent is a `pfrl_like.agents.TD3`.
+
+    An update is equal to an update of d3rlpy 2.8.
 
     Args:
         target_smoothing_sigma: Standard deviation of the noise on the target policy's actions.
-        target_smoothing_clip: Largest absolute value of the noise.
-        update_actor_interval: Updates of the critics per update of policy and targets.
-        regularizing_rate: Weight, in the policy's loss, of the mean square of the inputs of the policy's tanh; also
-            spelt `reguralizing_rate`.
+        target_smoothing_clip: Maximum absolute value of the noise.
+        update_actor_interval: Number of critic updates per update of the policy and the targets.
+        regularizing_rate: Weight of a penalty in the policy's loss: the mean square of the inputs of the policy's tanh.
+            `reguralizing_rate` is another name of this argument.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
-        tau: Share of the way that the targets move towards the learning networks with each update.
+        tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     loss_names = ActorCritic.loss_names
@@ -138,7 +150,7 @@ class Smoothing:
 
     Args:
         sigma: Standard deviation of the noise.
-        clip: Largest absolute value of the noise.
+        clip: Maximum absolute value of the noise.
     """
 
     def __init__(self, sigma: float, clip: float) -> None:

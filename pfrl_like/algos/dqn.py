@@ -8,48 +8,53 @@ from pfrl_like.explorers import Greedy
 
 
 class DQN(QLearning):
-    """Deep Q-Network, `pfrl_like.agents.DQN`.
+    """Estimator for Deep Q-Networks; the agent is a `pfrl_like.agents.DQN`.
 
-    With `clip_delta=True` an update equals that of d3rlpy 2.8, whose NFQ is `DQN(target_update_interval=1)`. d3rlpy
-    updates the target network for the first time after the first update, this estimator after
-    `target_update_interval` updates.
+    With `clip_delta=True`, an update is equal to an update of d3rlpy 2.8. d3rlpy's NFQ is
+    `DQN(target_update_interval=1)`. d3rlpy updates the target network for the first time after the first update. This
+    estimator updates the target network for the first time after `target_update_interval` updates.
 
     Args:
         learning_rate: Learning rate of the Q-function.
-        target_update_interval: Updates between updates of the target network.
-        clip_delta: Loss of a TD error: True takes the Huber loss (half the square up to 1, the absolute error less 1/2
-            beyond), as d3rlpy's code does from 0.32 to 2.8; False takes half the square, as in the formula of its
-            document. The loss is the mean over the minibatch and the sum over the critics. It has no effect unless
-            `q_func_type` is "mean": quantiles have the quantile Huber loss.
+        target_update_interval: Number of gradient steps between updates of the target network.
+        clip_delta: True to use the Huber loss of the TD error (half the square up to 1, the absolute error minus 1/2
+            above 1), like the code of d3rlpy 0.32 to 2.8. False to use half the square, like the formula in d3rlpy's
+            documentation. The loss is averaged over the minibatch and summed over the critics. `clip_delta` has no
+            effect unless `q_func_type` is "mean", because quantiles use the quantile Huber loss.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     agent_class: ClassVar[Any] = agents.DQN
@@ -68,7 +73,7 @@ class DQN(QLearning):
         return self.agent_class(q_function, optimizer, **self._dqn_options())
 
     def _dqn_options(self) -> dict[str, Any]:
-        """Arguments that all agents of the family have."""
+        """Return the constructor arguments that all agents of the DQN family have."""
         return {
             "gamma": self.gamma, "explorer": Greedy(), "target_update_interval": int(self.target_update_interval),
             "clip_delta": self.clip_delta, **self._common(),
@@ -76,92 +81,103 @@ class DQN(QLearning):
 
 
 class DoubleDQN(DQN):
-    """Double DQN, `pfrl_like.agents.DoubleDQN`.
+    """Estimator for Double DQN; the agent is a `pfrl_like.agents.DoubleDQN`.
 
     Args:
         learning_rate: Learning rate of the Q-function.
-        target_update_interval: Updates between updates of the target network.
-        clip_delta: Loss of a TD error: True takes the Huber loss (half the square up to 1, the absolute error less 1/2
-            beyond), as d3rlpy's code does from 0.32 to 2.8; False takes half the square, as in the formula of its
-            document. The loss is the mean over the minibatch and the sum over the critics. It has no effect unless
-            `q_func_type` is "mean": quantiles have the quantile Huber loss.
+        target_update_interval: Number of gradient steps between updates of the target network.
+        clip_delta: True to use the Huber loss of the TD error (half the square up to 1, the absolute error minus 1/2
+            above 1), like the code of d3rlpy 0.32 to 2.8. False to use half the square, like the formula in d3rlpy's
+            documentation. The loss is averaged over the minibatch and summed over the critics. `clip_delta` has no
+            effect unless `q_func_type` is "mean", because quantiles use the quantile Huber loss.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     agent_class = agents.DoubleDQN
 
 
 class DiscreteCQL(DoubleDQN):
-    """Conservative Q-Learning of discrete actions, `pfrl_like.agents.DiscreteCQL`.
+    """Estimator for Conservative Q-Learning with discrete actions; the agent is a `pfrl_like.agents.DiscreteCQL`.
 
-    With `clip_delta=True` an update equals that of d3rlpy 2.8. Here each of several critics has its own conservative
-    term, and the terms are added; d3rlpy has one term, of the mean of their values.
+    With `clip_delta=True`, an update is equal to an update of d3rlpy 2.8. With several critics, this estimator computes
+    one conservative term per critic and adds the terms. d3rlpy computes one conservative term from the mean of the
+    critics' values.
 
     Args:
         alpha: Weight of the conservative term.
         learning_rate: Learning rate of the Q-function.
-        target_update_interval: Updates between updates of the target network.
-        clip_delta: Loss of a TD error: True takes the Huber loss (half the square up to 1, the absolute error less 1/2
-            beyond), as d3rlpy's code does from 0.32 to 2.8; False takes half the square, as in the formula of its
-            document. The loss is the mean over the minibatch and the sum over the critics. It has no effect unless
-            `q_func_type` is "mean": quantiles have the quantile Huber loss.
+        target_update_interval: Number of gradient steps between updates of the target network.
+        clip_delta: True to use the Huber loss of the TD error (half the square up to 1, the absolute error minus 1/2
+            above 1), like the code of d3rlpy 0.32 to 2.8. False to use half the square, like the formula in d3rlpy's
+            documentation. The loss is averaged over the minibatch and summed over the critics. `clip_delta` has no
+            effect unless `q_func_type` is "mean", because quantiles use the quantile Huber loss.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     agent_class = agents.DiscreteCQL

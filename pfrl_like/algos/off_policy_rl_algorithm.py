@@ -18,38 +18,39 @@ Path = dict[str, Any]
 
 
 class OffPolicyRLAlgorithm(ABC):
-    """Base of algorithms that sample paths, store them in a replay buffer and learn from it, epoch by epoch.
+    """Base of off-policy algorithms that sample paths, store them in a replay buffer and train on it, epoch by epoch.
 
-    `EpochDQN` and `EpochDDPG` inherit from it; `EpochRunner` runs them. A subclass defines `init_opt`, which makes
-    `agent`, one of the library's agents. Everything else depends on the agent's parts.
+    `EpochDQN` and `EpochDDPG` are subclasses. `EpochRunner` runs them. A subclass defines `init_opt`, which creates the
+    attribute `agent`, one of the library's agents.
 
     Args:
         env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment.
-        policy: Chooses actions without exploration.
+        policy: Policy that chooses actions without exploration.
         qf: The Q-function.
         replay_buffer: Replay buffer in which steps are stored.
-        use_target: Whether values of next states come from target networks, not from the learning ones.
+        use_target: True to compute the values of next states with target networks. False to compute them with the
+            online networks.
         discount: Discount factor per step.
-        steps_per_epoch: Iterations per epoch, each a call of `train_once`.
-        max_path_length: Steps after which an episode is cut off; None for no limit.
-        max_eval_path_length: The same in evaluation; None takes `max_path_length`.
-        n_train_steps: Gradient steps per iteration.
-        buffer_batch_size: Transitions of a minibatch.
-        min_buffer_size: No gradient step while the buffer holds fewer transitions.
-        rollout_batch_size: Whole paths sampled per iteration.
-        reward_scale: Factor of the rewards that are learnt from; paths and returns have the environment's rewards.
-        smooth_return: Whether the average return is over all episodes of the epoch so far, instead of those of the
-            last iteration alone.
-        exploration_policy: An `Explorer`, which chooses actions while sampling; None for none.
+        steps_per_epoch: Number of iterations per epoch. Each iteration is one call of `train_once`.
+        max_path_length: Maximum number of steps of an episode. Longer episodes are truncated. None for no limit.
+        max_eval_path_length: Maximum number of steps of an evaluation episode. If None, `max_path_length` is used.
+        n_train_steps: Number of gradient steps per iteration.
+        buffer_batch_size: Number of transitions per minibatch.
+        min_buffer_size: Minimum number of transitions in the buffer for a gradient step.
+        rollout_batch_size: Number of complete paths sampled per iteration.
+        reward_scale: Factor of the rewards in training. Paths and returns contain unscaled rewards.
+        smooth_return: True to average the return over all episodes of the epoch so far. False to average over the
+            episodes of the last iteration that finished an episode.
+        exploration_policy: `Explorer` that chooses actions during sampling. None disables exploration.
 
     Attributes:
         agent: The agent that acts and learns.
-        average_return: Average return over the episodes that `smooth_return` chooses; NaN before the first whole
+        average_return: Average return of the episodes selected by `smooth_return`. NaN before the first finished
             episode.
-        success_rate: Share of successes among the same episodes.
+        success_rate: Fraction of these episodes that are successes.
 
     Raises:
-        TypeError: If `env_spec` has no spaces, or `init_opt` makes no agent that fits them.
+        TypeError: If `env_spec` has no spaces, or `init_opt` does not set `agent` to an agent of the library.
         ValueError: If a number is out of range.
     """
 
@@ -84,14 +85,14 @@ class OffPolicyRLAlgorithm(ABC):
             raise ValueError(f"reward_scale: got {reward_scale!r:.80}, expected a finite number")
         if not (hasattr(env_spec, "observation_space") and hasattr(env_spec, "action_space")):
             raise TypeError(
-                f"env_spec: got {type(env_spec).__name__}, expected something with observation_space and "
-                "action_space, for instance the environment"
+                f"env_spec: got {type(env_spec).__name__}, expected an object with observation_space and "
+                "action_space, such as the environment"
             )
         capacity = getattr(replay_buffer, "capacity", None)
         if not buffer_batch_size <= min_buffer_size <= (min_buffer_size if capacity is None else capacity):
             raise ValueError(
-                f"min_buffer_size: got {min_buffer_size}, expected at least buffer_batch_size, {buffer_batch_size}, "
-                f"and at most the capacity of replay_buffer, {capacity}"
+                f"min_buffer_size: got {min_buffer_size}, expected at least {buffer_batch_size} (buffer_batch_size) "
+                f"and at most {capacity} (capacity of replay_buffer)"
             )
         self.env_spec, self.policy, self.qf, self.replay_buffer = env_spec, policy, qf, replay_buffer
         self.use_target, self.discount = use_target, discount
@@ -106,21 +107,21 @@ class OffPolicyRLAlgorithm(ABC):
         self.init_opt()
         if not hasattr(agent := getattr(self, "agent", None), "dry_run"):
             raise TypeError(
-                f"init_opt of {type(self).__name__} left {agent!r:.80} as self.agent, expected one of agents, which "
-                "learns from the replay buffer"
+                f"agent is {agent!r:.80} after init_opt of {type(self).__name__}, expected an agent of "
+                "pfrl_like.agents with a replay buffer"
             )
 
     @abstractmethod
     def init_opt(self) -> None:
-        """Make `agent` and its optimisers from the arguments that the constructor has stored."""
+        """Create `agent` and its optimisers from the arguments that the constructor stored."""
 
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """State that snapshots save in addition to the agent: a dict of JSON values with text keys.
+        """Return the state that snapshots save in addition to the agent: a dict of JSON values with string keys.
 
-        `EpochRunner` saves and restores numbers, text, arrays and random generators in attributes itself. Subclasses
-        may add other state, such as the `state_dict` of a network that is no part of the agent.
+        `EpochRunner` saves and restores attributes that are numbers, strings, arrays or random generators. Subclasses
+        may add other state, such as the `state_dict` of a network that is not part of the agent.
         """
         numbers = {"average_return": self.average_return, "success_rate": self.success_rate}
         return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
@@ -133,11 +134,11 @@ class OffPolicyRLAlgorithm(ABC):
     # Sampling
 
     def dry_run(self, obs: Any, action_space: Any) -> None:
-        """Raise an error if the agent cannot act in an environment; its first observation is used for the check."""
+        """Raise an error if the agent cannot act in an environment; `obs` is its first observation."""
         self.agent.dry_run(obs, action_space)
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """The action to take while sampling; `action_mask`, [n_actions], is True where an action is allowed."""
+        """Return the action to take during sampling; `action_mask`, [n_actions], is True for allowed actions."""
         self._obs, self._mask = obs, action_mask
         self._action = self.agent.act(obs, **mask_keyword(action_mask))
         return self._action
@@ -173,10 +174,12 @@ class OffPolicyRLAlgorithm(ABC):
         return self.average_return
 
     def train_once(self, itr: int, paths: Sequence[Path]) -> float:
-        """Train for one iteration: process the paths, which the buffer already has, and take `n_train_steps` steps.
+        """Train for one iteration: process the paths and make `n_train_steps` gradient steps.
+
+        The replay buffer already contains the paths.
 
         Args:
-            itr: Number of the iteration.
+            itr: Index of the iteration.
             paths: Paths sampled for the iteration.
 
         Returns:
@@ -198,24 +201,24 @@ class OffPolicyRLAlgorithm(ABC):
         return self.average_return
 
     def optimize_policy(self, itr: int) -> None:
-        """Take one gradient step on a minibatch of the buffer.
+        """Make one gradient step on a minibatch of the buffer.
 
         Args:
-            itr: Number of the iteration.
+            itr: Index of the iteration.
         """
         self.agent.update_from_replay()
 
     def process_samples(self, itr: int, paths: Sequence[Path]) -> dict[str, list[Any]]:
-        """Returns, successes and completeness of paths.
+        """Return the returns, success flags and completion flags of paths.
 
         Args:
-            itr: Number of the iteration.
+            itr: Index of the iteration.
             paths: Paths as returned by `EpochRunner.obtain_samples`.
 
         Returns:
-            Lists with an entry for each path: "undiscounted_returns" (float, of the episode so far),
-            "success_history" (1.0 if a step of the episode had set `info["is_success"]` or `info["success"]`, else 0.0)
-            and "complete" (bool, whether the episode is over).
+            A dict of lists with one entry per path: "undiscounted_returns" (float, the return of the episode so far),
+            "success_history" (1.0 if a step of the episode set `info["is_success"]` or `info["success"]`, else 0.0) and
+            "complete" (bool, True if the episode has ended).
         """
         return {
             "undiscounted_returns": [float(path["undiscounted_return"]) for path in paths],
@@ -224,30 +227,30 @@ class OffPolicyRLAlgorithm(ABC):
         }
 
     def log_diagnostics(self, paths: Sequence[Path]) -> None:
-        """Log the current paths at level INFO; subclasses may log more.
+        """Log the number, steps and returns of the paths at level INFO; subclasses may log more.
 
         Args:
             paths: Paths sampled for the iteration.
         """
         returns = [path["undiscounted_return"] for path in paths if path["complete"]]
         steps = sum(len(path["rewards"]) for path in paths)
-        _LOGGER.info("%d paths of %d steps, whole ones have the returns %s", len(paths), steps, returns)
+        _LOGGER.info("%d paths with %d steps; returns of the finished episodes: %s", len(paths), steps, returns)
 
 
 class EpochDQN(OffPolicyRLAlgorithm):
-    """Deep Q-Network in epochs (doi:10.1038/nature14236; arXiv:1509.06461).
+    """Deep Q-Network that is trained in epochs (doi:10.1038/nature14236; arXiv:1509.06461).
 
     Args:
-        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment; actions
-            are discrete.
-        policy: An `Explorer`, which chooses actions by their values if there is no exploration policy; None for the
-            greedy action, which evaluation always takes.
+        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment. Actions
+            must be discrete.
+        policy: `Explorer` that chooses actions from their values if `exploration_policy` is None. If both are None,
+            sampling uses the greedy action. Evaluation always uses the greedy action.
         qf: Module from observations to an `ActionValue`.
         replay_buffer: Replay buffer in which steps are stored.
         qf_lr: Learning rate (Adam).
-        target_update_interval: Gradient steps between copies to the target network, if `use_target`.
-        double_q: Whether the learning network chooses the next action (Double DQN).
-        **options: Further arguments of `OffPolicyRLAlgorithm`.
+        target_update_interval: Number of gradient steps between copies to the target network, if `use_target` is True.
+        double_q: True if the online network chooses the next action (Double DQN).
+        **options: Other arguments of `OffPolicyRLAlgorithm`.
     """
 
     def __init__(
@@ -266,7 +269,7 @@ class EpochDQN(OffPolicyRLAlgorithm):
         super().__init__(env_spec, policy, qf, replay_buffer, **options)
 
     def init_opt(self) -> None:
-        """Make the agent, a `DQN` or `DoubleDQN`."""
+        """Create the agent, a `DQN` or `DoubleDQN`."""
         make = agents.DoubleDQN if self.double_q else agents.DQN
         self.agent = make(
             self.qf, torch.optim.Adam(self.qf.parameters(), lr=self.qf_lr), self.replay_buffer, self.discount,
@@ -277,19 +280,19 @@ class EpochDQN(OffPolicyRLAlgorithm):
 
 
 class EpochDDPG(OffPolicyRLAlgorithm):
-    """Deep Deterministic Policy Gradient in epochs (arXiv:1509.02971).
+    """Deep Deterministic Policy Gradient that is trained in epochs (arXiv:1509.02971).
 
     Args:
-        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment; actions
-            are continuous.
-        policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
+        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment. Actions
+            must be continuous.
+        policy: Module from observations to action distributions, such as a network that ends in a `DeterministicHead`.
         qf: Critic, called as `qf((obs, action))`.
         replay_buffer: Replay buffer in which steps are stored.
         policy_lr: Learning rate of the policy (Adam).
         qf_lr: Learning rate of the critic (Adam).
-        target_update_tau: Share of the way that the targets move towards the learning networks with every gradient
-            step, if `use_target`.
-        **options: Further arguments of `OffPolicyRLAlgorithm`.
+        target_update_tau: Coefficient of the soft target update, if `use_target` is True: target = tau * online network
+            + (1 - tau) * target.
+        **options: Other arguments of `OffPolicyRLAlgorithm`.
     """
 
     def __init__(
@@ -308,7 +311,7 @@ class EpochDDPG(OffPolicyRLAlgorithm):
         super().__init__(env_spec, policy, qf, replay_buffer, **options)
 
     def init_opt(self) -> None:
-        """Make the agent, a `DDPG`."""
+        """Create the agent, a `DDPG`."""
         actor = torch.optim.Adam(self.policy.parameters(), lr=self.policy_lr)
         critic = torch.optim.Adam(self.qf.parameters(), lr=self.qf_lr)
         self.agent = agents.DDPG(

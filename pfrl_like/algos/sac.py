@@ -7,50 +7,56 @@ from pfrl_like.algos.fitting.networks import ActorCritic, squashed_gaussian_poli
 
 
 class SAC(ActorCritic):
-    """Soft Actor-Critic with a learnt temperature, `pfrl_like.agents.SoftActorCritic`.
+    """Estimator for Soft Actor-Critic with a learnt temperature; the agent is a `pfrl_like.agents.SoftActorCritic`.
 
-    The target of the entropy is minus the number of dimensions of an action.
+    The target entropy is minus the number of action dimensions.
 
-    d3rlpy 2.8 reports twice this `critic_loss`: it has squares where the paper has half squares. Adam takes the same
-    steps for both, except for the effect of `eps`. In an update d3rlpy's policy learns with the temperature after the
-    temperature's step, this one with the temperature before it.
+    Differences from d3rlpy 2.8: the `critic_loss` of d3rlpy is twice as large, because d3rlpy uses the squared error
+    and the paper uses half the squared error. Adam makes the same steps with both losses, except for the effect of
+    `eps`. d3rlpy updates the temperature before the policy. This estimator computes the policy's loss with the
+    temperature before its update.
 
     Args:
         temp_learning_rate: Learning rate of the temperature.
         initial_temperature: Initial temperature.
-        update_actor_interval: Updates of the critics per update of policy and temperature.
+        update_actor_interval: Number of critic updates per update of the policy and the temperature.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
-        tau: Share of the way that the targets move towards the learning networks with each update.
+        tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     agent_class: ClassVar[Any] = agents.SoftActorCritic
@@ -66,65 +72,72 @@ class SAC(ActorCritic):
             self.agent_class, policy, self._critics(observation_shape, action_size),
             initial_temperature=self.initial_temperature, entropy_target=-float(action_size),
             temperature_optimizer_lr=self.temp_learning_rate, policy_update_delay=self.update_actor_interval,
-            **self._further_options(observation_shape, action_size),
+            **self._extra_options(observation_shape, action_size),
         )  # fmt: skip
 
-    def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        """Arguments of the agent that `SoftActorCritic` does not have."""
+    def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
+        """Return constructor arguments of the agent that `SoftActorCritic` does not have."""
         return {}
 
 
 class CQL(SAC):
-    """Conservative Q-Learning, `pfrl_like.agents.CQL`.
+    """Estimator for Conservative Q-Learning; the agent is a `pfrl_like.agents.CQL`.
 
-    Differences from d3rlpy 2.8: it subtracts the threshold within the loss that it reports, for each critic, and also
-    multiplies the threshold by `conservative_weight`. Its critic loss has alpha after alpha's step. Without
-    `soft_q_backup` its targets have the value of the policy's mode, those of the agent the value of a sample; with it
-    they are the same.
+    Differences from d3rlpy 2.8: d3rlpy subtracts the threshold in the critic loss that it reports, once per critic, and
+    also multiplies the threshold by `conservative_weight`. d3rlpy updates alpha before it computes the critic loss.
+    Without `soft_q_backup`, the targets of d3rlpy use the value of the policy's mode, and the targets of this agent use
+    the value of a sampled action. With `soft_q_backup`, the targets are equal.
 
     Args:
         alpha_learning_rate: Learning rate of the weight alpha of the conservative term.
         initial_alpha: Initial alpha.
-        alpha_threshold: Target of `conservative_weight` times the gap between the values of drawn actions and those of
-            the data; learning alpha holds it there.
-        n_action_samples: Number of actions drawn of each kind: of the policy, of it in the next state, uniform.
-        conservative_weight: Factor of the gap between the values of drawn actions and those of the data.
-        soft_q_backup: Whether the critics' targets include the entropy in the next state.
+        alpha_threshold: Target value of `conservative_weight` times the gap. alpha, the weight of the conservative
+            term, is learnt to reach the target.
+        n_action_samples: Number of actions sampled for each row from each of three distributions: the policy in the
+            state, the policy in the next state, and the uniform distribution.
+        conservative_weight: Weight of the conservative gap: the values of sampled actions minus the values of the
+            actions in the data.
+        soft_q_backup: True if the critics' targets include the entropy of the policy in the next state.
         temp_learning_rate: Learning rate of the temperature.
         initial_temperature: Initial temperature.
-        update_actor_interval: Updates of the critics per update of policy and temperature.
+        update_actor_interval: Number of critic updates per update of the policy and the temperature.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
-        tau: Share of the way that the targets move towards the learning networks with each update.
+        tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     agent_class = agents.CQL
@@ -140,7 +153,7 @@ class CQL(SAC):
     conservative_weight: float = 1.0
     soft_q_backup: bool = True
 
-    def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
+    def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
         return {
             **alpha_options(self), "n_action_samples": self.n_action_samples,
             "conservative_weight": self.conservative_weight, "soft_q_backup": self.soft_q_backup,
@@ -148,7 +161,7 @@ class CQL(SAC):
 
 
 def alpha_options(algo: Any) -> dict[str, Any]:
-    """Arguments of agents that learn the weight alpha of a constraint."""
+    """Return the constructor arguments of agents that learn the weight alpha of a constraint."""
     return {
         "alpha_optimizer_lr": algo.alpha_learning_rate, "initial_alpha": algo.initial_alpha,
         "alpha_threshold": algo.alpha_threshold,
@@ -156,51 +169,57 @@ def alpha_options(algo: Any) -> dict[str, Any]:
 
 
 class AWAC(ActorCritic):
-    """Advantage-Weighted Actor-Critic, `pfrl_like.agents.AWAC`.
+    """Estimator for Advantage-Weighted Actor-Critic; the agent is a `pfrl_like.agents.AWAC`.
 
-    Differences from d3rlpy 2.8: its weights are a softmax of the advantages over the minibatch, times the number of
-    rows, and its `actor_loss` is a sum over the rows. Here weights are min(exp(A / lam), max_weight), and the loss is a
-    mean. Its targets subtract the log-probability of the next action; those of the paper do not. Its policy is a
-    Gaussian around a squashed mean, this one is a squashed Gaussian.
+    Differences from d3rlpy 2.8: d3rlpy's weights are a softmax of the advantages over the minibatch, multiplied by the
+    number of rows, and its `actor_loss` is the sum over the rows. The weights of this estimator are min(exp(A / lam),
+    max_weight), and its `actor_loss` is the mean over the rows. The targets of d3rlpy subtract the log-probability of
+    the next action. The targets of the paper and of this estimator do not. d3rlpy's policy is a Gaussian with a
+    squashed mean. The policy of this estimator is a squashed Gaussian.
 
     Args:
-        lam: Temperature of the weights; the smaller, the more the advantage counts.
-        n_action_samples: Number of actions drawn to estimate the value of a state.
-        max_weight: Largest weight.
-        actor_weight_decay: Weight decay of the policy's Adam.
-        update_actor_interval: Updates of the critics per update of the policy.
+        lam: Temperature of the weights. A smaller temperature increases the effect of the advantage.
+        n_action_samples: Number of actions sampled to estimate the value of a state.
+        max_weight: Maximum weight. Larger weights are clipped.
+        actor_weight_decay: Weight decay of the policy's Adam optimiser.
+        update_actor_interval: Number of critic updates per update of the policy.
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
-        tau: Share of the way that the targets move towards the learning networks with each update.
+        tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     batch_size = 1024

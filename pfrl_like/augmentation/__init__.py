@@ -1,4 +1,4 @@
-"""Random changes of observations that preserve their meaning, for images and for vectors."""
+"""Augmentations: random changes of images and vectors that preserve the meaning of the observations."""
 
 from pfrl_like.augmentation.augmentation import Augmentation
 from pfrl_like.augmentation.image import (

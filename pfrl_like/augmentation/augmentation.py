@@ -1,4 +1,4 @@
-"""The interface of augmentations, their random draws, and their dtypes."""
+"""The interface of augmentations, and helpers for random numbers, dtypes and checks."""
 
 import dataclasses
 import math
@@ -12,30 +12,30 @@ from torch import Tensor
 from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.plain_values import Configurable
 
-#: Source of random numbers: a generator on any device; None is torch's global stream of the batch's device.
+#: Source of random numbers: a generator on any device. None is the global torch stream of the batch's device.
 RandomNumbers = torch.Generator | None
 
 
 class Augmentation(Configurable):
-    """A random change of observations that preserves their meaning: a function of (batch, rng).
+    """Random change of observations that preserves their meaning; it is called as a function of (batch, rng).
 
-    Subclasses are dataclasses, whose fields are the parameters.
+    Subclasses are dataclasses. Their fields are the parameters of the augmentation.
     """
 
     @abstractmethod
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
-        """Change each observation of a batch in a random way of its own.
+        """Apply an independent random change to each observation of a batch.
 
         Args:
             x: Observations, [N, ...]; images are [N, C, H, W], uint8 or floating point.
-            rng: Source of the random numbers; None is torch's global stream.
+            rng: Source of the random numbers. None is the global torch stream.
 
         Returns:
             Changed observations of the same shape and dtype.
 
         Raises:
-            ValueError: If x has another number of axes.
-            TypeError: If x has a dtype that is not supported.
+            ValueError: If x has the wrong number of axes.
+            TypeError: If the dtype of x is not supported.
         """
 
     def __call__(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
@@ -46,12 +46,12 @@ class Augmentation(Configurable):
 
 
 def uniform(x: Tensor, low: float, high: float, rng: RandomNumbers, shape: tuple[int, ...] = ()) -> Tensor:
-    """Draw numbers between two bounds, [N, *shape] for a batch of N rows, on its device, in floating point."""
+    """Return uniform random numbers between two bounds, [N, *shape] for a batch of N rows, on the batch's device."""
     return low + (high - low) * _draw(torch.rand, x, rng, shape)
 
 
 def normal(x: Tensor, rng: RandomNumbers) -> Tensor:
-    """Draw numbers with mean 0 and standard deviation 1, [N] for a batch of N rows, as `uniform` does."""
+    """Return standard normal random numbers, [N] for a batch of N rows, on the batch's device."""
     return _draw(torch.randn, x, rng)
 
 
@@ -61,15 +61,15 @@ def _draw(draw: Callable[..., Tensor], x: Tensor, rng: RandomNumbers, shape: tup
 
 
 def each(values: Tensor, x: Tensor) -> Tensor:
-    """Reshape one value for each row of a batch, [N], so that it broadcasts to the batch, [N, 1, ...]."""
+    """Reshape values, one per row of a batch, from [N] to [N, 1, ...], so that they broadcast to the batch."""
     return values.reshape(-1, *[1] * (x.ndim - 1))
 
 
 def in_floating_point(compute: Callable[[Tensor], Tensor], x: Tensor, white: float = 255.0) -> Tensor:
-    """Apply a function of floating-point images to images of any allowed dtype.
+    """Apply a function of floating-point images to images of any supported dtype.
 
-    Half-precision images are computed in float32. So are bytes, as numbers from 0 to `white`; their result is rounded
-    and clipped.
+    Half-precision images are converted to float32. uint8 images are converted to float32 numbers from 0 to `white`, and
+    the result is rounded and clipped.
     """
     if x.dtype != torch.uint8:
         return compute(x.to(_computing_dtype(x))).to(x.dtype)
@@ -82,10 +82,10 @@ def _computing_dtype(x: Tensor) -> torch.dtype:
 
 
 def check_images(x: Tensor) -> None:
-    """Check that a tensor is a batch of images.
+    """Raise an error if a tensor is not a batch of images.
 
     Raises:
-        ValueError: If there are not four axes.
+        ValueError: If the tensor does not have four axes.
         TypeError: If the dtype is neither uint8 nor floating point.
     """
     if x.ndim != 4:
@@ -95,7 +95,7 @@ def check_images(x: Tensor) -> None:
 
 
 def check_floats(x: Tensor, expected: str = "floating point") -> None:
-    """Check that a tensor has a floating-point dtype.
+    """Raise an error if a tensor does not have a floating-point dtype.
 
     Raises:
         TypeError: If the dtype is not floating point.
@@ -105,11 +105,11 @@ def check_floats(x: Tensor, expected: str = "floating point") -> None:
 
 
 def check_range(name: str, value: Any, least: float = -math.inf) -> None:
-    """Check that a value is a pair of finite numbers, the smaller one first.
+    """Raise an error if a value is not a pair (low, high) of finite numbers.
 
     Raises:
-        TypeError: If it is not a pair of numbers.
-        ValueError: If they are not finite, in the wrong order, or below `least`.
+        TypeError: If the value is not a pair of numbers.
+        ValueError: If a number is not finite or is below `least`, or if the first number is larger than the second.
     """
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise TypeError(f"{name} is {value!r}, expected a pair (low, high)")

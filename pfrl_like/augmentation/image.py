@@ -1,7 +1,7 @@
 """Augmentations of images, [N, C, H, W].
 
-Frames stacked along the channels are changed in the same way. The changes are pure functions of random draws, which the
-classes make (Kostrikov et al. 2020, arXiv:2004.13649; Laskin et al. 2020, arXiv:2004.14990).
+All stacked frames of an image are changed in the same way. The functions are deterministic; the classes pass random
+numbers to them (Kostrikov et al. 2020, arXiv:2004.13649; Laskin et al. 2020, arXiv:2004.14990).
 """
 
 import math
@@ -28,14 +28,14 @@ WHITE = 1.0
 
 
 def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor) -> Tensor:
-    """Change the contrast, then hue, saturation and value of colour images.
+    """Change first the contrast, then the hue, saturation and value of colour images.
 
     Args:
         x: Images, [N, 3 * frames, H, W], floating point in [0, 1].
         brightness: Factors of the value, [N].
-        contrast: Factors of the distance from each channel's mean, [N].
+        contrast: Factors of the difference to each channel's mean, [N].
         saturation: Factors of the saturation, [N].
-        hue: Shift of the hue, in turns, [N].
+        hue: Shifts of the hue, in turns, [N].
 
     Returns:
         Changed images of the same shape, in [0, 1].
@@ -52,18 +52,18 @@ def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, 
 
 
 def hue_saturation_value(rgb: Tensor) -> Tensor:
-    """Convert colours [..., 3, H, W] to hue, in turns from 0 to 1 and 0 for grey, saturation and value."""
+    """Convert RGB colours [..., 3, H, W] to hue (in turns from 0 to 1; 0 for grey), saturation and value."""
     value, strongest = rgb.max(-3, keepdim=True)
     range_ = value - rgb.amin(-3, keepdim=True)
     saturation = range_ / torch.where(value > 0, value, 1)
-    # With the strongest channel k, the hue is 2 * k plus the lead of channel k + 1 over channel k + 2, in sixths.
+    # If k is the strongest channel, the hue in sixths of a turn is 2 * k + (channel k + 1 - channel k + 2) / range.
     ahead = rgb.roll(-1, -3) - rgb.roll(-2, -3)
     hue = ahead.gather(-3, strongest) / torch.where(range_ > 0, range_, 1) + 2 * strongest
     return torch.cat([(hue / 6) % 1, saturation, value], -3)
 
 
 def red_green_blue(hsv: Tensor) -> Tensor:
-    """Convert hue, saturation and value to colours; the hue may be any real number and counts modulo 1."""
+    """Convert hue, saturation and value to RGB colours; the hue may be any real number and is taken modulo 1."""
     hue, saturation, value = hsv.chunk(3, -3)
     sixths = torch.tensor([5.0, 3.0, 1.0], dtype=hsv.dtype, device=hsv.device).reshape(3, 1, 1)
     place = (sixths + 6 * hue) % 6
@@ -71,12 +71,12 @@ def red_green_blue(hsv: Tensor) -> Tensor:
 
 
 def shift(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """Shift images by whole pixels; uncovered pixels repeat the nearest pixel of the edge.
+    """Shift images by whole pixels; uncovered pixels repeat the nearest edge pixel.
 
     Args:
         x: Images, [N, C, H, W].
-        down: Pixels by which each moves down, [N], int64; negative for up.
-        right: Pixels by which each moves to the right, [N], int64; negative for left.
+        down: Number of pixels by which each image moves down, [N], int64; negative to move up.
+        right: Number of pixels by which each image moves to the right, [N], int64; negative to move left.
     """
     rows = (torch.arange(x.shape[2], device=x.device) - down[:, None]).clamp(0, x.shape[2] - 1)
     columns = (torch.arange(x.shape[3], device=x.device) - right[:, None]).clamp(0, x.shape[3] - 1)
@@ -84,7 +84,7 @@ def shift(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
 
 
 def erase(x: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
-    """Set one rectangle of each image to 0; top, left, height and width in pixels, [N]."""
+    """Set one rectangle of each image to 0; top, left, height and width are in pixels, [N]."""
     rows = torch.arange(x.shape[2], device=x.device) - top[:, None]
     columns = torch.arange(x.shape[3], device=x.device) - left[:, None]
     in_rows = (rows >= 0) & (rows < height[:, None])
@@ -93,11 +93,11 @@ def erase(x: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -
 
 
 def rotate(x: Tensor, angle: Tensor) -> Tensor:
-    """Rotate images about their centre, with bilinear interpolation; uncovered pixels are 0.
+    """Rotate images about their centre with bilinear interpolation; uncovered pixels are 0.
 
     Args:
         x: Images, [N, C, H, W], float32 or float64.
-        angle: Radians, counter-clockwise as seen with the first row on top, [N].
+        angle: Angles in radians, [N]; a positive angle rotates counter-clockwise (the first row is the top).
     """
     height, width = x.shape[2:]
     cos, sin = angle.cos()[:, None, None], angle.sin()[:, None, None]
@@ -109,15 +109,15 @@ def rotate(x: Tensor, angle: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class RandomShift(Augmentation):
-    """Shifts each image by a random number of whole pixels in both directions, repeating its edge.
+    """Shifts each image by random numbers of pixels vertically and horizontally; uncovered pixels repeat the edge.
 
     See arXiv:2004.13649, section 3.
 
     Args:
-        shift_size: Largest shift in pixels.
+        shift_size: Maximum shift in pixels.
 
     Raises:
-        ValueError, TypeError: If it is not an integer of at least 0.
+        ValueError, TypeError: If `shift_size` is not an integer of at least 0.
     """
 
     type_name = "random_shift"
@@ -136,14 +136,15 @@ class RandomShift(Augmentation):
 class Cutout(Augmentation):
     """Sets a random rectangle of some images to 0 (Zhong et al. 2017, arXiv:1708.04896, Algorithm 1).
 
-    The rectangle has 2 to 33 % of the image's area, and its height is 0.3 to 3.3 times its width, both uniformly; a
-    side longer than the image is cut. Its position inside the image is uniform.
+    The area of the rectangle is sampled uniformly from 2 to 33 % of the image's area. The ratio of height to width is
+    sampled uniformly from 0.3 to 3.3. A side that is longer than the image is clipped. The position of the rectangle
+    inside the image is uniform.
 
     Args:
         probability: Probability that an image is changed.
 
     Raises:
-        ValueError: If it is not between 0 and 1.
+        ValueError: If `probability` is not between 0 and 1.
     """
 
     type_name = "cutout"
@@ -166,13 +167,13 @@ class Cutout(Augmentation):
 
 @dataclass(frozen=True)
 class HorizontalFlip(Augmentation):
-    """Swaps left and right of some images.
+    """Flips random images horizontally.
 
     Args:
         probability: Probability that an image is changed.
 
     Raises:
-        ValueError: If it is not between 0 and 1.
+        ValueError: If `probability` is not between 0 and 1.
     """
 
     type_name = "horizontal_flip"
@@ -190,7 +191,7 @@ class HorizontalFlip(Augmentation):
 
 @dataclass(frozen=True)
 class VerticalFlip(HorizontalFlip):
-    """Swaps top and bottom of some images; parameters and errors are those of `HorizontalFlip`."""
+    """Flips random images vertically; parameters and errors are the same as in `HorizontalFlip`."""
 
     type_name = "vertical_flip"
     axis = 2
@@ -201,10 +202,10 @@ class RandomRotation(Augmentation):
     """Rotates each image about its centre; uncovered corners are 0.
 
     Args:
-        degree: Largest angle in degrees, in both directions; every angle up to it is equally likely.
+        degree: Maximum angle in degrees. The angle is sampled uniformly from -degree to degree.
 
     Raises:
-        ValueError: If it is negative or not finite.
+        ValueError: If `degree` is negative or not finite.
     """
 
     type_name = "random_rotation"
@@ -221,15 +222,16 @@ class RandomRotation(Augmentation):
 
 @dataclass(frozen=True)
 class Intensity(Augmentation):
-    """Multiplies each image by a number of its own, 1 + scale * n, with n from a normal distribution, clipped at +-2.
+    """Multiplies each image by 1 + scale * n, where n is a standard normal number, clipped to [-2, 2].
 
-    This is the augmentation of arXiv:2004.13649, appendix. Bytes are rounded and clipped to 0 to 255.
+    Each image has its own n. This is the augmentation of arXiv:2004.13649, appendix. Results of uint8 images are
+    rounded and clipped to 0 to 255.
 
     Args:
-        scale: Standard deviation of the multiplier (before clipping).
+        scale: Standard deviation of the multiplier before clipping.
 
     Raises:
-        ValueError: If it is negative or not finite.
+        ValueError: If `scale` is negative or not finite.
     """
 
     type_name = "intensity"
@@ -248,18 +250,18 @@ class Intensity(Augmentation):
 class ColorJitter(Augmentation):
     """Changes contrast, hue, saturation and brightness of each colour image (arXiv:2004.14990, section 4.1).
 
-    Contrast scales the distances from the mean of each channel. Then the hue is shifted, and saturation and value are
-    multiplied. Floating-point images have to lie in [0, 1], and so does the result; bytes in 0 to 255. Numbers are
-    drawn uniformly from the ranges.
+    First, the differences to the mean of each channel are multiplied (contrast). Then the hue is shifted, and
+    saturation and value are multiplied. Pixels must be in [0, 1] for floating-point images, and in 0 to 255 for uint8
+    images. The pixels of the result are in the same range. Factors and shifts are sampled uniformly from the ranges.
 
     Args:
         brightness: Range (low, high) of the factor of the value.
-        contrast: Range of the factor of the distance from the mean.
-        saturation: Range of the factor of the saturation.
-        hue: Range of the shift of the hue, in turns.
+        contrast: Range (low, high) of the factor of the difference to the mean.
+        saturation: Range (low, high) of the factor of the saturation.
+        hue: Range (low, high) of the shift of the hue, in turns.
 
     Raises:
-        ValueError: On an invalid range, or a negative factor.
+        ValueError: If a range is invalid, or a factor is negative.
     """
 
     type_name = "color_jitter"
@@ -271,13 +273,13 @@ class ColorJitter(Augmentation):
     def __post_init__(self) -> None:
         for name, value in self.get_params().items():
             check_range(name, value, -math.inf if name == "hue" else 0)
-            object.__setattr__(self, name, tuple(value))  # JSON has only lists
+            object.__setattr__(self, name, tuple(value))  # a range read from JSON is a list
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
-        """Change each image in a random way of its own; see `Augmentation.transform` for arguments and result.
+        """Apply an independent random change to each image; see `Augmentation.transform` for arguments and result.
 
         Raises:
-            ValueError: If the channels are not those of colour frames, three for each.
+            ValueError: If the number of channels is not a multiple of three.
         """
         check_images(x)
         if x.shape[1] % 3:

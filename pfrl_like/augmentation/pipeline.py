@@ -1,4 +1,4 @@
-"""Augmentations by name, sequences of augmentations, and the augmentation of whole batches."""
+"""The table of augmentation names, sequences of augmentations, and the augmentation of minibatches."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from pfrl_like.augmentation.augmentation import Augmentation, RandomNumbers
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.utils.plain_values import build
 
-#: A function of (batch, rng), such as an `Augmentation`.
+#: Function of (batch, rng), such as an `Augmentation`.
 Augment = Callable[[Tensor, RandomNumbers], Tensor]
 
 AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
@@ -31,15 +31,15 @@ AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
 
 
 def make_augmentation(augmentation: Any) -> Augment:
-    """Return the augmentation that a user has chosen.
+    """Return the augmentation for an argument of the user.
 
     Args:
-        augmentation: A name (one of `AUGMENTATIONS`), a result of `Augmentation.describe`, an augmentation, or any
-            function of (batch, rng).
+        augmentation: A name (a key of `AUGMENTATIONS`), a result of `Augmentation.describe`, an `Augmentation`, or
+            another function of (batch, rng).
 
     Raises:
-        ValueError: On an unknown name; the error suggests the nearest.
-        TypeError: On anything else.
+        ValueError: If a name is unknown. The message suggests the nearest name.
+        TypeError: If an argument has another type.
     """
     if callable(augmentation) and not isinstance(augmentation, type):
         return augmentation  # type: ignore[no-any-return]
@@ -47,14 +47,15 @@ def make_augmentation(augmentation: Any) -> Augment:
 
 
 class AugmentationPipeline:
-    """A sequence of augmentations, itself a function of (batch, rng).
+    """Sequence of augmentations that is called as a function of (batch, rng).
 
     Args:
-        augmentations: Any number of arguments of `make_augmentation`, or another pipeline; None for none.
+        augmentations: Iterable of arguments of `make_augmentation`, a single such argument, or another pipeline. None
+            creates an empty pipeline.
 
     Raises:
-        ValueError: On an unknown name; the error suggests the nearest.
-        TypeError: On anything else.
+        ValueError: If a name is unknown. The message suggests the nearest name.
+        TypeError: If an argument has another type.
     """
 
     def __init__(self, augmentations: Iterable[Any] | None = ()) -> None:
@@ -65,7 +66,7 @@ class AugmentationPipeline:
         self.augmentations = tuple(make_augmentation(augmentation) for augmentation in augmentations)
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
-        """Change a batch by each augmentation in turn; see `Augmentation.transform` for arguments and errors."""
+        """Apply the augmentations to a batch one after the other; arguments as in `Augmentation.transform`."""
         for augment in self.augmentations:
             x = augment(x, rng)
         return x
@@ -73,10 +74,10 @@ class AugmentationPipeline:
     __call__ = transform
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the augmentations as JSON values, from which the constructor makes an equal pipeline.
+        """Return the augmentations as JSON values; the constructor creates an equal pipeline from them.
 
         Raises:
-            TypeError: If one is a function of the user's, which has no description.
+            TypeError: If an augmentation is a function of the user, because it has no description.
         """
         for augment in self.augmentations:
             if not isinstance(augment, Augmentation):
@@ -94,20 +95,21 @@ class AugmentationPipeline:
 
 
 def pipeline_of(augmentations: Any) -> AugmentationPipeline:
-    """Return a pipeline unchanged, or a new one made of arguments of its constructor, which may raise its errors."""
+    """Return a pipeline unchanged, or create a pipeline from other arguments of its constructor."""
     if isinstance(augmentations, AugmentationPipeline):
         return augmentations
     return AugmentationPipeline(augmentations)
 
 
 class BatchAugmentation:
-    """Replaces a minibatch by one or several copies with augmented observations; the loss is the mean over the copies.
+    """Function that replaces a minibatch by copies with augmented observations.
 
-    The augmentation is applied to scaled observations, which are scaled back for networks that begin with the scaler.
+    The augmentation is applied to scaled observations. The result is scaled back, because the networks contain the
+    scaler. The loss is then the mean over the copies.
 
     Args:
-        augment: Function of (observations, source of random numbers); None leaves them unchanged.
-        n_copies: Number of copies of each row, each augmented separately (arXiv:2004.13649).
+        augment: Function of (observations, source of random numbers).
+        n_copies: Number of copies of each row. Each copy is augmented independently (arXiv:2004.13649).
         scaler: Scaler of the observations, or None.
     """
 

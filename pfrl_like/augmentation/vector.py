@@ -16,14 +16,14 @@ from pfrl_like.augmentation.augmentation import (
 
 @dataclass(frozen=True)
 class SingleAmplitudeScaling(Augmentation):
-    """Multiplies each observation by one factor, drawn uniformly.
+    """Multiplies each observation by one factor, sampled uniformly.
 
     Args:
-        minimum: Smallest factor.
-        maximum: Largest factor.
+        minimum: Minimum factor.
+        maximum: Maximum factor.
 
     Raises:
-        ValueError: If they are not finite, or the maximum is the smaller one.
+        ValueError: If a factor is not finite, or `maximum` is less than `minimum`.
     """
 
     type_name = "single_amplitude_scaling"
@@ -40,7 +40,7 @@ class SingleAmplitudeScaling(Augmentation):
 
 @dataclass(frozen=True)
 class MultipleAmplitudeScaling(SingleAmplitudeScaling):
-    """Multiplies each entry of each observation by a factor of its own, with the base class's parameters and errors."""
+    """Multiplies each entry of each observation by its own random factor; parameters as in the base class."""
 
     type_name = "multiple_amplitude_scaling"
 

@@ -21,17 +21,17 @@ _JUST_BELOW_ONE = 1.0 - 2.0**-53
 T = TypeVar("T")
 Index = NDArray[np.int64]
 SMALLEST_SIZE = 64
-LARGEST_SPARE = 1 << 24  # most slots of a saved tree that is larger than its items need
-SMALLEST_PRIORITY, LARGEST_PRIORITY = 1e-200, 1e200  # sums of any number of them neither overflow nor lose digits
+LARGEST_SPARE = 1 << 24  # maximum slots of a loaded tree that is larger than its items need
+SMALLEST_PRIORITY, LARGEST_PRIORITY = 1e-200, 1e200  # limits that keep sums from overflowing and losing digits
 
 
 class SumTree:
-    """Non-negative weights of `size` slots, drawn in proportion to their weight.
+    """Non-negative weights of `size` slots. Slots are sampled in proportion to their weights.
 
-    The slots are the leaves; a parent holds the sum of a block of 64 children, and the root is a plain array of up to
-    4096 sums, so that 262,144 slots take two levels. A write only marks slots. The next query recomputes the parents of
-    all marked slots from their children, so rounding errors of earlier weights do not accumulate. One write, one draw
-    or one minimum costs O(n * levels) vectorised operations.
+    The slots are the leaves of the tree. A parent contains the sum of a block of 64 children. The root is a plain array
+    of up to 4096 sums, so that 262,144 slots need two levels. A write only marks slots. The next query recomputes the
+    parents of all marked slots from their children, so rounding errors of earlier weights do not accumulate. One write,
+    one draw or one minimum costs O(n * levels) vectorised operations.
 
     Args:
         size: Number of slots; all weights start at 0, the weight of an empty slot.
@@ -55,18 +55,21 @@ class SumTree:
         return self._size
 
     def __getitem__(self, slots: Any) -> Floats:
-        """A copy of the weights of `slots`, any NumPy index."""
+        """Return a copy of the weights of `slots`, any NumPy index."""
         return np.array(self._sums[0][: self._size][slots])
 
     def __setitem__(self, slots: Slots, weights: Any) -> None:
-        """Set weights, 0 or from 1e-200 to 1e200, shape [n] or one for all; the last one of a repeated slot counts."""
+        """Set weights, shape [n] or one weight for all slots. If a slot is repeated, its last weight is stored.
+
+        A weight is 0 or a number from 1e-200 to 1e200.
+        """
         self._sums[0][slots] = weights
         self._marked.append(slots)
         if len(self._marked) == MOST_MARKS:
             self._refresh()
 
     def take(self, slots: Slots) -> Floats:
-        """Weights of `slots`, shape [n]; the fastest way to read them."""
+        """Return the weights of `slots`, shape [n]; the fastest way to read weights."""
         return self._sums[0].take(slots)
 
     def total(self) -> float:
@@ -75,7 +78,7 @@ class SumTree:
         return self._root_ends.item(-1)
 
     def min(self) -> float:
-        """Smallest positive weight, infinity if there is none."""
+        """Minimum of the positive weights; infinity if no weight is positive."""
         if self._mins is None:
             self._mins = [np.full(len(level), np.inf) for level in self._sums[1:]]
             self._marked.append(np.arange(self._size))
@@ -88,7 +91,7 @@ class SumTree:
 
         Args:
             n: Number of slots.
-            rng: Source of randomness; None is the global NumPy stream.
+            rng: NumPy generator; None uses the global NumPy stream.
 
         Returns:
             Slots in the order of the draw, shape [n].
@@ -112,13 +115,13 @@ class SumTree:
     def draw_distinct(self, n: int, rng: RandomSource = None, exclude: Slots | None = None) -> Slots:
         """Draw n distinct slots in sequence, each in proportion to its weight among the slots not drawn yet.
 
-        Independent draws from which repeats are dropped have exactly this distribution. If a few slots hold nearly all
-        the weight, the drawn ones are emptied while the others are drawn.
+        The distribution equals the distribution of independent draws without the repeated slots. If a few slots have
+        nearly all the weight, the weights of drawn slots are set to 0 while the other slots are drawn.
 
         Args:
             n: Number of slots.
-            rng: Source of randomness; None is the global NumPy stream.
-            exclude: Distinct slots that count as drawn already.
+            rng: NumPy generator; None uses the global NumPy stream.
+            exclude: Distinct slots that are treated as already drawn.
 
         Returns:
             Distinct slots in the order of the draw, shape [n].
@@ -132,13 +135,13 @@ class SumTree:
         found.update(dict.fromkeys(drawn.tolist()))
         if len(found) == n_excluded + n:
             return drawn
-        found.update(dict.fromkeys(self.draw(n, rng).tolist()))  # if repeats were chance, a second draw is enough
+        found.update(dict.fromkeys(self.draw(n, rng).tolist()))  # usually enough
         if len(found) < n_excluded + n:
             self._draw_others(found, n_excluded + n, rng)
         return np.fromiter(found, np.int64, len(found))[n_excluded : n_excluded + n]
 
     def _draw_others(self, found: dict[int, None], n: int, rng: RandomSource) -> None:
-        """Add further slots to `found` until it holds n."""
+        """Add slots to `found` until it contains n slots."""
         emptied: list[tuple[Slots, Floats]] = []
         try:
             while len(found) < n:
@@ -184,10 +187,10 @@ def _where_positive(weights: Floats) -> Floats:
 
 
 def _descend(level: Floats, blocks: Slots, point: Floats, is_last: bool) -> tuple[Slots, Floats]:
-    """Child of each block in which `point` [n] falls, and the offset of the point inside the child."""
+    """Return the child of each block that contains `point` [n], and the offset of the point inside the child."""
     children = _blocks_of(level).take(blocks, axis=0)
     ends = np.add.accumulate(children, axis=1)
-    # Rounding must not carry a point into the empty children at either end of its block.
+    # Rounding must not move a point into the empty children at either end of its block.
     point = np.minimum(point, ends[:, -1] * _JUST_BELOW_ONE)
     child = (ends > point[:, None]).argmax(axis=1)
     slots: Slots = (blocks << BRANCHING_BITS) + child
@@ -198,13 +201,14 @@ def _descend(level: Floats, blocks: Slots, point: Floats, is_last: bool) -> tupl
 
 
 class Priorities:
-    """Priorities of a queue of items with sequence numbers: `first` is the oldest item, `end` the next new one.
+    """Priorities of a queue of items with sequence numbers: `first` is the oldest item, `end` the next new item.
 
-    Item i is in slot i % size of a sum tree that doubles when it is too small. Changes by `append` and `popleft` are
-    written to the tree together, before the next query. The items that a random number draws depend on the size.
+    Item i is in slot i % size of a sum tree whose size doubles when it is too small. Changes by `append` and `popleft`
+    are written to the tree together, before the next query. For given random numbers, the sampled items depend on the
+    size.
 
     Args:
-        max_priority: Largest priority so far, the priority of new items.
+        max_priority: Maximum priority so far, which is the priority of new items.
         first: Sequence number of the first new item.
         size: Initial number of slots, a power of two; None for 64.
     """
@@ -212,14 +216,14 @@ class Priorities:
     def __init__(self, max_priority: float = 1.0, first: int = 0, size: int | None = None) -> None:
         self.max_priority = float(check_priorities(max_priority))
         self.first = self.end = first
-        self._cleared = self._written = first  # items before the former are removed, those before the latter are added
+        self._cleared = self._written = first  # items before _cleared left the tree, items before _written entered it
         self._tree = SumTree(size or SMALLEST_SIZE)
 
     def __len__(self) -> int:
         return self.end - self.first
 
     def append(self, count: int = 1) -> None:
-        """Add items at the end, with the largest priority so far."""
+        """Add items at the end, with the maximum priority so far."""
         self.end += count
 
     def popleft(self, count: int = 1) -> None:
@@ -231,11 +235,11 @@ class Priorities:
 
         Args:
             n: Number of items, at most the length.
-            uniform_ratio: Probability of each draw to be uniform instead, from 0 to 1.
-            rng: Source of randomness; None is the global NumPy stream.
+            uniform_ratio: Probability that a draw is uniform and ignores the priorities, from 0 to 1.
+            rng: NumPy generator; None uses the global NumPy stream.
 
         Returns:
-            Sequence numbers in the order of the draw, and the probability of each in the first draw, each of shape [n].
+            Sequence numbers in the order of the draw, and the sampling probability of each item, both of shape [n].
         """
         self._flush()
         exclude = None
@@ -249,7 +253,7 @@ class Priorities:
         return index, self._probability(self._tree.take(slots), uniform_ratio)
 
     def min_probability(self, uniform_ratio: float = 0.0) -> float:
-        """Smallest probability of any item in a first draw, infinity if there is no item."""
+        """Minimum sampling probability over all items; infinity if there are no items."""
         if self.first == self.end:
             return float("inf")
         self._flush()
@@ -259,25 +263,25 @@ class Priorities:
         """Set the priorities of items; items that have been removed are skipped.
 
         Args:
-            index: Sequence numbers, shape [n]; the last priority of a repeated one counts.
-            priority: Their priorities, shape [n].
+            index: Sequence numbers, shape [n]. If a number is repeated, its last priority is set.
+            priority: Priorities of these items, shape [n].
 
         Returns:
             The priorities that were set.
 
         Raises:
-            ValueError: If a priority is not positive, a number belongs to no item so far, or the lengths differ;
-                nothing is changed.
+            ValueError: If a priority is not positive, if a number is not the number of an item added so far, or if the
+                lengths differ; nothing is changed.
             NonFiniteError: If a priority is not finite; nothing is changed.
         """
         index, priority = np.asarray(index, np.int64), np.asarray(priority, np.float64)
         if index.ndim != 1 or index.shape != priority.shape:
             raise ValueError(f"index and priority have shapes {index.shape} and {priority.shape}, expected [n] and [n]")
         check_priorities(priority)
-        age = (index - self.first).view(np.uint64)  # huge for an item that has been removed
+        age = (index - self.first).view(np.uint64)  # a huge number if the item was removed
         if age.max(initial=0) >= len(self):
             if index.max(initial=-1) >= self.end:  # an empty index is allowed, also in an empty queue
-                raise ValueError(f"index holds {index.max()}, but the newest item has the number {self.end - 1}")
+                raise ValueError(f"index contains {index.max()}, but the number of the newest item is {self.end - 1}")
             alive = index >= self.first
             index, priority = index[alive], priority[alive]
         self._flush()
@@ -285,18 +289,18 @@ class Priorities:
         return priority
 
     def update(self, index: ArrayLike, priority: ArrayLike) -> None:
-        """Set the priorities of items like `set`, and update the largest priority so far."""
+        """Set the priorities of items like `set`, and update the maximum priority so far."""
         written = self.set(index, priority)
         if len(written):
             self.max_priority = max(self.max_priority, largest(written))
 
     def to_array(self) -> Floats:
-        """Priorities of all items, oldest first, shape [len]; the tree is not changed, since draws depend on it."""
+        """Return the priorities of all items, oldest first, shape [len]. The tree is not changed."""
         written = self._of_written()
         return np.concatenate([written, np.full(len(self) - len(written), self.max_priority)])
 
     def layout(self) -> dict[str, int]:
-        """Number of slots of the tree, and of items written to it; besides the priorities, draws depend on these."""
+        """Return the number of slots of the tree and the number of items written to it; draws depend on both."""
         return {"size": len(self._tree), "written": len(self._of_written())}
 
     @classmethod
@@ -307,13 +311,14 @@ class Priorities:
 
         Args:
             priority: The priorities, oldest first, shape [n].
-            max_priority: Largest priority so far.
+            max_priority: Maximum priority so far.
             first: Sequence number of the oldest item.
-            layout: The result of `layout`, so that the same random numbers draw the same items; None for all items in
-                the smallest tree. A layout that is far too large is made smaller.
+            layout: The result of `layout`, so that the same random numbers draw the same items. None stores all items
+                in the smallest tree. A layout that is much too large is made smaller.
 
         Raises:
-            ValueError: If a priority is not positive, there is more than one dimension, or the layout is impossible.
+            ValueError: If a priority is not positive, if `priority` has more than one dimension, or if the layout is
+                impossible.
             NonFiniteError: If a priority is not finite.
         """
         values = np.asarray(priority, np.float64)
@@ -322,7 +327,7 @@ class Priorities:
         priorities.append(written)
         priorities.set(np.arange(first, priorities.end), values[:written])
         if (values[written:] != priorities.max_priority).any():
-            raise ValueError(f"new items have other priorities than the largest so far, {priorities.max_priority}")
+            raise ValueError(f"new items have priorities other than max_priority={priorities.max_priority}")
         priorities.append(len(values) - written)
         return priorities
 
@@ -336,7 +341,7 @@ class Priorities:
         return probability
 
     def _flush(self) -> None:
-        """Empty the slots of removed items, then fill those of new ones, which may be the same slots."""
+        """Set the slots of removed items to 0, then fill the slots of new items, which may be the same slots."""
         if self._cleared == self.first and self._written == self.end:
             return
         if len(self) > len(self._tree):
@@ -350,7 +355,7 @@ class Priorities:
         self._cleared, self._written = self.first, self.end
 
     def _of_written(self) -> Floats:
-        """Priorities of the items that are in the tree, oldest first."""
+        """Return the priorities of the items that are in the tree, oldest first."""
         return self._tree[self._slots(np.arange(self.first, max(self.first, self._written)))]
 
     def _grow(self) -> None:
@@ -365,19 +370,19 @@ def _size_for(n: int) -> int:
 
 
 def _checked_layout(layout: Mapping[str, int], n: int) -> tuple[int, int]:
-    """Size, limited to what may be allocated, and number of written items, of a checked layout of n items."""
+    """Check the layout of n items; returns its size, limited to save memory, and the number of written items."""
     size, written = int(layout["size"]), int(layout["written"])
     if size.bit_count() != 1 or not 0 <= written <= min(n, size):
-        raise ValueError(f"{written} of {n} items in a tree of {size} slots: expected a power of two that holds them")
+        raise ValueError(f"{written} of {n} items in {size} slots: expected a power of two of at least {written} slots")
     return min(size, max(LARGEST_SPARE, _size_for(n))), written
 
 
 def check_priorities(priority: ArrayLike) -> Floats:
-    """The priorities as float64, checked to be positive and summable.
+    """Return the priorities as float64, after a check that they are positive and can be summed.
 
     Raises:
-        NonFiniteError: If one is NaN or infinite.
-        ValueError: If one is not from 1e-200 to 1e200, the range that floating point can sum.
+        NonFiniteError: If a priority is NaN or infinite.
+        ValueError: If a priority is not from 1e-200 to 1e200, the range that floating point can sum.
     """
     values = np.asarray(priority, np.float64)
     if values.size == 0 or (smallest(values) >= SMALLEST_PRIORITY and largest(values) <= LARGEST_PRIORITY):
@@ -389,22 +394,23 @@ def check_priorities(priority: ArrayLike) -> Floats:
 
 
 def smallest(values: Floats) -> float:
-    """The smallest number, NaN if there is one; for few numbers it takes a quarter of the time of `values.min()`."""
+    """Return the minimum, or NaN if there is a NaN; for few numbers four times as fast as `values.min()`."""
     return values.item(values.argmin())
 
 
 def largest(values: Floats) -> float:
-    """The largest number, NaN if there is one."""
+    """Return the maximum, or NaN if there is a NaN."""
     return values.item(values.argmax())
 
 
 class PrioritizedBuffer(Generic[T]):
-    """Queue of any objects, drawn in proportion to their priorities, which are set after each draw.
+    """Queue of any objects, sampled in proportion to their priorities. The priorities are set after each sample.
 
     Args:
-        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
-        wait_priority_after_sampling: True to refuse a draw before the priorities of the last one are set.
-        initial_max_priority: Priority of new items until a larger one is set.
+        capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
+        wait_priority_after_sampling: True to raise an error if a sample is drawn before the priorities of the last
+            sample are set.
+        initial_max_priority: Priority of new items until a larger priority is set.
 
     Raises:
         ValueError: If capacity or initial_max_priority is not positive.
@@ -426,14 +432,14 @@ class PrioritizedBuffer(Generic[T]):
 
     @property
     def max_priority(self) -> float:
-        """Largest priority so far, the priority of new items."""
+        """Maximum priority so far, which is the priority of new items."""
         return self._priorities.max_priority
 
     def __len__(self) -> int:
         return len(self.data)
 
     def append(self, value: T, priority: float | None = None) -> None:
-        """Add an item; without a priority it gets the largest one so far.
+        """Add an item. If `priority` is None, the item has the maximum priority so far.
 
         Raises:
             ValueError: If the priority is not positive and finite.
@@ -464,35 +470,37 @@ class PrioritizedBuffer(Generic[T]):
 
         Args:
             n: Number of items.
-            uniform_ratio: Probability of each draw to be uniform instead, from 0 to 1.
-            rng: Source of randomness; None is the global NumPy stream.
+            uniform_ratio: Probability that a draw is uniform and ignores the priorities, from 0 to 1.
+            rng: NumPy generator; None uses the global NumPy stream.
 
         Returns:
-            The items, the probability of each in the first draw, and the smallest such probability of any item.
+            The items, the sampling probability of each item, and the minimum sampling probability over all stored
+            items.
 
         Raises:
             ValueError: If n is negative or larger than the buffer, or uniform_ratio is outside [0, 1].
-            RuntimeError: If the priorities of the last draw are not set yet.
+            RuntimeError: If the priorities of the last sample are not set yet.
         """
         if not 0 <= n <= len(self):
             raise ValueError(f"cannot draw n={n} distinct items from a buffer of {len(self)}")
         check_uniform_ratio(uniform_ratio)
         if self.wait_priority_after_sampling and self._sampled is not None:
-            raise RuntimeError("set_last_priority has to be called before the next sample (or see the constructor)")
+            raise RuntimeError("call set_last_priority before sample, or set wait_priority_after_sampling=False")
         index, probability = self._priorities.draw(n, uniform_ratio, rng)
         self._sampled = index
         values = [self.data[i] for i in (index - self._priorities.first).tolist()]
         return values, probability.tolist(), self._priorities.min_probability(uniform_ratio)
 
     def set_last_priority(self, priority: Sequence[float]) -> None:
-        """Set the priorities of the items of the last draw, in its order.
+        """Set the priorities of the items of the last sample, in the order of the sample.
 
         Raises:
-            ValueError: If one is not positive and finite, or their number differs from that of the drawn items.
-            RuntimeError: If nothing was drawn since the last call.
+            ValueError: If a priority is not positive and finite, or if the number of priorities differs from the number
+                of sampled items.
+            RuntimeError: If nothing was sampled since the last call.
         """
         if self._sampled is None:
-            raise RuntimeError("set_last_priority needs a sample before it")
+            raise RuntimeError("set_last_priority: nothing was sampled since the last call; call sample first")
         self._priorities.update(self._sampled, priority)
         self._sampled = None
 

@@ -13,7 +13,7 @@ class RandomAccessQueue(Generic[T]):
 
     Args:
         iterable: Initial content, oldest item first.
-        maxlen: Largest number of items, beyond which the oldest are removed; None if unbounded.
+        maxlen: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
 
     Raises:
         ValueError: If maxlen is negative.
@@ -23,7 +23,7 @@ class RandomAccessQueue(Generic[T]):
         if maxlen is not None and maxlen < 0:
             raise ValueError(f"maxlen must be None or at least 0, got {maxlen}")
         self.maxlen = maxlen
-        self._items: list[T | None] = list(iterable)  # None before _start, in place of removed items
+        self._items: list[T | None] = list(iterable)  # entries before _start are None: their items were removed
         self._start = 0
         self._apply_maxlen()
 
@@ -71,7 +71,7 @@ class RandomAccessQueue(Generic[T]):
 
         Args:
             k: Number of items.
-            rng: Source of randomness; None is the global NumPy stream.
+            rng: NumPy generator; None uses the global NumPy stream.
 
         Raises:
             ValueError: If k is negative or larger than the queue.

@@ -1,4 +1,4 @@
-"""The columnar store under replay buffers and datasets."""
+"""Columns that store the steps of replay buffers and datasets."""
 
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
@@ -9,11 +9,11 @@ from pfrl_like.columns.segments import changed_since, dump_segment, dump_table, 
 from pfrl_like.columns.state import (
     SharedRows,
     dump,
-    dump_places,
-    keep_places,
+    dump_locators,
+    keep_locators,
+    load_locators,
+    mark_used,
     restore,
-    restore_places,
-    settle,
     shared_field,
 )
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
@@ -32,18 +32,18 @@ __all__ = [
     "as_array",
     "changed_since",
     "dump",
-    "dump_places",
+    "dump_locators",
     "dump_segment",
     "dump_table",
     "edit",
     "join",
     "joined_frames",
-    "keep_places",
+    "keep_locators",
     "packed",
     "restore",
-    "restore_places",
+    "load_locators",
     "rows_of",
-    "settle",
+    "mark_used",
     "shared_field",
     "stacks",
 ]

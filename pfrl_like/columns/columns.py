@@ -1,7 +1,7 @@
-"""The store under the replay buffers: steps and observations as columns, each observation stored once.
+"""The columns of replay buffers and datasets: each step is a row, and each observation is stored once.
 
-A step is a row of the step columns. It refers to the rows of its two observations and to its successor, the row of the
-next step of the same episode. The user of the store decides which steps can be sampled and when a step is released.
+A step refers to the rows of its two observations and to its successor, the row of the next step of the same episode.
+The owner of the columns decides which steps can be sampled and when a step is released.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,25 +27,25 @@ _RECURRENT = ("recurrent_state", "next_recurrent_state")
 _MASKS = ("action_mask", "next_action_mask")
 _FLOATS = ("log_prob", "value", "advantage", "returns")
 _BATCH_FIELDS = ("next_action", *_MASKS, *_RECURRENT, *_FLOATS)
-_NONE_HAS_A_VALUE = (*_MASKS, *_RECURRENT)  # None means: all actions allowed; the initial state (zeros)
+_NONE_HAS_A_VALUE = (*_MASKS, *_RECURRENT)  # missing: all actions are allowed; the initial state (zeros)
 
 
 class Columns(Steps):
-    """Steps as rows. Not thread-safe: a caller that appends and samples in different threads has to hold a lock."""
+    """Steps as rows. Not thread-safe: if different threads append and sample, they must share a lock."""
 
     _gamma: float | None = None  # discount factor of the tables below
     _powers: NDArray[np.float64]  # gamma**0, gamma**1, ...
-    _discounts: NDArray[np.float32] = np.zeros(0, np.float32)  # by lookahead: 0, gamma, gamma**2, ...
+    _discounts: NDArray[np.float32] = np.zeros(0, np.float32)  # indexed by lookahead: 0, gamma, gamma**2, ...
     _of_one_step: NDArray[np.float32]  # indexed by terminal: gamma, 0
 
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
     ) -> int:
-        """Store one step and return its row; the caller has to call `end` at the end of the episode.
+        """Store one step and return its row; the caller must call `end` at the end of the episode.
 
         Raises:
-            ValueError: If a value has another structure, shape or dtype than in the first step; nothing is stored.
-            TypeError: If the reward is no number.
+            ValueError: If a value has a different structure, shape or dtype than in the first step; nothing is stored.
+            TypeError: If the reward is not a number.
         """
         reward = float(reward) if isinstance(reward, float) else as_reward(reward)
         plain = self.plain
@@ -131,14 +131,14 @@ class Columns(Steps):
         env_ids: Sequence[Any],
         extra: Mapping[str, Any],
     ) -> Indices:
-        """Store one step of each of several environments; equals a call of `append` for each.
+        """Store one step of each of several environments, like a call of `append` per environment.
 
         Returns:
             The rows, shape [k].
 
         Raises:
-            ValueError: If a value has another structure, shape or dtype than in the first step, or there are not k of
-                each; nothing is stored.
+            ValueError: If a value has a different structure, shape or dtype than in the first step, or if the arguments
+                have different lengths; nothing is stored.
         """
         k = len(env_ids)
         reward = as_array(reward)
@@ -147,10 +147,10 @@ class Columns(Steps):
         if not np.abs(reward).max(initial=0.0) <= LARGEST_REWARD:
             raise reward_out_of_range(reward[np.argmax(~(np.abs(reward) <= LARGEST_REWARD))])
         if len(set(env_ids)) != k:
-            raise ValueError(f"env_ids: got {list(env_ids)}, expected {k} different ones")
+            raise ValueError(f"env_ids: got {list(env_ids)}, expected {k} different ids")
         self._check_names(extra)
         obs_field, action_field, first = self.obs, self.action, None
-        if obs_field is None or action_field is None:  # the first step defines the columns, if all steps pass
+        if obs_field is None or action_field is None:  # after all checks, the first step defines the columns
             first = rows_of(obs, k, "obs")[0], rows_of(action, k, "action")[0]
             obs_field = Field.like(Rows(), first[0], strict=True, frames=True)
             action_field = Field.like(Rows(), first[1], strict=False)
@@ -176,7 +176,7 @@ class Columns(Steps):
         return rows
 
     def release(self, row: int) -> None:
-        """Free a step; the steps before it in its episode have to be released already."""
+        """Free a step; the previous steps of its episode must have been released."""
         at, next_at, successor = self.obs_row.item(row), self.next_row.item(row), self.successor.item(row)
         plain = self.plain is not None
         if successor == RUNNING:
@@ -212,19 +212,21 @@ class Columns(Steps):
         continuation: float = 0,
         stacked: Stacks | None = None,
     ) -> Batch:
-        """Gather n-step items as a batch of tensors: each sums the rewards of up to `num_steps` steps.
+        """Gather n-step items as a batch of tensors. Each item sums the rewards of up to `num_steps` steps.
 
         Args:
-            rows: First step of each item, shape [N]; with `lengths`, sequences packed time first.
+            rows: First step of each item, shape [N]. If `lengths` is given, rows of sequences, packed time first.
             index: Value of `Batch.index`.
             weight: Value of `Batch.weight`.
-            num_steps: Steps per item, where the episode is long enough; more than 1 needs `set_windows` before.
+            num_steps: Number of steps per item, if the episode is long enough; more than 1 requires a call of
+                `set_windows`.
             gamma: Discount factor per step.
             device: Device of the tensors.
-            lengths: Lengths of the sequences; None if the items are no sequences.
-            next_actions: True to fill `Batch.next_action`, if the steps do not hold it.
-            continuation: Number of steps after each item in `Batch.continuation`, infinity for all; 0 for none.
-            stacked: Function that gives the observations instead of the stored ones; None for the stored ones.
+            lengths: Lengths of the sequences; None if the items are not sequences.
+            next_actions: True to fill `Batch.next_action` if the steps do not contain it.
+            continuation: Number of steps after each item in `Batch.continuation`; infinity for all steps, 0 for no
+                steps.
+            stacked: Function that returns the observations; None uses the stored observations.
         """
         if gamma != self._gamma or num_steps >= len(self._discounts):
             self._set_gamma(gamma, num_steps)
@@ -239,9 +241,9 @@ class Columns(Steps):
         if self.lacks_next:
             self.refuse_missing_next(last)
         plain, action = self.plain, self.plain_action
-        elsewhere = device != _CPU and device != "cpu"
-        further = self.extras or lengths is not None or elsewhere or next_actions or continuation or stacked
-        if plain is None or action is None or further:
+        other_device = device != _CPU and device != "cpu"
+        needs_gather = self.extras or lengths is not None or other_device or next_actions or continuation or stacked
+        if plain is None or action is None or needs_gather:
             numbers = {"reward": reward, "discount": discount}
             if weight is not None:
                 numbers["weight"] = weight.astype(np.float32)
@@ -270,7 +272,7 @@ class Columns(Steps):
         self._of_one_step = np.array([gamma, 0.0], np.float32)
 
     def _sum_rewards(self, rows: Indices, num_steps: int) -> NDArray[np.float32]:
-        """Sum of the discounted rewards of the items that begin in these rows."""
+        """Return the sum of the discounted rewards of the items that begin in these rows."""
         steps = np.empty((num_steps, len(rows)), np.int64)
         steps[0] = rows
         for i in range(1, num_steps):
@@ -290,24 +292,24 @@ class Columns(Steps):
         next_actions: bool = False,
         observed: Callable[..., Any] | None = None,
     ) -> Batch:
-        """Gather a batch of all columns, with rewards and discounts that the caller has computed.
+        """Gather a batch of all columns; the caller passes rewards and discounts.
 
         Args:
             rows: First step of each item, shape [N].
             last: Last step of each item, shape [N].
-            numbers: The computed fields of the batch, `reward` and `discount` among them, each of shape [N].
+            numbers: Computed fields of the batch, including `reward` and `discount`, each of shape [N].
             index: Value of `Batch.index`.
             device: Device of the tensors.
-            lengths: Lengths of the sequences; None if the items are no sequences.
-            next_actions: True to fill `Batch.next_action`, if the steps do not hold it.
-            observed: Function that gives the observations of steps as tensors, or with `following=True` those after
-                them; None for the stored ones.
+            lengths: Lengths of the sequences; None if the items are not sequences.
+            next_actions: True to fill `Batch.next_action` if the steps do not contain it.
+            observed: Function that returns the observations of steps as tensors, or the next observations with
+                `following=True`; None uses the stored observations.
 
         Raises:
             ValueError: If nothing was ever stored.
         """
         if self.obs is None or self.action is None:
-            raise ValueError("nothing was ever stored, so that nobody knows the form of a batch")
+            raise ValueError("nothing was ever stored, so the shapes of a batch are unknown")
         jobs: list[Job] = [(number, np.arange(len(rows))) for number in numbers.values()]
         parts: dict[str, tuple[Field, slice]] = {}
 
@@ -344,7 +346,7 @@ class Columns(Steps):
         return Batch(**values, index=index, extra=others or None, lengths=packed)
 
     def further(self, rows: Indices) -> dict[str, Any]:
-        """The extra columns of which all these steps have a value, by name, as stacked arrays [N, ...]."""
+        """Return the extra columns in which all these steps have a value, by name, as stacked arrays [N, ...]."""
         return {
             name: extra.field.stacked(extra.index.take(rows))
             for name, extra in self.extras.items()
@@ -352,7 +354,10 @@ class Columns(Steps):
         }
 
     def transitions(self, rows: Indices) -> list[dict[str, Any]]:
-        """These steps as PFRL's dicts: state, action, reward, next_state, next_action, is_state_terminal, extras."""
+        """Return these steps as PFRL's dicts.
+
+        Keys: state, action, reward, next_state, next_action, is_state_terminal, and the extra columns.
+        """
         if not len(rows):
             return []
         assert self.obs is not None and self.action is not None
@@ -371,6 +376,6 @@ class Columns(Steps):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, including rows that are free or not used yet."""
+        """Number of bytes, including rows that are free or not used yet."""
         fields = [field.nbytes for field in (self.obs, self.action) if field is not None]
         return self.steps.nbytes + self.obs_rows.nbytes + sum(fields) + sum(e.nbytes for e in self.extras.values())

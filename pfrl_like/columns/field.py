@@ -1,4 +1,4 @@
-"""Columns of nested values: `Field`, with a column for each leaf, and `Extra`, of which steps may lack a value."""
+"""Columns of nested values: `Field` has a column for each leaf; `Extra` also allows steps without a value."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,16 +20,16 @@ from pfrl_like.columns.structure import (
     unflatten,
 )
 
-_MOST_DIMENSIONS, _LARGEST = 64, 1 << 48  # of a shape; NumPy allows no more dimensions
-_DEEPEST = 1 << 12  # most frames in a stack
+_MOST_DIMENSIONS, _LARGEST = 64, 1 << 48  # limits of a loaded shape; NumPy has the same limit of dimensions
+_DEEPEST = 1 << 12  # maximum number of frames in a stack
 
 
 class Field:
-    """Values of one nested structure; a checked value is passed as the list of its leaves.
+    """Values with the same nested structure. A checked value is passed as the list of its leaves.
 
     Attributes:
         structure: The nested structure.
-        leaves: The column of each leaf.
+        leaves: The column of each leaf, in the order of the structure.
     """
 
     def __init__(self, rows: Rows, structure: Structure, leaves: Sequence[ArrayLeaf]) -> None:
@@ -39,34 +39,34 @@ class Field:
 
     @property
     def plain(self) -> NDArray[Any] | None:
-        """The array of the only column if the values are plain arrays or numbers, else None."""
+        """The array of values if each value is a single array or number, else None."""
         single = self.structure == 0 and type(self.leaves[0]) is ArrayLeaf
         return self.leaves[0].data if single else None
 
     @classmethod
     def like(cls, rows: Rows, value: Any, *, strict: bool, frames: bool = False) -> "Field":
-        """A field for values of the structure, shapes and dtypes of this one.
+        """Return a field for values with the structure, shapes and dtypes of `value`.
 
         Args:
             rows: The rows of the field.
             value: The first value.
-            strict: Refuse later arrays of another dtype that cannot be cast without loss.
-            frames: Detect stacked frames, and store each frame once.
+            strict: True to reject later arrays with a different dtype that cannot be cast without loss.
+            frames: True to detect stacked frames, and to store each frame once.
         """
         structure, values = structure_of(value)
         return cls(rows, structure, [_leaf_like(rows, leaf, strict, frames) for leaf in values])
 
     def check(self, value: Any, name: str) -> list[Any]:
-        """The leaves of a value.
+        """Check a value and return its leaves.
 
         Raises:
-            ValueError: If its structure, a shape or a dtype is another than that of the first value.
+            ValueError: If the structure, a shape or a dtype differs from the first value.
         """
         parts = flatten(value, self.structure, name)
         return [leaf.check(part, path) for leaf, (path, part) in zip(self.leaves, parts, strict=True)]
 
     def check_many(self, values: Any, count: int, name: str) -> list[Any]:
-        """The leaves of `count` values, stacked: a list or tuple of values, or a nest of stacked leaves."""
+        """Check `count` values, a list, a tuple or a nest of stacked leaves, and return their leaves, stacked."""
         if self.structure == 0:
             parts = [(name, list(values) if isinstance(values, tuple) else values)]
         elif _is_sequence_of(values, Mapping if isinstance(self.structure, dict) else tuple, count):
@@ -76,22 +76,22 @@ class Field:
             parts = list(flatten(values, self.structure, name))
         return [leaf.check_many(part, count, path) for leaf, (path, part) in zip(self.leaves, parts, strict=True)]
 
-    def put(self, row: int, leaves: list[Any], like: int = 0) -> None:
-        """Store checked leaves; `like` is the row of the value before in the episode (0: none)."""
+    def put(self, row: int, leaves: list[Any], previous_row: int = 0) -> None:
+        """Store checked leaves; `previous_row` is the row of the previous step of the episode, 0 if there is none."""
         for leaf, value in zip(self.leaves, leaves, strict=True):
-            leaf.put(row, value, like)
+            leaf.put(row, value, previous_row)
 
-    def put_many(self, rows: NDArray[np.int64], leaves: list[Any], like: NDArray[np.int64]) -> None:
-        """Store checked, stacked leaves."""
+    def put_many(self, rows: NDArray[np.int64], leaves: list[Any], previous_rows: NDArray[np.int64]) -> None:
+        """Store checked, stacked leaves; `previous_rows` as in `put`."""
         for leaf, values in zip(self.leaves, leaves, strict=True):
-            leaf.put_many(rows, values, like)
+            leaf.put_many(rows, values, previous_rows)
 
     def same(self, row: int, leaves: list[Any]) -> bool:
-        """True if a row holds exactly these leaves."""
+        """True if a row contains exactly these leaves."""
         return all(leaf.same(row, value) for leaf, value in zip(self.leaves, leaves, strict=True))
 
     def same_many(self, rows: NDArray[np.int64], leaves: list[Any]) -> NDArray[np.bool_]:
-        """For each of several rows, True if it holds exactly these stacked leaves, shape [n]."""
+        """For each row, True if it contains exactly its stacked leaves, shape [n]."""
         same = np.ones(len(rows), np.bool_)
         for leaf, values in zip(self.leaves, leaves, strict=True):
             same &= leaf.same_many(rows, values)
@@ -102,21 +102,21 @@ class Field:
         for leaf in self.leaves:
             leaf.drop(row)
 
-    def forget(self, row: int) -> None:
-        """Mark a row as the last one of its episode."""
+    def mark_last(self, row: int) -> None:
+        """Mark a row as the last row of its episode."""
         for leaf in self.leaves:
-            leaf.forget(row)
+            leaf.mark_last(row)
 
     def jobs(self, rows: NDArray[np.int64]) -> list[Job]:
-        """The gather jobs for these rows, one for each leaf."""
+        """Return the gather jobs for these rows, one per leaf."""
         return [leaf.job(rows) for leaf in self.leaves]
 
     def build(self, gathered: Sequence[Any]) -> Any:
-        """The nested value built from the gathered results of `jobs`."""
+        """Build the nested value from the gathered results of `jobs`."""
         return unflatten([leaf.finish(x) for leaf, x in zip(self.leaves, gathered, strict=True)], self.structure)
 
     def values(self, rows: NDArray[np.int64]) -> list[Any]:
-        """The values of these rows, each a fresh nest of arrays, numbers or objects; arrays and dicts are read-only."""
+        """Return new nested values of these rows, with arrays, numbers or objects; arrays and dicts are read-only."""
         columns = [leaf.finish(x) for leaf, x in zip(self.leaves, to_tensors(self.jobs(rows), "cpu"), strict=True)]
         lists = [_read_only(column) if isinstance(column, torch.Tensor) else column for column in columns]
         if self.structure == 0:
@@ -124,11 +124,11 @@ class Field:
         return [unflatten(leaves, self.structure, ReadOnlyDict) for leaves in zip(*lists, strict=True)]
 
     def stacked(self, rows: NDArray[np.int64]) -> Any:
-        """The values of these rows as one nest of stacked arrays [N, ...], or lists of objects."""
+        """Return the values of these rows as one nest of stacked arrays [N, ...] or lists of objects."""
         return map_structure(lambda i: self._stacked(i, rows), self.structure)
 
     def part(self, key: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The arrays under one key of these rows, stacked [N, ...]; the values have to be dicts."""
+        """Return the arrays under one key in these rows, stacked [N, ...]; the values must be dicts."""
         assert isinstance(self.structure, dict)
         array: NDArray[Any] = self._stacked(self.structure[key], rows)
         return array
@@ -139,7 +139,7 @@ class Field:
         return gathered.numpy() if isinstance(gathered, torch.Tensor) else gathered
 
     def dump(self, rows: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The values of these rows for `from_spec` and `fill`, as a JSON header and named arrays."""
+        """Return the values of these rows for `from_spec` and `fill`, as a JSON header and named arrays."""
         arrays = {
             f"{prefix}/{i}/{name}": array
             for i, leaf in enumerate(self.leaves)
@@ -148,38 +148,38 @@ class Field:
         return self.spec(), arrays
 
     def spec(self) -> dict[str, Any]:
-        """Description of this field without its values, as JSON for `from_spec`."""
+        """Return a description of this field without its values, as JSON for `from_spec`."""
         return {"structure": to_json(self.structure), "leaves": [leaf.spec() for leaf in self.leaves]}
 
     @classmethod
     def from_spec(cls, rows: Rows, spec: Mapping[str, Any]) -> "Field":
-        """A field built from the result of `spec`; its rows are not filled.
+        """Return a field built from the result of `spec`; its rows are not filled.
 
         Raises:
-            ValueError: If the structure does not number the leaves in their order.
+            ValueError: If the structure does not number the leaves in order.
         """
         structure, leaves = from_json(spec["structure"]), [_leaf_from_spec(rows, leaf) for leaf in spec["leaves"]]
         numbers: list[int] = []
         map_structure(numbers.append, structure)
         if numbers != [*range(len(leaves))]:
-            raise ValueError(f"a structure names the leaves {numbers}, and there are {len(leaves)}")
+            raise ValueError(f"the structure has the leaves {numbers}, expected {[*range(len(leaves))]}")
         return cls(rows, structure, leaves)
 
     def fill(self, arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]) -> "Field":
-        """Fill the rows `at` with the values that `dump` of an equal field returned; returns the field.
+        """Fill the rows `at` with the values that `dump` of an equal field returned; returns this field.
 
         Raises:
-            ValueError: If an array is missing or does not fit.
+            ValueError: If an array is missing or has the wrong shape or dtype.
         """
         for i, leaf in enumerate(self.leaves):
             leaf.restore(at, _under(arrays, f"{prefix}/{i}/"))
         return self
 
     def add(self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Store some of the values that `dump` of an equal field returned; returns their rows.
+        """Store selected values that `dump` of an equal field returned; returns their rows.
 
         Raises:
-            ValueError: If an array is missing or does not fit.
+            ValueError: If an array is missing or has the wrong shape or dtype.
         """
         chosen = [leaf.select(_under(arrays, f"{prefix}/{i}/"), which) for i, leaf in enumerate(self.leaves)]
         rows = self.rows.take(len(which))
@@ -189,7 +189,7 @@ class Field:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in addition to the arrays of `rows`."""
+        """Number of bytes in addition to the arrays of `rows`."""
         return sum(leaf.nbytes for leaf in self.leaves)
 
 
@@ -237,12 +237,12 @@ def _shape_of(sizes: Any) -> tuple[int, ...]:
 
 
 class Extra:
-    """Column of values that only some steps have; the values have rows of their own, so missing ones take no room.
+    """Column of values that only some steps have. The values have their own rows, so missing values use no memory.
 
     Attributes:
-        index: For each step the row of its value, 0 where it has none.
-        field: The values; None before the first one. Row 0 holds the replacement of a missing value: zeros, or True in
-            an action mask.
+        index: For each step the row of its value; 0 if the step has no value.
+        field: The values; None before the first value. Row 0 contains the replacement of a missing value: zeros, or
+            True in an action mask.
     """
 
     def __init__(self, steps: Rows, name: str, rows: Rows | None = None) -> None:
@@ -252,15 +252,15 @@ class Extra:
         self.field: Field | None = None
 
     def check(self, value: Any) -> Any:
-        """The leaves of a value, or the value itself if there is no field to check it against.
+        """Check a value and return its leaves; without a field, return the value itself.
 
         Raises:
-            ValueError: If its structure, a shape or a dtype is another than that of the first value.
+            ValueError: If the structure, a shape or a dtype differs from the first value.
         """
         return value if value is None or self.field is None else self.field.check(value, self.name)
 
     def check_many(self, values: Sequence[Any]) -> list[Any]:
-        """The leaves of the values of several steps; None stays None."""
+        """Check the values of several steps and return their leaves; None stays None."""
         held = [value for value in values if value is not None]
         if self.field is None and held:
             first = Field.like(Rows(), held[0], strict=False)
@@ -297,18 +297,18 @@ class Extra:
         return held
 
     def jobs(self, steps: NDArray[np.int64]) -> list[Job]:
-        """The gather jobs for these steps; none if no value was ever stored."""
+        """Return the gather jobs for these steps; [] if no value was ever stored."""
         return [] if self.field is None else self.field.jobs(self.index.take(steps))
 
     def values(self, steps: NDArray[np.int64]) -> list[Any]:
-        """The values of these steps, None where there is none."""
+        """Return the values of these steps; None for a step without a value."""
         if self.field is None:
             return [None] * len(steps)
         at = self.index.take(steps)
         return [value if row else None for value, row in zip(self.field.values(at), at.tolist(), strict=True)]
 
     def dump(self, steps: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The values of these steps for `restore`, as a JSON header and named arrays."""
+        """Return the values of these steps for `restore`, as a JSON header and named arrays."""
         at = self.index.take(steps)
         held = at[at != 0]
         index = np.zeros(len(steps), np.int64)
@@ -322,12 +322,12 @@ class Extra:
         """Fill the steps `at` from the result of `dump`.
 
         Raises:
-            ValueError: If an array is missing or does not fit.
+            ValueError: If an array is missing or has the wrong shape or dtype.
         """
         index = expect(arrays, f"{prefix}/index", (len(at),), np.int64)
         count = int((index != 0).sum())
         if not np.array_equal(index[index != 0], np.arange(1, count + 1)) or (count and not header["field"]):
-            raise ValueError(f"the array '{prefix}/index' does not fit")
+            raise ValueError(f"the array '{prefix}/index' does not match the values")
         rows = np.concatenate([[0], self.rows.take(count)])
         self.index[at] = rows[index]
         if header["field"]:
@@ -336,15 +336,15 @@ class Extra:
     def add(
         self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64], at: NDArray[np.int64]
     ) -> None:
-        """Fill the steps `at` with the values of some of the steps in the result of `dump`.
+        """Fill the steps `at` with the values of selected steps in the result of `dump`.
 
         Raises:
-            ValueError: If an array is missing or does not fit.
+            ValueError: If an array is missing or has the wrong shape or dtype.
         """
         index = expect(arrays, f"{prefix}/index", (len(arrays[f"{prefix}/index"]),), np.int64)[which]
         held = index[index != 0]
         if len(held) and self.field is None:
-            raise ValueError(f"{self.name} has values, but nothing says of what form")
+            raise ValueError(f"{self.name} has values, but their structure is unknown")
         self.index[at] = 0
         if self.field is not None and len(held):  # else the first value may be newer than the arrays
             self.index[at[index != 0]] = self.field.add(arrays, prefix, held - 1)
@@ -357,5 +357,5 @@ class Extra:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in addition to the arrays of the steps."""
+        """Number of bytes in addition to the arrays of the steps."""
         return self.rows.nbytes

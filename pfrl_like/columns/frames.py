@@ -1,4 +1,4 @@
-"""Columns of stacked frames that store every frame once, and rows with values in memory-mapped files."""
+"""Columns of stacked frames that store each frame once, and rows with values in memory-mapped files."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -10,14 +10,14 @@ from pfrl_like.columns.leaves import ArrayLeaf, Holder, Job, Rows, as_array, exp
 
 
 class GrowingFile(Protocol):
-    """A file that can be mapped and grows."""
+    """A file that can be mapped and can grow."""
 
     @property
     def size(self) -> int:
         """Size of the file in bytes."""
 
     def map(self, size: int) -> NDArray[np.uint8]:
-        """Map the first `size` bytes as a new array, shape [size]; a smaller file grows."""
+        """Map the first `size` bytes to a new array, shape [size]; a smaller file grows."""
 
 
 class _Values(NamedTuple):
@@ -34,16 +34,16 @@ class _Values(NamedTuple):
 class MappedRows(Rows):
     """Rows with values in files `name`-0, `name`-1, ...; other arrays, such as links and checksums, are in memory.
 
-    Growing maps the files to new arrays, so references to `holder.data` have to be renewed in `grown`.
+    If the files grow, they are mapped to new arrays. References to `holder.data` must then be updated in `grown`.
 
     Args:
-        open_file: Function that opens or makes the file of a name.
-        name: Beginning of the files' names.
-        grown: Called after the arrays of values have been replaced.
+        open_file: Function that opens or creates the file of a given name.
+        name: First part of the files' names.
+        grown: Function called after the arrays of values were replaced.
 
     Attributes:
-        released: Rows that are no longer used, but to which the state on disk may still refer. `recycle` frees those
-            to which no save refers, see `keep`.
+        released: Rows that are no longer used, but that the state on disk may still refer to. `recycle` frees the rows
+            that no save refers to, see `keep`.
     """
 
     def __init__(self, open_file: Callable[[str], GrowingFile], name: str, grown: Callable[[], None]) -> None:
@@ -54,24 +54,24 @@ class MappedRows(Rows):
         self._grown = grown
         self._values: list[_Values] = []
         self._siblings: list[MappedRows] = []
-        self._kept: dict[str, NDArray[np.bool_]] = {}  # for each save, True for the rows it refers to
-        self._held: list[int] = []  # rows to which only saves refer
+        self._kept: dict[str, NDArray[np.bool_]] = {}  # for each save, True for the rows that the save refers to
+        self._held: list[int] = []  # rows that only saves refer to
 
     def values(self, holder: Holder, shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        """Give `holder` an array over a file, and one for the checksums of its rows.
+        """Set `holder.data` to an array over a file, and `holder.sums` to an array of checksums of its rows.
 
         Raises:
             ValueError: If the values are objects.
         """
         if np.dtype(dtype) == object:
-            raise ValueError("values that are no arrays cannot be kept in the files of a persistent buffer")
+            raise ValueError("the files of a persistent buffer can only store arrays, got objects")
         holder.sums = self.array((), np.uint32)
         values = _Values(holder, self._open_file(f"{self._name}-{len(self._values)}"), tuple(shape), np.dtype(dtype))
         self._values.append(values)
         _map(values, self.size)
 
     def sibling(self) -> Rows:
-        """New rows with values in further files."""
+        """Return new rows with values in other files."""
         rows = MappedRows(self._open_file, f"{self._name}-{len(self._siblings)}-frames", self._grown)
         self._siblings.append(rows)
         return rows
@@ -84,13 +84,13 @@ class MappedRows(Rows):
             sibling.recycle()
 
     def keep(self, save: str, rows: NDArray[np.int64]) -> None:
-        """Protect the rows to which a save refers from being overwritten, until `keep_only` omits the save."""
+        """Protect the rows that a save refers to from being overwritten, until `keep_only` omits the save."""
         self._kept[save] = np.zeros(self.size, np.bool_)
         self._kept[save][rows] = True
         self._divide_all()
 
     def keep_only(self, saves: Container[str]) -> None:
-        """End the protection of rows by saves that are not among `saves`, the existing ones."""
+        """Release the rows that only saves outside `saves` protect."""
         self._kept = {save: rows for save, rows in self._kept.items() if save in saves}
         self._divide_all()
         for sibling in self._siblings:
@@ -103,7 +103,7 @@ class MappedRows(Rows):
         self._divide(unused)
 
     def _divide(self, unused: list[int]) -> None:
-        """Hold those of these rows to which a save refers, and free the others."""
+        """Hold the unused rows that a save refers to, and free the other unused rows."""
         if self._kept:
             rows = np.array(unused, np.int64)
             kept = np.zeros(len(rows), np.bool_)
@@ -114,26 +114,26 @@ class MappedRows(Rows):
         self.free[:0] = unused
 
     def adopt(self) -> None:
-        """Grow to all rows that the files have; `settle` has to be called next with the rows in use."""
+        """Grow to all rows in the files. Call `mark_used` next with the rows in use."""
         lengths = [values.file.size // max(1, values.row_bytes) for values in self._values]
         self._resize(max(1, min(lengths, default=self.size)))
         for sibling in self._siblings:
             sibling.adopt()
 
-    def settle(self, used: NDArray[np.int64]) -> None:
+    def mark_used(self, used: NDArray[np.int64]) -> None:
         """Mark exactly these rows as used."""
-        super().settle(used)
+        super().mark_used(used)
         self.released.clear()
         self._held.clear()
         self._divide_all()
 
     @property
     def row_bytes(self) -> int:
-        """Bytes per row in the files, including a row of each sibling."""
+        """Number of bytes per row in the files, including a row of each sibling."""
         return sum(v.row_bytes for v in self._values) + sum(sibling.row_bytes for sibling in self._siblings)
 
     def _resize(self, size: int) -> None:
-        for values in self._values:  # the files grow first, since this may fail on a full disk
+        for values in self._values:  # the files grow first, because this may fail on a full disk
             _map(values, size)
         super()._resize(size)
         self._grown()
@@ -144,14 +144,14 @@ class MappedRows(Rows):
 
 def _map(values: _Values, rows: int) -> None:
     holder, file, shape, dtype = values
-    content = file.map(rows * max(1, values.row_bytes))  # at least a byte a row: the size gives the number of rows
+    content = file.map(rows * max(1, values.row_bytes))  # >= 1 byte per row: the size defines the number of rows
     if values.row_bytes:
         holder.data = content.view(dtype).reshape(rows, *shape)
     else:
         holder.data = np.zeros((rows, *shape), dtype)
 
 
-_SMALLEST_FRAME = 256  # bytes; below it the frame numbers cost more than they save
+_SMALLEST_FRAME = 256  # in bytes; for smaller frames the frame numbers need more memory than sharing saves
 _DEEPEST_STACK = 16
 _LARGE_BLOCK = 24 << 20
 _OWN_MAPPING = 1 << 20
@@ -165,18 +165,19 @@ class _Numbers:
 
 
 class FrameLeaf(ArrayLeaf):
-    """Stacks of `depth` frames; a row holds frame numbers, and consecutive stacks share frames.
+    """Stacks of `depth` frames. A row contains frame numbers, and consecutive stacks share frames.
 
-    A stack is an array, or an object that keeps its frames in a list `_frames` (PFRL's and gym's LazyFrames). Every
-    append compares the frames with those of the previous stack; a stack that does not continue it is stored completely.
+    A stack is an array, or an object with its frames in a list `_frames` (PFRL's and gym's LazyFrames). Every append
+    compares the frames with the frames of the previous stack. A stack that does not continue the previous stack is
+    stored completely.
 
     Args:
         rows: The rows of the column.
         shape: Shape of one stack.
         dtype: Dtype of the values.
-        frame_shape: Shape of a frame; the stack is as large as `depth` frames.
-        depth: Frames in a stack.
-        axis: Axis of the frames: frame number and `frame_shape[axis]` together make up this axis of the stack.
+        frame_shape: Shape of a frame; a stack has as many elements as `depth` frames.
+        depth: Number of frames in a stack.
+        axis: Axis of the frames: the frame number and `frame_shape[axis]` together form this axis of the stack.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class FrameLeaf(ArrayLeaf):
         self.axis = axis
         self.frames = rows.sibling()
         self.frames.values(self, self.frame_shape, self.dtype)
-        # A block of this size has a mapping of its own and grows by remapping, so it leaves no hole in the heap.
+        # A block of this size has its own memory mapping and grows by remapping, so it leaves no hole in the heap.
         self.frames.reserve(_OWN_MAPPING // self.data.itemsize // max(1, int(np.prod(self.frame_shape))))
         self._numbers = _Numbers()
         rows.values(self._numbers, (depth,), np.int64)
@@ -196,10 +197,11 @@ class FrameLeaf(ArrayLeaf):
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
         self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
         self._uses = [0] * self.frames.size  # number of stacks that contain a frame
-        # glibc returns freed blocks as large as a minibatch of frames to the system, and paging the next ones in takes
-        # three times as long as filling them. Freeing a larger, untouched block raises the threshold for returning.
+        # glibc returns freed blocks as large as a minibatch of frames to the system. Paging in the next block takes
+        # three times as long as filling it. Freeing a larger, untouched block raises the threshold for returning
+        # blocks.
         np.empty(_LARGE_BLOCK, np.uint8)
-        self._objects: dict[int, list[Any]] = {}  # frames of running episodes' last stacks, compared by identity
+        self._objects: dict[int, list[Any]] = {}  # frame objects of the newest stack of running episodes
 
     @property
     def index(self) -> NDArray[np.int64]:
@@ -207,23 +209,23 @@ class FrameLeaf(ArrayLeaf):
         return self._numbers.data
 
     def check(self, value: Any, name: str) -> Any:
-        """The checked stack: as an array, or unchanged if it keeps its frames."""
+        """Check a stack and return it: as an array, or unchanged if it has a list of frames."""
         frames = frames_of(value)
         if frames is not None and [(frame.shape, frame.dtype) for frame in frames] == self._frame_kinds:
             return value
         return super().check(np.asarray(value), name)
 
     def check_many(self, values: Any, count: int, name: str) -> Any:
-        """The checked stacks, a list of `count`."""
+        """Check `count` stacks and return them as a list."""
         if len(values) != count:
             raise ValueError(f"{name}: got {len(values)} values, expected {count}")
         return [self.check(value, f"{name}[{i}]") for i, value in enumerate(values)]
 
-    def put(self, row: int, value: Any, like: int) -> None:
-        """Store a stack, sharing frames with the stack in row `like`."""
+    def put(self, row: int, value: Any, previous_row: int) -> None:
+        """Store a stack, sharing frames with the stack in `previous_row`."""
         frames, objects = self._split(value)
-        before = self.index[like].tolist() if like else []
-        known = self._objects.pop(like, None)
+        before = self.index[previous_row].tolist() if previous_row else []
+        known = self._objects.pop(previous_row, None)
         numbers: list[int] = []
         for j, frame in enumerate(frames):
             number = 0
@@ -237,13 +239,13 @@ class FrameLeaf(ArrayLeaf):
         if objects:
             self._objects[row] = frames
 
-    def put_many(self, rows: NDArray[np.int64], values: Any, like: NDArray[np.int64]) -> None:
+    def put_many(self, rows: NDArray[np.int64], values: Any, previous_rows: NDArray[np.int64]) -> None:
         """Store several stacks."""
-        for row, value, before in zip(rows.tolist(), values, like.tolist(), strict=True):
+        for row, value, before in zip(rows.tolist(), values, previous_rows.tolist(), strict=True):
             self.put(row, value, before)
 
     def same(self, row: int, value: Any) -> bool:
-        """True if a row holds this stack: the same frame objects, or frames of equal content."""
+        """True if a row contains this stack: the same frame objects, or frames with equal content."""
         frames, objects = self._split(value)
         known = self._objects.get(row) if objects else None
         if known is not None and all(a is b for a, b in zip(frames, known, strict=True)):
@@ -252,7 +254,7 @@ class FrameLeaf(ArrayLeaf):
         return all(self._if_equal(number, frame, None) for number, frame in zip(numbers, frames, strict=True))
 
     def same_many(self, rows: NDArray[np.int64], values: Any) -> NDArray[np.bool_]:
-        """For each of several rows, True if it holds its stack, shape [n]."""
+        """For each row, True if it contains its stack, shape [n]."""
         return np.array([self.same(row, value) for row, value in zip(rows.tolist(), values, strict=True)], np.bool_)
 
     def drop(self, row: int) -> None:
@@ -263,7 +265,7 @@ class FrameLeaf(ArrayLeaf):
                 self.frames.released.append(number)
         self._objects.pop(row, None)
 
-    def forget(self, row: int) -> None:
+    def mark_last(self, row: int) -> None:
         """Drop the references to the frame objects of an episode's last stack."""
         self._objects.pop(row, None)
 
@@ -274,7 +276,7 @@ class FrameLeaf(ArrayLeaf):
         return list(value.reshape(self._split_shape).transpose(self._split_order)), False
 
     def _if_equal(self, number: int, frame: Any, known: Any) -> int:
-        """The number of a stored frame if it is this frame, else 0."""
+        """Return `number` if the stored frame with this number equals `frame`, else 0."""
         if frame is known or self.data[number].tobytes() == frame.tobytes():
             return number
         return 0
@@ -286,72 +288,72 @@ class FrameLeaf(ArrayLeaf):
         number = self.frames.free.pop()
         self.data[number] = frame
         if self.sums is not None:
-            self.seal(number)
+            self.update_checksum(number)
         return number
 
     @property
-    def place_dtype(self) -> np.dtype[Any]:
-        """Dtype of a place: the frame numbers of a stack and the checksums of the frames."""
+    def locator_dtype(self) -> np.dtype[Any]:
+        """Dtype of a locator: the frame numbers of a stack and the checksums of the frames."""
         return np.dtype([("frames", "<i8", (self.depth,)), ("sums", "<u4", (self.depth,))])
 
-    def place(self, row: int) -> bytes:
-        """The place of one row, as bytes."""
-        return self.places(np.array([row])).tobytes()
+    def locator(self, row: int) -> bytes:
+        """Return the locator of one row, as bytes."""
+        return self.locators(np.array([row])).tobytes()
 
-    def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The places of the stacks in these rows, shape [n]: frame numbers and checksums."""
-        places = np.empty(len(rows), self.place_dtype)
-        places["frames"] = self.index.take(rows, 0)
-        places["sums"] = self.sums.take(places["frames"])
-        return places
+    def locators(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the locators of the stacks in these rows, shape [n]: frame numbers and checksums."""
+        locators = np.empty(len(rows), self.locator_dtype)
+        locators["frames"] = self.index.take(rows, 0)
+        locators["sums"] = self.sums.take(locators["frames"])
+        return locators
 
-    def take_places(self, rows: NDArray[np.int64], places: NDArray[Any]) -> None:
-        """Set the places of the stacks in these rows, whose frames are in the files; `settle` has to be called next."""
-        frames = self._frames_in(places)
+    def set_locators(self, rows: NDArray[np.int64], locators: NDArray[Any]) -> None:
+        """Set the locators of the stacks in these rows, whose frames are in the files. Call `mark_used` next."""
+        frames = self._frames_in(locators)
         self.index[rows] = frames
-        self.sums[frames] = places["sums"]
+        self.sums[frames] = locators["sums"]
 
-    def keep(self, save: str, places: NDArray[Any]) -> None:
-        """Protect the frames in these places from being overwritten, as long as the save exists."""
+    def keep(self, save: str, locators: NDArray[Any]) -> None:
+        """Protect the frames of these stacks from being overwritten, as long as the save exists."""
         assert isinstance(self.frames, MappedRows)
-        self.frames.keep(save, self._frames_in(places).ravel())
+        self.frames.keep(save, self._frames_in(locators).ravel())
 
-    def _frames_in(self, places: NDArray[Any]) -> NDArray[np.int64]:
-        frames: NDArray[np.int64] = places["frames"]
+    def _frames_in(self, locators: NDArray[Any]) -> NDArray[np.int64]:
+        frames: NDArray[np.int64] = locators["frames"]
         if frames.size and not (frames.min() > 0 and frames.max() < self.frames.size):
             raise ValueError("frame numbers out of range")
         return frames
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
-        """True if a frame of the stacks in these rows differs from its checksum."""
+        """True if a frame of the stacks in these rows does not match its checksum."""
         return super().damaged(np.unique(self.index.take(rows, 0)))
 
-    def settle(self, rows: NDArray[np.int64]) -> None:
+    def mark_used(self, rows: NDArray[np.int64]) -> None:
         """Mark exactly these rows as used: count the stacks that contain each frame, and free the other frames."""
         uses = np.bincount(self.index.take(rows, 0).ravel(), minlength=self.frames.size)
         self._uses = uses.tolist()
-        self.frames.settle(np.flatnonzero(uses))
+        self.frames.mark_used(np.flatnonzero(uses))
 
     def job(self, rows: NDArray[np.int64]) -> Job:
-        """The gather job for the frames of the stacks in these rows."""
+        """Return the gather job for the frames of the stacks in these rows."""
         return self.data, self.index.take(rows, 0)
 
     def finish(self, gathered: Any) -> Any:
-        """Stacks of shape [B, *shape] from a tensor of frames, shape [B, depth, *frame_shape]."""
+        """Convert a tensor of frames, shape [B, depth, *frame_shape], to stacks of shape [B, *shape]."""
         return gathered.movedim(1, self.axis + 1).reshape(len(gathered), *self.shape)
 
     def spec(self) -> dict[str, Any]:
-        """Description of this leaf without its values, as JSON."""
+        """Return a description of this leaf without its values, as JSON."""
         shapes = {"shape": list(self.shape), "frame_shape": list(self.frame_shape)}
         return {"kind": "frames", "dtype": self.dtype.str, "depth": self.depth, "axis": self.axis, **shapes}
 
     def dump(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Frames and frame numbers of some rows."""
+        """Return the frames and frame numbers of some rows."""
         used, index = first_seen(self.index.take(rows, 0))
         return {"frames": self.data.take(used, 0), "index": index.reshape(len(rows), self.depth).astype(np.int64)}
 
     def select(self, arrays: Mapping[str, NDArray[Any]], which: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """The result of `dump` for only some of its rows, with only their frames."""
+        """Return the result of `dump` for selected rows, with only their frames."""
         frames = expect(arrays, "frames", (len(arrays["frames"]), *self.frame_shape), self.dtype)
         index = expect(arrays, "index", (len(arrays["index"]), self.depth), np.int64).take(which, 0)
         used, index = first_seen(index)
@@ -367,19 +369,19 @@ class FrameLeaf(ArrayLeaf):
         numbers = self.frames.take(count)
         self._uses.extend([0] * (self.frames.size - len(self._uses)))
         self.data[numbers] = frames
-        self.seal_many(numbers)
+        self.update_checksums(numbers)
         self.index[rows] = numbers[index] if count else index
         for number, uses in zip(*np.unique(self.index[rows], return_counts=True), strict=True):
             self._uses[number] = int(uses)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the frames."""
+        """Number of bytes of the frames."""
         return self.frames.nbytes
 
 
 def frames_of(value: Any) -> list[Any] | None:
-    """The arrays that an object keeps in its list `_frames`, or None if it has none."""
+    """Return the arrays in the list `_frames` of an object, or None if the object has no such list."""
     frames = getattr(value, "_frames", None)
     if isinstance(frames, list | tuple) and frames and all(isinstance(frame, np.ndarray) for frame in frames):
         return list(frames)
@@ -387,11 +389,11 @@ def frames_of(value: Any) -> list[Any] | None:
 
 
 def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
-    """A column for values like this one, None if it is no stack of frames that are worth sharing.
+    """Return a column for stacks like `value`; None if `value` is not a stack of frames, or if sharing saves nothing.
 
-    An array counts as a stack if it is uint8, has at least three axes, the first of length 2 to 16, and frames of 256
-    bytes or more. Treating a colour image as a stack costs nothing; a stack that is not recognised takes `depth` times
-    the memory.
+    An array is treated as a stack if its dtype is uint8, it has at least three axes, its first axis has length 2 to 16,
+    and its frames have at least 256 bytes. Treating a colour image as a stack has no cost. A stack that is not
+    recognised needs `depth` times the memory.
     """
     array = as_array(value)
     if array is None:
@@ -407,7 +409,7 @@ def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
     if any(frame.shape != shape or frame.dtype != dtype for frame in frames) or dtype != array.dtype:
         return None
     for axis in range(len(shape) + 1):
-        joined = np.moveaxis(np.stack(frames), 0, axis)  # along a new axis or, reshaped, along the frames' own
+        joined = np.moveaxis(np.stack(frames), 0, axis)  # along a new axis or (reshaped) an axis of the frames
         if joined.size == array.size and joined.reshape(array.shape).tobytes() == array.tobytes():
             return FrameLeaf(rows, array.shape, dtype, shape, depth, axis)
     return None

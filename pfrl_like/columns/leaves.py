@@ -22,21 +22,22 @@ _ALIGNMENT = 64
 
 
 class Holder(Protocol):
-    """Object with an array of values, one row each, and their checksums."""
+    """Object with an array of values, one value per row, and their checksums."""
 
     data: NDArray[Any]
     sums: Any
 
 
 class Rows:
-    """Arrays of one common length that grows a chunk at a time, and the list of their unused rows.
+    """Arrays with the same length, which grow in chunks, and the list of their unused rows.
 
-    Growing resizes the arrays in place (large ones are remapped rather than copied), so other objects may keep them,
-    but must not keep views of them. Row 0 is never used: links use it for "none".
+    Growing resizes the arrays in place (large arrays are remapped, not copied). Other objects may keep references to
+    the arrays, but not to views of them. Row 0 is never used: in links it means "none".
 
     Attributes:
-        free: Unused row numbers; take one with `free.pop()` after `reserve(1)`.
-        released: List for row numbers that are no longer used; here it is the list `free`, so they are reused at once.
+        free: Numbers of unused rows; take a row with `free.pop()` after `reserve(1)`.
+        released: List for the numbers of rows that are no longer used. In this class it is the list `free`, so the rows
+            are reused at once.
         size: Length of the arrays.
     """
 
@@ -47,7 +48,7 @@ class Rows:
         self._arrays: list[NDArray[Any]] = []
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Add and return an array of zeros (of None, for objects) whose rows have this shape."""
+        """Add and return an array of zeros (None for objects) whose rows have this shape."""
         array = np.zeros((self.size, *shape), dtype)
         if array.dtype == object:
             array[...] = None
@@ -55,11 +56,11 @@ class Rows:
         return array
 
     def values(self, holder: Holder, shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        """Set `holder.data` to a new array of zeros (of None, for objects) whose rows have this shape."""
+        """Set `holder.data` to a new array of zeros (None for objects) whose rows have this shape."""
         holder.data = self.array(shape, dtype)
 
     def sibling(self) -> "Rows":
-        """New rows with the same kind of storage."""
+        """Return new rows with the same kind of storage."""
         return Rows()
 
     def reserve(self, count: int) -> None:
@@ -85,7 +86,7 @@ class Rows:
         del self.free[-count:]
         return np.array(taken, np.int64)
 
-    def settle(self, used: NDArray[np.int64]) -> None:
+    def mark_used(self, used: NDArray[np.int64]) -> None:
         """Mark exactly these rows as used."""
         unused = np.ones(self.size, np.bool_)
         unused[0] = False
@@ -93,7 +94,7 @@ class Rows:
         self.free[:] = np.flatnonzero(unused)[::-1].tolist()
 
     def _chunk(self) -> int:
-        # Growing may copy, so small rows grow by an eighth; large ones, such as images, grow less to waste less memory.
+        # Growing may copy: small rows grow by an eighth; large rows, such as images, grow less and waste less memory.
         row_bytes = self._row_bytes()
         part = self.size // (128 if row_bytes >= _LARGE_ROW_BYTES else 8)
         return min(max(part, _CHUNK_BYTES // max(row_bytes, 1), 4), _LARGEST_CHUNK)
@@ -103,18 +104,19 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays, including unused rows."""
+        """Number of bytes of the arrays, including unused rows."""
         return sum(array.nbytes for array in self._arrays)
 
 
 def first_seen(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The distinct values among some numbers, in order of first occurrence, and the position of each number in them.
+    """Return the distinct values among some numbers, by first occurrence, and each number's position among them.
 
     Args:
         numbers: Numbers of any shape.
 
     Returns:
-        The distinct values, shape [n]; for each number its position among them, in the shape of `numbers`.
+        The distinct values, shape [n]; for each number its position among the distinct values, with the shape of
+        `numbers`.
     """
     different, first, place = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -124,7 +126,7 @@ def first_seen(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def as_array(value: Any) -> NDArray[Any] | None:
-    """The value as an array of numbers or bools, None if it is not one (objects, strings, ragged lists)."""
+    """Return the value as an array of numbers or bools; None if it is not such an array (objects, ragged lists)."""
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError):
@@ -135,7 +137,7 @@ def as_array(value: Any) -> NDArray[Any] | None:
 
 
 def describe(value: Any) -> str:
-    """Description of a refused value for an error message: its type, shape and dtype."""
+    """Return a description of a rejected value for an error message: its type, shape and dtype."""
     array = as_array(value)
     kind = type(value).__name__
     if array is None:
@@ -144,13 +146,13 @@ def describe(value: Any) -> str:
 
 
 class ArrayLeaf:
-    """Column of values of one shape and dtype, one row each.
+    """Column of values with the same shape and dtype, one value per row.
 
     Args:
         rows: The rows of the column.
         shape: Shape of one value.
         dtype: Dtype of the values.
-        strict: Refuse arrays of another dtype that cannot be cast without loss.
+        strict: True to reject arrays with a different dtype that cannot be cast without loss.
 
     Attributes:
         data: The values.
@@ -167,10 +169,10 @@ class ArrayLeaf:
         rows.values(self, self.shape, self.dtype)
 
     def check(self, value: Any, name: str) -> NDArray[Any]:
-        """The value as an array of the column's shape and dtype.
+        """Return the value as an array with the column's shape and dtype.
 
         Raises:
-            ValueError: If it has another shape, or another dtype that cannot be cast (without loss, if `strict`).
+            ValueError: If the shape differs, or the dtype differs and cannot be cast (without loss, if `strict`).
         """
         return self._check(value, name, self.shape)
 
@@ -178,7 +180,7 @@ class ArrayLeaf:
         """Check `count` values, stacked or in a sequence, and return them as one array, shape [count, *shape].
 
         Raises:
-            ValueError: If they have another shape, or another dtype that cannot be cast (without loss, if `strict`).
+            ValueError: If the shape differs, or the dtype differs and cannot be cast (without loss, if `strict`).
         """
         return self._check(values, name, (count, *self.shape))
 
@@ -187,8 +189,8 @@ class ArrayLeaf:
         if array is not None and array.shape == shape:
             if array.dtype == self.dtype:
                 return array
-            # Python numbers and lists have no dtype of their own. The dtype of an array of observations is a choice, so
-            # it is cast only where nothing can be lost.
+            # Python numbers and lists have no dtype of their own. The user chose the dtype of an array of observations,
+            # so it is cast only if the cast is lossless.
             plain = not isinstance(value, np.ndarray | np.generic) and not _holds_arrays(value)
             casting: Any = "same_kind" if plain or not self.strict else "safe"
             if np.can_cast(array.dtype, self.dtype, casting):
@@ -197,27 +199,27 @@ class ArrayLeaf:
                     return cast
         expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
         is_cast = self.strict and array is not None and array.shape == shape
-        told = "; an environment's reset and step have to give the same dtype: cast in it, or wrap it"
-        hint = told if is_cast else ""
+        advice = "; reset and step of the environment must return the same dtype: cast there, or use a wrapper"
+        hint = advice if is_cast else ""
         raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{hint}")
 
-    def put(self, row: int, value: NDArray[Any], like: int) -> None:
-        """Store a checked value; `like` is the row of the previous value of its episode, 0 for none."""
+    def put(self, row: int, value: NDArray[Any], previous_row: int) -> None:
+        """Store a checked value; `previous_row` is the row of the previous step of the episode, 0 if there is none."""
         self.data[row] = value
         if self.sums is not None:
-            self.seal(row)
+            self.update_checksum(row)
 
-    def put_many(self, rows: NDArray[np.int64], values: NDArray[Any], like: NDArray[np.int64]) -> None:
-        """Store checked, stacked values."""
+    def put_many(self, rows: NDArray[np.int64], values: NDArray[Any], previous_rows: NDArray[np.int64]) -> None:
+        """Store checked, stacked values; `previous_rows` as in `put`."""
         self.data[rows] = values
-        self.seal_many(rows)
+        self.update_checksums(rows)
 
     def same(self, row: int, value: NDArray[Any]) -> bool:
-        """True if a row holds exactly this value, bit for bit."""
+        """True if a row contains exactly this value, bit for bit."""
         return bool(self.data[row].tobytes() == value.tobytes())
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """For each of several rows, True if it holds exactly its value, bit for bit, shape [n]."""
+        """For each row, True if it contains exactly its value, bit for bit, shape [n]."""
         stored = self.data.take(rows, 0)
         if not stored.size:
             return np.ones(len(rows), np.bool_)
@@ -228,75 +230,75 @@ class ArrayLeaf:
     def drop(self, row: int) -> None:
         """Mark a row as unused."""
 
-    def forget(self, row: int) -> None:
-        """Mark a row as the last one of its episode."""
+    def mark_last(self, row: int) -> None:
+        """Mark a row as the last row of its episode."""
 
-    # Checksums and places, for a store in files
+    # Checksums and locators, for columns in files
 
-    def seal(self, row: int) -> None:
-        """Compute the checksum of a row of `data` that has just been filled."""
+    def update_checksum(self, row: int) -> None:
+        """Compute the checksum of a row of `data` after the row was filled."""
         self.sums[row] = zlib.crc32(self.data[row : row + 1].data)
 
-    def seal_many(self, rows: NDArray[np.int64]) -> None:
+    def update_checksums(self, rows: NDArray[np.int64]) -> None:
         """Compute the checksums of several rows; does nothing if `sums` is None."""
         if self.sums is not None:
             for row in rows.tolist():
-                self.seal(row)
+                self.update_checksum(row)
 
     @property
-    def place_dtype(self) -> np.dtype[Any]:
-        """Dtype of a place, which identifies a stored value after a restart: here its checksum."""
+    def locator_dtype(self) -> np.dtype[Any]:
+        """Dtype of the locator that finds a stored value after a restart; here the checksum."""
         return np.dtype([("sum", "<u4")])
 
-    def place(self, row: int) -> bytes:
-        """The place of one row, as bytes."""
+    def locator(self, row: int) -> bytes:
+        """Return the locator of one row, as bytes."""
         return _SUM.pack(self.sums.item(row))
 
-    def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The places of the values of these rows for `take_places`, shape [n]."""
-        places = np.empty(len(rows), self.place_dtype)
-        places["sum"] = self.sums.take(rows)
-        return places
+    def locators(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the locators of the values of these rows for `set_locators`, shape [n]."""
+        locators = np.empty(len(rows), self.locator_dtype)
+        locators["sum"] = self.sums.take(rows)
+        return locators
 
-    def take_places(self, rows: NDArray[np.int64], places: NDArray[Any]) -> None:
-        """Set the places of these rows, whose values are in the files already.
+    def set_locators(self, rows: NDArray[np.int64], locators: NDArray[Any]) -> None:
+        """Set the locators of these rows; the values are already in the files.
 
         Raises:
-            ValueError: If a place is not valid.
+            ValueError: If a locator is invalid.
         """
-        self.sums[rows] = places["sum"]
+        self.sums[rows] = locators["sum"]
 
-    def keep(self, save: str, places: NDArray[Any]) -> None:
-        """Protect values in these places that are not in the leaf's own rows; `Rows` protects those rows."""
+    def keep(self, save: str, locators: NDArray[Any]) -> None:
+        """Do not overwrite these stored values while the save exists. Does nothing here: `rows` protects the values."""
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
-        """True if the value of one of these rows differs from its checksum."""
+        """True if the value of one of these rows does not match its checksum."""
         return any(zlib.crc32(self.data[row : row + 1].data) != self.sums.item(row) for row in rows.tolist())
 
-    def settle(self, rows: NDArray[np.int64]) -> None:
+    def mark_used(self, rows: NDArray[np.int64]) -> None:
         """Mark exactly these rows as used."""
 
     def job(self, rows: NDArray[np.int64]) -> Job:
-        """The gather job for these rows."""
+        """Return the gather job for these rows."""
         return self.data, rows
 
     def finish(self, gathered: Any) -> Any:
-        """Turn the result of the gather job into values."""
+        """Convert the result of the gather job to values."""
         return gathered
 
     def spec(self) -> dict[str, Any]:
-        """Description of this leaf without its values, as JSON."""
+        """Return a description of this leaf without its values, as JSON."""
         return {"kind": "array", "shape": list(self.shape), "dtype": self.dtype.str, "strict": self.strict}
 
     def dump(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """The values of some rows, as arrays to be saved."""
+        """Return the values of some rows as arrays to be saved."""
         return {"data": self.data.take(rows, 0)}
 
     def select(self, arrays: Mapping[str, NDArray[Any]], which: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """The result of `dump` for only some of its rows.
+        """Return the result of `dump` for selected rows.
 
         Raises:
-            ValueError: If the arrays do not fit.
+            ValueError: If an array has the wrong shape or dtype.
         """
         return {"data": expect(arrays, "data", (len(arrays["data"]), *self.shape), self.dtype).take(which, 0)}
 
@@ -304,39 +306,39 @@ class ArrayLeaf:
         """Fill rows from the result of `dump`.
 
         Raises:
-            ValueError: If the arrays do not fit.
+            ValueError: If an array has the wrong shape or dtype.
         """
         self.data[rows] = expect(arrays, "data", (len(rows), *self.shape), self.dtype)
-        self.seal_many(rows)
+        self.update_checksums(rows)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in addition to the arrays of `rows`."""
+        """Number of bytes in addition to the arrays of `rows`."""
         return 0
 
 
 class ObjectLeaf(ArrayLeaf):
-    """Column of values that are no arrays; they are stored unchanged, without check or copy."""
+    """Column of values that are not arrays; the values are stored unchanged, without check or copy."""
 
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows, (), object, strict=False)
 
     def check(self, value: Any, name: str) -> Any:
-        """The unchanged value."""
+        """Return the unchanged value."""
         return value
 
     def check_many(self, values: Any, count: int, name: str) -> Any:
-        """The values in an array of objects."""
+        """Return the values in an array of objects."""
         if len(values) != count:
             raise ValueError(f"{name}: got {len(values)} values, expected {count}")
         return np.fromiter(values, object, count)
 
     def same(self, row: int, value: Any) -> bool:
-        """True if a row holds the identical object; equality of unknown objects may be costly or undefined."""
+        """True if a row contains the identical object; equality of unknown objects may be slow or undefined."""
         return self.data[row] is value
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """For each of several rows, True if it holds the identical object, shape [n]."""
+        """For each row, True if it contains the identical object, shape [n]."""
         return np.array([self.data[row] is value for row, value in zip(rows, values, strict=True)], np.bool_)
 
     def drop(self, row: int) -> None:
@@ -344,20 +346,20 @@ class ObjectLeaf(ArrayLeaf):
         self.data[row] = None
 
     def job(self, rows: NDArray[np.int64]) -> Job:
-        """The list of the objects."""
+        """Return the list of the objects."""
         objects: list[Any] = self.data[rows].tolist()
         return objects
 
     def spec(self) -> dict[str, Any]:
-        """Description of this leaf without its values, as JSON."""
+        """Return a description of this leaf without its values, as JSON."""
         return {"kind": "object"}
 
 
 def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """The array of this name, checked for shape and dtype.
+    """Return the array with this name, after a check of its shape and dtype.
 
     Raises:
-        ValueError: If it is missing or has another shape or dtype.
+        ValueError: If the array is missing, or has a different shape or dtype.
     """
     array = arrays.get(name)
     if array is None:

@@ -1,4 +1,4 @@
-"""Batch fields from linked steps of a store: stacked images, next actions, and the rest of the episode."""
+"""Batch fields from linked steps: stacked images, next actions, and the rest of the episode."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,15 +13,14 @@ from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import Job, to_tensors
 from pfrl_like.columns.steps import ENDED, Indices, Steps
 
-#: Function from steps to image stacks [N, ...] that end with their observations, or next observations if `following`.
+#: Function that returns image stacks [N, ...] that end at given steps, or at their next observations if `following`.
 Stacks = Callable[..., NDArray[Any]]
 
 
 def stacks(store: Steps, n_frames: int) -> Stacks | None:
-    """A function that stacks a store's images; None if its observations are no arrays of three axes.
+    """Return a function that stacks stored images; None if observations are not arrays with three axes.
 
-    An image is stacked with those of the preceding steps of its episode, as far as the store holds them; missing ones
-    are zeros.
+    An image is stacked with the images of the previous steps of its episode. Images that are not stored are zeros.
     """
     obs = store.obs
     if obs is None or obs.structure != 0 or len(obs.leaves[0].shape) != 3:
@@ -32,36 +31,36 @@ def stacks(store: Steps, n_frames: int) -> Stacks | None:
 
 def _stacked(store: Steps, n_frames: int, rows: Indices, *, following: bool = False) -> NDArray[Any]:
     assert store.obs is not None
-    at, there, step = [store.obs_row[rows]], [rows > ENDED], rows
+    at, exists, step = [store.obs_row[rows]], [rows > ENDED], rows
     if following:
-        at, there = [store.next_row[rows], *at], there * 2
+        at, exists = [store.next_row[rows], *at], exists * 2
     while len(at) < n_frames:
-        step = store.predecessor[step]  # the predecessor of row 0, "none", is row 0
+        step = store.predecessor[step]  # row 0 means "none" and is its own predecessor
         at.append(store.obs_row[step])
-        there.append(step > ENDED)
+        exists.append(step > ENDED)
     newest_first = slice(n_frames - 1, None, -1)
-    return joined_frames(store.obs, np.stack(at[newest_first], 1), np.stack(there[newest_first], 1))
+    return joined_frames(store.obs, np.stack(at[newest_first], 1), np.stack(exists[newest_first], 1))
 
 
-def joined_frames(obs: Field, at: Indices, there: NDArray[np.bool_]) -> NDArray[Any]:
-    """Arrays of several rows, joined along their first axis; missing ones are zeros.
+def joined_frames(obs: Field, at: Indices, exists: NDArray[np.bool_]) -> NDArray[Any]:
+    """Concatenate arrays of several rows along their first axis; missing arrays are zeros.
 
     Args:
         obs: The field of the arrays.
-        at: Their rows, shape [N, n], oldest first; any row for a missing one.
-        there: False for a missing one, shape [N, n].
+        at: Rows of the arrays, shape [N, n], oldest first; any row for a missing array.
+        exists: False for a missing array, shape [N, n].
     """
     frames: NDArray[Any] = obs.stacked(at.ravel())
     frames = frames.reshape(*at.shape, *frames.shape[1:])
-    frames[~there] = 0
+    frames[~exists] = 0
     return frames.reshape(len(at), at.shape[1] * frames.shape[2], *frames.shape[3:])
 
 
 def next_actions(store: Steps, last: Indices, device: torch.device | str) -> Any:
-    """The actions of the steps after these, shape [N, ...], for `Batch.next_action`.
+    """Return the actions of the steps after the steps `last`, shape [N, ...], for `Batch.next_action`.
 
-    The action after an episode's last step, or after the newest step of a running one, is unknown: NaN, or -1 for
-    integers.
+    The action after the last step of an episode, or after the newest step of a running episode, is unknown. It is NaN,
+    or -1 for integers.
     """
     assert store.action is not None
     following = store.successor[last]
@@ -77,7 +76,7 @@ def next_actions(store: Steps, last: Indices, device: torch.device | str) -> Any
 
 
 def packed(lengths: Indices) -> tuple[Indices, Indices]:
-    """Time step and sequence number of each row of packed sequences (time first) of these non-increasing lengths."""
+    """Return the time step and the sequence number of each packed row (time first), for non-increasing lengths."""
     time, sequence = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths)
     return time, sequence
 
@@ -90,31 +89,31 @@ def continuation(
     device: torch.device | str,
     observed: Callable[..., Any] | None = None,
 ) -> Continuation:
-    """The steps after these, for `Batch.continuation`.
+    """Return the steps after the steps `last`, for `Batch.continuation`.
 
     Args:
-        store: The store.
-        last: The steps.
-        horizon: Number of steps after each of them, at most to the end of its episode. Steps found for one of them
-            also continue the others, which may then have more than `horizon` steps.
+        store: The columns.
+        last: Last step of each item.
+        horizon: Number of steps after each item, limited by the end of its episode. Steps that were found for one item
+            also continue the other items, which may then have more than `horizon` steps.
         gamma: Discount factor per step.
         device: Device of the tensors.
-        observed: Function that gives the observations of steps as tensors, or with `following=True` those after them;
-            None for the stored ones.
+        observed: Function that returns the observations of steps as tensors, or the next observations with
+            `following=True`; None uses the stored observations.
 
     Raises:
         ValueError: If the horizon is not positive.
     """
     assert store.obs is not None
     if not horizon > 0:
-        raise ValueError(f"continuation: got {horizon!r}, expected a number of steps, infinity for all, or 0 for none")
+        raise ValueError(f"continuation: got {horizon!r}, expected a number of steps >= 0, or infinity for all steps")
     steps, first, after = _linked(store, last, horizon)
     if store.lacks_next:
         store.refuse_missing_next(steps)
-    goes_on = ~store.terminal[steps]
+    continues = ~store.terminal[steps]
     columns = (
-        store.reward[steps].astype(np.float32), (gamma * goes_on).astype(np.float32), first, after,
-        np.flatnonzero((after < 0) & goes_on),
+        store.reward[steps].astype(np.float32), (gamma * continues).astype(np.float32), first, after,
+        np.flatnonzero((after < 0) & continues),
     )  # fmt: skip
     jobs: list[Job] = [(column, np.arange(len(column))) for column in columns]
     obs_jobs = store.obs.jobs(store.next_row[steps]) if observed is None else []
@@ -124,13 +123,13 @@ def continuation(
 
 
 def _linked(store: Steps, last: Indices, horizon: float) -> tuple[Indices, Indices, Indices]:
-    """The steps that follow those in `last`, each once, with links between them as positions among them, -1 for none.
+    """Return the steps that follow the steps `last`, each once, and the links between them.
 
-    The cost depends on the number of steps, not on the size of the store.
+    The cost depends on the number of these steps, not on the number of stored steps.
 
     Returns:
-        The following steps; for each step in `last` the position of its successor; for each following step the position
-        of its successor.
+        The following steps; for each step in `last` the position of its successor among them; for each following step
+        the position of its successor among them. A position is -1 if there is no successor.
     """
     place = store.spare_places.pop() if store.spare_places else np.empty(0, np.int64)  # position by step, else -1
     if len(place) != store.steps.size:

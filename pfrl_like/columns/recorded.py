@@ -1,4 +1,4 @@
-"""A store with values in files and a record of every step, from which it can be rebuilt."""
+"""Columns whose values are in files, with a record of each step from which the columns can be rebuilt."""
 
 import json
 import struct
@@ -26,8 +26,8 @@ class RecordedColumns(Columns):
     """Columns with observations and extra columns in files; links, rewards and actions are in memory.
 
     Args:
-        open_file: Function that opens or makes the file of a name.
-        on_first: Called before the first step is stored, with the bytes that a row of observations takes in the files.
+        open_file: Function that opens or creates the file of a given name.
+        on_first: Function called before the first step is stored, with the size in bytes of one row of observations.
 
     Attributes:
         records: Records of the changes since the list was last emptied. The record of a step contains its reward and
@@ -38,12 +38,12 @@ class RecordedColumns(Columns):
         self._open_file = open_file
         self._on_first = on_first
         self.records: list[bytes] = []
-        self._numbers: dict[Any, int] = {}  # the number of each environment in records
+        self._numbers: dict[Any, int] = {}  # the number of each environment in the records
         self._names: dict[int, Any] = {}
         super().__init__()
 
     def new_rows(self, name: str) -> Rows:
-        """Rows with values in files."""
+        """Return rows with values in files."""
         return MappedRows(self._open_file, name, self._find_arrays)
 
     def _find_arrays(self) -> None:
@@ -58,16 +58,16 @@ class RecordedColumns(Columns):
 
     @property
     def schema(self) -> tuple[int, int]:
-        """Number of extra columns and of fields in files; it changes with new columns, which records do not contain."""
+        """Number of extra columns and of fields in files; adding a column, which is not recorded, changes them."""
         return len(self.extras), len(self.fields)
 
     def recycle(self) -> None:
-        """Free the released rows; the state on disk must no longer refer to them."""
+        """Free the released rows; the state on disk must no longer refer to these rows."""
         for rows in self._mapped_rows():
             rows.recycle()
 
     def keep_only(self, saves: Container[str]) -> None:
-        """End the protection of rows by saves that are not among `saves`; `keep_places` began it."""
+        """Release the rows that only saves outside `saves` protect (see `keep_locators`)."""
         for rows in self._mapped_rows():
             rows.keep_only(saves)
 
@@ -81,12 +81,12 @@ class RecordedColumns(Columns):
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
     ) -> int:
-        """Store one step with a record and return its row; the caller has to call `end` at the end of the episode.
+        """Store one step with a record and return its row; the caller must call `end` at the end of the episode.
 
         Raises:
-            ValueError: If a value has another structure, shape or dtype than in the first step, is no array, or
-                `env_id` cannot be written as JSON; nothing is stored.
-            TypeError: If the reward is no number.
+            ValueError: If a value has a different structure, shape or dtype than in the first step, if a value is not
+                an array, or if `env_id` cannot be written as JSON; nothing is stored.
+            TypeError: If the reward is not a number.
         """
         if self.obs is None:
             self._refuse_objects({"obs": obs, "action": action})
@@ -98,9 +98,9 @@ class RecordedColumns(Columns):
         if self.plain is not None and self.obs is not None:
             at, next_at = self.obs_row.item(row), self.next_row.item(row)
             if at != pending:
-                self.obs.leaves[0].seal(at)
+                self.obs.leaves[0].update_checksum(at)
             if next_at != at:
-                self.obs.leaves[0].seal(next_at)
+                self.obs.leaves[0].update_checksum(next_at)
         self._record_step(row, env_id)
         return row
 
@@ -114,14 +114,15 @@ class RecordedColumns(Columns):
         env_ids: Sequence[Any],
         extra: Mapping[str, Any],
     ) -> Indices:
-        """Store one step of each of several environments with records; equals a call of `append` for each.
+        """Store one step of each of several environments with records, like a call of `append` per environment.
 
         Returns:
             The rows, shape [k].
 
         Raises:
-            ValueError: If a value has another structure, shape or dtype than in the first step, is no array, there are
-                not k of each, or an `env_id` cannot be written as JSON; nothing is stored.
+            ValueError: If a value has a different structure, shape or dtype than in the first step, if a value is not
+                an array, if the arguments have different lengths, or if an `env_id` cannot be written as JSON; nothing
+                is stored.
         """
         columns = {name: extra[name] for name in extra if not self._is_known(name)}
         if self.obs is None:
@@ -143,7 +144,7 @@ class RecordedColumns(Columns):
         super().end(env_id)
 
     def set_fields(self, obs: Field | None, action: Field | None) -> None:
-        """Set the fields of observations and actions; the first time, `on_first` is called before."""
+        """Set the fields of observations and actions. Before they are set for the first time, `on_first` is called."""
         if obs is not None and self.obs is None:
             assert isinstance(obs.rows, MappedRows)
             self._on_first(obs.rows.row_bytes)
@@ -156,22 +157,22 @@ class RecordedColumns(Columns):
         for name, value in values.items():
             leaves = structure_of(value)[1]
             if not leaves:
-                raise ValueError(f"{name}: got {value!r}, which has no values; a persistent buffer stores arrays")
+                raise ValueError(f"{name}: got {value!r}, which contains no values; a persistent buffer stores arrays")
             for leaf in leaves:
                 if leaf is not None and as_array(leaf) is None:
                     raise ValueError(
-                        f"{name}: got {describe(leaf)}, which is no array of numbers; a persistent buffer stores "
-                        "arrays of one shape: make one of it, or take ReplayBuffer and save(allow_pickle=True)"
+                        f"{name}: got {describe(leaf)}, which is not an array of numbers; a persistent buffer stores "
+                        "arrays of equal shape: convert it to an array, or use ReplayBuffer and save(allow_pickle=True)"
                     )
 
     def _refuse_name(self, env_id: Any) -> None:
         if env_id not in self._numbers and id_to_json(env_id) is None:
-            raise ValueError(f"env_id: got {env_id!r}, expected an integer, a string or a tuple of such, for a file")
+            raise ValueError(f"env_id: got {env_id!r}, expected an integer, a string or a tuple of these")
 
     # Records
 
-    def forget_names(self) -> None:
-        """Forget the numbers of environments; the next records name the environments again."""
+    def clear_names(self) -> None:
+        """Clear the mapping from environments to numbers. The next record of each environment contains its id again."""
         self._numbers.clear()
         self._names.clear()
 
@@ -190,13 +191,13 @@ class RecordedColumns(Columns):
         parts += [leaf.data[row].tobytes() for leaf in self.action.leaves]
         rows = [self.obs_row.item(row), self.next_row.item(row)]
         rows += [extra.index.item(row) for extra in self.extras.values() if extra.field is not None]
-        for field, place in zip(self._fields_of_a_step(), rows, strict=True):
-            parts.append(_ROW.pack(place))
-            parts += [leaf.place(place) for leaf in field.leaves]
+        for field, index in zip(self._fields_of_a_step(), rows, strict=True):
+            parts.append(_ROW.pack(index))
+            parts += [leaf.locator(index) for leaf in field.leaves]
         self.records.append(b"".join(parts))
 
     def _fields_of_a_step(self) -> list[Field]:
-        """The fields of the rows that a step refers to: twice the observations, then the extra columns."""
+        """Return the fields of the rows in the record of a step, in order: obs, next_obs, extra columns."""
         assert self.obs is not None
         return [self.obs, *self.fields]
 
@@ -204,20 +205,20 @@ class RecordedColumns(Columns):
         """Repeat the change that a record describes.
 
         Args:
-            record: One of `records`.
-            check: Compare the values in the files with their checksums.
+            record: An element of `records`.
+            check: True to compare the values in the files with their checksums.
 
         Returns:
-            The environment, the row of its new step (0 if its episode ended), and True if that step is terminal; None
-            if the record only names an environment.
+            The environment, the row of its new step (0 if its episode ended), and True if that step is terminal. None
+            if the record only contains an environment id.
 
         Raises:
-            ValueError: If the record does not fit the columns, or a value differs from its checksum.
+            ValueError: If the record does not match the columns, or a value does not match its checksum.
         """
         if record[:1] == _STEP:
             return self._replay_step(record, check)
         if len(record) < _ENV.size or record[:1] not in (_END, _NAME):
-            raise ValueError("a record is of no known kind")
+            raise ValueError("a record is of an unknown kind")
         _, number = _ENV.unpack_from(record)
         if record[:1] == _END:
             return self._name_of(number), 0, False
@@ -226,41 +227,41 @@ class RecordedColumns(Columns):
         except RecursionError as error:
             raise ValueError("a record is nested too deeply") from error
         if id_to_json(env_id) is None:
-            raise ValueError("a record names no environment")
+            raise ValueError("a record contains no valid environment id")
         self._names[number] = env_id
         self._numbers[env_id] = number
         return None
 
     def _name_of(self, number: int) -> Any:
         if number not in self._names:
-            raise ValueError("a record is of an environment without a name")
+            raise ValueError("a record refers to an unknown environment")
         return self._names[number]
 
     def _replay_step(self, record: bytes, check: bool) -> tuple[Any, int, bool]:
         if self.obs is None or self.action is None or len(record) != self._record_size():
-            raise ValueError("a record of a step has another size than the columns ask for")
+            raise ValueError(f"a record of a step has {len(record)} bytes, which does not match the columns")
         _, number, terminal, reward = _HEAD.unpack_from(record)
         env_id, start = self._name_of(number), _HEAD.size
         row = self.steps.take(1)
         for leaf in self.action.leaves:
             leaf.data[row] = np.frombuffer(record, leaf.dtype, leaf.data[0].size, start).reshape(1, *leaf.shape)
             start += leaf.data[0].nbytes
-        places = []
+        indices = []
         for field in self._fields_of_a_step():
-            (place,) = _ROW.unpack_from(record, start)
+            (index,) = _ROW.unpack_from(record, start)
             start += _ROW.size
-            if not 0 <= place < field.rows.size:
-                raise ValueError("a record names a row beyond the end of the files")
-            places.append(place)
-            at = np.array([place])
+            if not 0 <= index < field.rows.size:
+                raise ValueError("a record refers to a row after the end of the files")
+            indices.append(index)
+            at = np.array([index])
             for leaf in field.leaves:
-                leaf.take_places(at, np.frombuffer(record, leaf.place_dtype, 1, start))
-                start += leaf.place_dtype.itemsize
-                if check and place and leaf.damaged(at):
-                    raise ValueError("the value of a step is not what was stored")
-        at, next_at, *others = places
+                leaf.set_locators(at, np.frombuffer(record, leaf.locator_dtype, 1, start))
+                start += leaf.locator_dtype.itemsize
+                if check and index and leaf.damaged(at):
+                    raise ValueError("a stored value of a step has changed: a checksum differs")
+        at, next_at, *others = indices
         if not at or not next_at:
-            raise ValueError("a record of a step names no observations")
+            raise ValueError("a record of a step refers to no observations")
         run = self.running.setdefault(env_id, Running())
         self._link([run], row, np.array([reward]), np.array([terminal]), np.array([at]), np.array([next_at]))
         if next_at == at:
@@ -273,6 +274,6 @@ class RecordedColumns(Columns):
     def _record_size(self) -> int:
         assert self.action is not None
         fields = self._fields_of_a_step()
-        places = sum(_ROW.size + sum(leaf.place_dtype.itemsize for leaf in field.leaves) for field in fields)
-        size: int = _HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + places
+        sizes = sum(_ROW.size + sum(leaf.locator_dtype.itemsize for leaf in field.leaves) for field in fields)
+        size: int = _HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + sizes
         return size

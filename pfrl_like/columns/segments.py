@@ -1,4 +1,4 @@
-"""Saving a store in parts: segments of steps that are written once, and patches of later edits."""
+"""Saving columns in parts: segments of steps that are written once, and patches of later edits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,16 +21,16 @@ _OBSERVATIONS = {"state": _STATE, "next_state": _NEXT_STATE}
 def edit(store: Steps, row: int, changes: Mapping[str, Any], num_steps: int) -> None:
     """Change values of a stored step, in every item that contains it.
 
-    A changed observation gets a row of its own: the steps before and after, which may share the old one, keep it.
+    A changed observation is stored in a new row. The neighbouring steps, which may share the old row, keep the old row.
 
     Args:
-        store: The store.
+        store: The columns.
         row: The step.
-        changes: New values by the keys of `Columns.transitions`.
-        num_steps: Steps per item; a changed terminal flag changes where the n-step returns end.
+        changes: New values, with the keys of `Columns.transitions`.
+        num_steps: Number of steps per item; a changed terminal flag changes the ends of n-step returns.
 
     Raises:
-        ValueError: If a key is not one of this store, or a value does not fit its column; nothing is changed.
+        ValueError: If a key is not a column, or a value does not match its column; nothing is changed.
     """
     checked = {name: _checked(store, name, value) for name, value in changes.items()}
     store.edits += 1
@@ -55,11 +55,11 @@ def edit(store: Steps, row: int, changes: Mapping[str, Any], num_steps: int) -> 
 
 
 def _checked(store: Steps, name: str, value: Any) -> Any:
-    """A new value in the form in which it is stored.
+    """Check a new value and return it in the form in which it is stored.
 
     Raises:
-        ValueError: If it does not fit.
-        TypeError: If it is a reward that is no number.
+        ValueError: If the value does not match its column.
+        TypeError: If the value is a reward that is not a number.
     """
     assert store.obs is not None and store.action is not None
     if name in _OBSERVATIONS:
@@ -79,25 +79,25 @@ def _checked(store: Steps, name: str, value: Any) -> Any:
         keys = ["state", "action", "reward", "next_state", "next_action", "is_state_terminal", *store.extras]
         raise ValueError(
             f"{name}: got {describe(value)} for a new key of a stored transition, expected one of the keys "
-            f"{[*dict.fromkeys(keys)]}; what is stored with a step is given to `append`, as a keyword"
+            f"{[*dict.fromkeys(keys)]}; pass extra values to `append`, as keywords"
         )
     return value
 
 
 def _stored(store: Steps, leaves: list[Any]) -> int:
-    """Store an observation in a row of its own, with which no later one is compared; returns the row."""
+    """Store an observation in a new row, which is not compared with later observations; returns the row."""
     assert store.obs is not None
     store.obs_rows.reserve(1)
     row = store.obs_rows.free.pop()
     store.obs.put(row, leaves)
-    store.obs.forget(row)
+    store.obs.mark_last(row)
     return row
 
 
 def _put_state(store: Steps, row: int, at: int) -> None:
     store.link_back()
     before, previous = store.obs_row.item(row), store.predecessor.item(row)
-    if store.next_row.item(row) == before:  # equal rows mean that there is no next observation
+    if store.next_row.item(row) == before:  # equal rows mean that the step has no next observation
         store.next_row[row] = at
     store.obs_row[row] = at
     if not previous or store.next_row.item(previous) != before:
@@ -138,7 +138,7 @@ def _mark(store: Steps, rows: Any, part: int) -> None:
     store.edited[rows, part] = store.edits
 
 
-# Patches: the edits of steps that earlier checkpoints have written
+# Patches: edits of steps that earlier checkpoints contain
 
 
 def changed_since(store: Steps, rows: Indices, since: Any) -> NDArray[np.bool_]:
@@ -149,10 +149,10 @@ def changed_since(store: Steps, rows: Indices, since: Any) -> NDArray[np.bool_]:
 
 
 def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any]]:
-    """The changes of steps since edits of these numbers, shape [n], for `apply_patch`.
+    """Return the changes of steps since the edits with these numbers, shape [n], for `apply_patch`.
 
     Returns:
-        Arrays for a file; none if nothing has changed.
+        Arrays for a file; {} if nothing was changed.
     """
     changed = changed_since(store, rows, since)
     if not changed.any():
@@ -160,13 +160,13 @@ def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any
     assert store.obs is not None and store.action is not None
     of_state, of_next, of_values = (np.flatnonzero(part) for part in changed.T)
     own, following, values = rows[of_state], rows[of_next], rows[of_values]
-    told = store.next_row[following] != store.obs_row[following]
+    has_next = store.next_row[following] != store.obs_row[following]
     arrays: dict[str, NDArray[Any]] = {
-        "patch/states": of_state, "patch/next_states": of_next, "patch/told": told, "patch/values": of_values,
+        "patch/states": of_state, "patch/next_states": of_next, "patch/told": has_next, "patch/values": of_values,
         "patch/reward": store.reward[values], "patch/terminal": store.terminal[values],
     }  # fmt: skip
     arrays |= store.obs.dump(store.obs_row[own], "patch/state")[1]
-    arrays |= store.obs.dump(store.next_row[following[told]], "patch/next_state")[1]
+    arrays |= store.obs.dump(store.next_row[following[has_next]], "patch/next_state")[1]
     arrays |= store.action.dump(values, "patch/action")[1]
     for i, extra in enumerate(store.extras.values()):
         arrays |= extra.dump(values, f"patch/extra/{i}")[1]
@@ -174,17 +174,17 @@ def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any
 
 
 def apply_patch(store: Steps, rows: Indices, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Apply the changes from `dump_patch` to these steps; they count as changed by the store's last edit.
+    """Apply the changes from `dump_patch` to these steps; the changes get the number of the last edit.
 
     Raises:
-        ValueError: If an array is missing or does not fit.
+        ValueError: If an array is missing or invalid.
     """
     if "patch/values" not in arrays:
         return
     if store.obs is None or store.action is None:
         raise ValueError("there are changes of steps, but no steps")
     own, following, values = (_chosen(rows, arrays, name) for name in ("states", "next_states", "values"))
-    told = expect(arrays, "patch/told", (len(following),), np.bool_)
+    has_next = expect(arrays, "patch/told", (len(following),), np.bool_)
     store.reward[values] = expect(arrays, "patch/reward", (len(values),), np.float64)
     store.terminal[values] = expect(arrays, "patch/terminal", (len(values),), np.bool_)
     store.action.fill(arrays, "patch/action", values)
@@ -193,11 +193,11 @@ def apply_patch(store: Steps, rows: Indices, arrays: Mapping[str, NDArray[Any]])
             extra.drop(row)
         extra.add(arrays, f"patch/extra/{i}", np.arange(len(values)), values)
     states = store.obs.add(arrays, "patch/state", np.arange(len(own)))
-    next_states = iter(store.obs.add(arrays, "patch/next_state", np.arange(told.sum())).tolist())
+    next_states = iter(store.obs.add(arrays, "patch/next_state", np.arange(has_next.sum())).tolist())
     for row, at in zip(own.tolist(), states.tolist(), strict=True):
         _put_state(store, row, at)
-    for row, is_told in zip(following.tolist(), told.tolist(), strict=True):
-        _put_next_state(store, row, next(next_states) if is_told else None)
+    for row, exists in zip(following.tolist(), has_next.tolist(), strict=True):
+        _put_next_state(store, row, next(next_states) if exists else None)
     for part, changed in enumerate((own, following, values)):
         _mark(store, changed, part)
     store.note_inner_ends(rows)
@@ -206,7 +206,7 @@ def apply_patch(store: Steps, rows: Indices, arrays: Mapping[str, NDArray[Any]])
 def _chosen(rows: Indices, arrays: Mapping[str, NDArray[Any]], name: str) -> Indices:
     at = expect(arrays, f"patch/{name}", (len(arrays[f"patch/{name}"]),), np.int64)
     if len(at) and not (at.min() >= 0 and at.max() < len(rows)):
-        raise ValueError(f"the array 'patch/{name}' holds numbers of steps out of range")
+        raise ValueError(f"the array 'patch/{name}' contains step numbers out of range")
     chosen: Indices = rows[at]
     return chosen
 
@@ -220,20 +220,20 @@ _COLUMNS |= dict.fromkeys(("obs_row", "next_row", "successor"), np.int64)
 
 
 def dump_segment(columns: Columns, rows: Indices) -> dict[str, NDArray[Any]]:
-    """The arrays of these steps and their observations, for a file written once; links to other steps are left out."""
+    """Return the arrays of these steps and their observations, for a file that is written once, without links."""
     return dump(columns, rows, used_observations(columns, rows, ()))[1]
 
 
 def dump_table(
     columns: Columns, rows: Indices, bounds: Indices, since: Indices
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The input of `join` besides the segments: their links, running episodes, steps in no segment, and a patch.
+    """Return the input of `join` other than the segments: links, running episodes, remaining steps, and a patch.
 
     Args:
-        columns: The store.
-        rows: All its steps, in their order.
-        bounds: Position among them at which each segment begins, and at which the last one ends.
-        since: For each segment the number of edits that had been made when it was written.
+        columns: The columns.
+        rows: All steps, in order.
+        bounds: Positions in `rows` at which each segment begins, and at which the last segment ends.
+        since: For each segment, the number of edits before it was written.
     """
     loose = [run for run in columns.running.values() if columns.is_loose(run)]
     others = rows[bounds[-1] :]
@@ -260,7 +260,10 @@ def dump_table(
 
 
 def _pending(columns: Columns, run: Running, number: int) -> int:
-    """The number of a running episode's pending observation: 0 for the next one of its tail, _NONE for none."""
+    """Return the number of a running episode's pending observation.
+
+    0 means the next observation of the episode's newest step, and _NONE means no observation.
+    """
     if not columns.is_loose(run):
         return 0
     if run.pending:
@@ -271,19 +274,19 @@ def _pending(columns: Columns, run: Running, number: int) -> int:
 def join(
     header: Mapping[str, Any], arrays: Arrays, segments: Iterable[tuple[Arrays, int]]
 ) -> tuple[Columns, dict[str, NDArray[Any]]]:
-    """A store rebuilt from its parts, with its steps in rows 1, 2, ...
+    """Rebuild columns from their parts, with the steps in rows 1, 2, ...
 
     Args:
         header: The header that `dump_table` returned.
         arrays: The arrays that `dump_table` returned.
-        segments: For each segment, oldest first, the result of `dump_segment` and the number of its last steps that
-            are still held.
+        segments: For each segment, oldest first, the result of `dump_segment` and the number of its last steps that are
+            still stored.
 
     Returns:
-        The store, and its links, rewards and terminal flags as arrays in the form of `dump`.
+        The columns; their links, rewards and terminal flags as arrays in the form of `dump`.
 
     Raises:
-        ValueError: If an array is missing or does not fit.
+        ValueError: If an array is missing or invalid.
     """
     with refusing_misfits():
         joint = _Joint(header, arrays)
@@ -295,11 +298,11 @@ def join(
 
 
 class _Joint:
-    """Builder of a store that adds one part at a time.
+    """Builder of columns that adds one part at a time.
 
     Attributes:
-        columns: The store.
-        links: Numbers of step pairs of different parts, where the second step follows the first, shape [n, 2].
+        columns: The columns.
+        links: Pairs of step numbers in different parts, of which the second step follows the first, shape [n, 2].
         shared: True if both steps share the observation between them, shape [n].
     """
 
@@ -317,11 +320,11 @@ class _Joint:
                 extra.set_field(Field.from_spec(extra.rows, part["field"]))
         self._n_steps = 0
         self._parts: list[dict[str, NDArray[Any]]] = []
-        self._next_row: dict[int, int] = {}  # next row of each step from which a link leads
+        self._next_row: dict[int, int] = {}  # next_row of the first step of each link
         self._number = np.zeros(1, np.int64)  # row of each observation of the last part
 
     def add(self, part: Arrays, count: int, further: Sequence[int] = ()) -> None:
-        """Add the last `count` steps of a part, and the observations `further` of it."""
+        """Add the last `count` steps of a part, and its additional observations `further`."""
         length, before = len(part["reward"]), self._n_steps
         skipped = length - count
         if not 0 <= skipped <= length:
@@ -342,10 +345,10 @@ class _Joint:
         return (step > 0) & (step <= count)
 
     def _add_observations(self, part: Arrays, own: Arrays, further: Sequence[int]) -> Indices:
-        """Store the observations of a part that are not stored yet; returns the row of each by its number."""
+        """Store the new observations of a part; returns the row of each observation, indexed by its number."""
         used = np.unique(np.concatenate([own["obs_row"], own["next_row"], np.array(further, np.int64)]))
         if len(used) and not 0 < used[0] <= used[-1] <= 2 * len(part["reward"]) + len(further):
-            raise ValueError("a segment names observations that are not there")
+            raise ValueError("a segment refers to observations that do not exist")
         number = np.zeros(used[-1] + 1 if len(used) else 1, np.int64)
         links = self.links[self._within(1, len(own["reward"])) & self.shared]
         following = own["obs_row"][links[:, 1] - self._n_steps - 1]
@@ -356,18 +359,18 @@ class _Joint:
         return number
 
     def _add_values(self, part: Arrays, steps: Indices) -> None:
-        """Store actions and extra columns of these steps of a part."""
+        """Store the actions and extra columns of these steps of a part."""
         if self.columns.action is None:
             if len(steps):
                 raise ValueError("there are steps, but no observations")
             return
         rows = self.columns.action.add(part, "action", steps)
         for i, extra in enumerate(self.columns.extras.values()):
-            if f"extra/{i}/index" in part:  # else the extra column is newer than the part
+            if f"extra/{i}/index" in part:  # otherwise the extra column is newer than the part
                 extra.add(part, f"extra/{i}", steps, rows)
 
     def finish(self) -> dict[str, NDArray[Any]]:
-        """Link the steps of all parts; returns their columns."""
+        """Link the steps of all parts; returns their columns as arrays."""
         arrays = {name: np.concatenate([part[name] for part in self._parts]) for name in _COLUMNS}
         arrays["successor"][self.links[:, 0] - 1] = self.links[:, 1]
         running = []

@@ -1,4 +1,4 @@
-"""Saving and restoring a store as a JSON header and named arrays, with its values or with their rows in files."""
+"""Saving and restoring columns as a JSON header and named arrays, with their values or with locators in files."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,12 +17,12 @@ from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
 def dump(
     columns: Columns, rows: Indices, used: Indices | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The content of a store for `restore`, as a JSON header and named arrays.
+    """Return the content of columns for `restore`, as a JSON header and named arrays.
 
     Args:
-        columns: The store.
-        rows: All its steps, or some of them, in the order of their numbers (from 1) in the copy.
-        used: Rows of their observations, in their order in the copy; None finds them.
+        columns: The columns.
+        rows: All steps or selected steps, in the order of their numbers (from 1) in the copy.
+        used: Rows of the observations of these steps, in their order in the copy; None finds them.
     """
     used = used_observations(columns, rows) if used is None else used
     new_obs = np.zeros(columns.obs_rows.size, np.int64)
@@ -42,9 +42,11 @@ def dump(
 
 
 def used_observations(columns: Columns, rows: Indices, running: Iterable[Running] | None = None) -> Indices:
-    """The rows of the observations of these steps and of the pending ones of running episodes, by first occurrence.
+    """Return the rows of the observations of these steps and the pending observations, by first occurrence.
 
-    This order makes equal contents equal arrays, independent of their rows in the store.
+    `running` are the running episodes with pending observations; None means all running episodes.
+
+    Because of this order, equal contents have equal arrays, whatever their rows are.
     """
     pending = [run.pending for run in (columns.running.values() if running is None else running) if run.pending]
     shown = np.stack([columns.obs_row[rows], columns.next_row[rows]], axis=1).ravel()
@@ -52,7 +54,7 @@ def used_observations(columns: Columns, rows: Indices, running: Iterable[Running
 
 
 def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The part of `dump` for the steps; `new_obs` maps rows of observations to their numbers in the copy."""
+    """Return the part of `dump` for the steps; `new_obs` maps rows of observations to their numbers in the copy."""
     new_step = np.zeros(columns.steps.size, np.int64)
     new_step[rows] = np.arange(1, len(rows) + 1)
     successor = columns.successor[rows]
@@ -80,33 +82,33 @@ def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[
 
 @contextlib.contextmanager
 def refusing_misfits() -> Iterator[None]:
-    """Turn errors that a damaged header or array causes inside the block into a `ValueError`.
+    """Convert errors that a damaged header or array causes inside the context to a `ValueError`.
 
     Raises:
-        ValueError: If the header or an array does not fit.
+        ValueError: If the header or an array is invalid.
     """
     try:
         yield
     except (TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
-        raise ValueError(f"the header does not fit: {error!r}") from error
+        raise ValueError(f"the header is invalid: {error!r}") from error
 
 
 def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns | None = None) -> Columns:
-    """A store rebuilt from the result of `dump`, with its steps in rows 1, 2, ...
+    """Rebuild columns from the result of `dump`, with the steps in rows 1, 2, ...
 
     Args:
         header: The header that `dump` returned.
         arrays: The arrays that `dump` returned.
-        columns: An empty store to be filled; None makes one.
+        columns: Empty columns that are filled; None creates new columns.
 
     Raises:
-        ValueError: If an array is missing or does not fit.
+        ValueError: If an array is missing or invalid.
     """
     columns = Columns() if columns is None else columns
     with refusing_misfits():
         n_steps, n_obs = int(header["n_steps"]), int(header["n_obs"])
         if not 0 <= n_obs <= 2 * n_steps + len(header["running"]):
-            raise ValueError(f"there are {n_obs} observations for {n_steps} steps")
+            raise ValueError(f"n_obs is {n_obs}, which does not match {n_steps} steps")
         steps, obs = restore_steps(header, arrays, columns, n_obs), columns.obs_rows.take(n_obs)
         if header["obs"] is not None:
             columns.set_fields(
@@ -126,10 +128,10 @@ def restore_steps(
     """Add the steps from `dump_steps`, with observations in rows 1 to `n_obs`; returns the rows of the steps.
 
     Raises:
-        ValueError: If an array is missing or does not fit.
+        ValueError: If an array is missing or invalid.
     """
     n_steps = int(header["n_steps"])
-    expect(arrays, "reward", (n_steps,), np.float64)  # checked before memory for so many steps is taken
+    expect(arrays, "reward", (n_steps,), np.float64)  # checked before memory for n_steps is allocated
     steps = columns.steps.take(n_steps)
     link_steps(header, arrays, columns, steps, n_obs)
     return steps
@@ -138,10 +140,10 @@ def restore_steps(
 def link_steps(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns, steps: Indices, n_obs: int
 ) -> None:
-    """Fill and link the steps from `dump_steps`, for steps 1, 2, ... whose rows are taken already.
+    """Fill and link the steps from `dump_steps`; the rows of steps 1, 2, ... are already taken.
 
     Raises:
-        ValueError: If an array is missing or does not fit.
+        ValueError: If an array is missing or invalid.
     """
     n_steps = len(steps)
     obs_row = _numbers(arrays, "obs_row", n_steps, 1, n_obs)
@@ -157,21 +159,21 @@ def link_steps(
     columns.running = dict(zip(_env_ids(header, arrays), running, strict=True))
     tails = sorted(run.tail for run in columns.running.values() if run.tail)
     if tails != np.sort(steps[successor == RUNNING]).tolist():
-        raise ValueError("the running episodes do not fit the steps")
+        raise ValueError("the running episodes do not match the steps")
     for run in columns.running.values():
         if not 0 <= run.pending <= n_obs or not all(1 <= row <= n_steps for row in run.waiting):
-            raise ValueError("a running episode names a row that is not there")
+            raise ValueError("a running episode refers to a row that does not exist")
 
 
 def _numbers(arrays: Mapping[str, NDArray[Any]], name: str, count: int, low: int, high: int) -> Indices:
     array = expect(arrays, name, (count,), np.int64)
     if count and not (low <= array.min() and array.max() <= high):
-        raise ValueError(f"the array {name!r} holds row numbers out of range")
+        raise ValueError(f"the array {name!r} contains row numbers out of range")
     return array
 
 
 def id_to_json(env_id: Any) -> list[Any] | None:
-    """An environment's id as JSON, None if it is neither an integer nor a string nor a tuple of these."""
+    """Convert an environment id to JSON; returns None if it is not an integer, a string or a tuple of these."""
     if isinstance(env_id, int | np.integer) and not isinstance(env_id, bool):
         return ["one", int(env_id)]
     if isinstance(env_id, str):
@@ -182,7 +184,7 @@ def id_to_json(env_id: Any) -> list[Any] | None:
 
 
 def id_from_json(value: Any) -> Any:
-    """The environment's id that `id_to_json` converted."""
+    """Return the environment id that `id_to_json` converted."""
     kind, name = value
     return tuple(name) if kind == "tuple" else name
 
@@ -193,13 +195,13 @@ def _env_ids(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> l
     return list(expect(arrays, "env_ids", (len(header["running"]),), object))
 
 
-def dump_places(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The content of a store like `dump`, but with rows and checksums of observations and extras instead of values."""
+def dump_locators(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the content of columns like `dump`, but with rows and locators of observations and extras, not values."""
     header, arrays = dump_steps(columns, rows, np.arange(columns.obs_rows.size))
     header |= {"obs": None, "action": None, "extras": []}
     if columns.obs is not None and columns.action is not None:
         header["obs"] = columns.obs.spec()
-        arrays |= _places(columns.obs, used_observations(columns, rows), "obs")
+        arrays |= _locators(columns.obs, used_observations(columns, rows), "obs")
         header["action"], action = columns.action.dump(rows, "action")
         arrays |= action
     for i, extra in enumerate(columns.extras.values()):
@@ -207,21 +209,21 @@ def dump_places(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[s
         header["extras"].append({"name": extra.name, "field": None if extra.field is None else extra.field.spec()})
         arrays[f"extra/{i}/index"] = index
         if extra.field is not None:
-            arrays |= _places(extra.field, np.unique(index[index != 0]), f"extra/{i}")
+            arrays |= _locators(extra.field, np.unique(index[index != 0]), f"extra/{i}")
     return header, arrays
 
 
-def restore_places(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns) -> Columns:
-    """Fill an empty store over the files from the result of `dump_places`; the values are not checked.
+def load_locators(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns) -> Columns:
+    """Fill empty columns over the files from the result of `dump_locators`; the values are not checked.
 
     Raises:
-        ValueError: If an array is missing or does not fit, or the files are too short.
+        ValueError: If an array is missing or invalid, or if the files are too short.
     """
     with refusing_misfits():
         obs = None
         if header["obs"] is not None:
             obs = Field.from_spec(columns.obs_rows, header["obs"])
-            _take_places(obs, arrays, "obs")
+            _set_locators(obs, arrays, "obs")
         steps = restore_steps(header, arrays, columns, columns.obs_rows.size - 1)
         if obs is not None:
             columns.set_fields(obs, Field.from_spec(columns.steps, header["action"]).fill(arrays, "action", steps))
@@ -231,18 +233,18 @@ def restore_places(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
             extra = columns.add_extra(part["name"])
             if part["field"]:
                 field = Field.from_spec(extra.rows, part["field"])
-                _take_places(field, arrays, f"extra/{i}")
+                _set_locators(field, arrays, f"extra/{i}")
                 extra.set_field(field)
             extra.index[steps] = _numbers(arrays, f"extra/{i}/index", len(steps), 0, extra.rows.size - 1)
-        settle(columns, steps)
+        mark_used(columns, steps)
     return columns
 
 
-def keep_places(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Protect the rows in the result of `dump_places` from being overwritten, until `keep_only` omits this save.
+def keep_locators(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Protect the rows in the result of `dump_locators` from being overwritten, until `keep_only` omits this save.
 
     Raises:
-        ValueError: If an array does not fit.
+        ValueError: If an array is invalid.
     """
     parts = [("obs", columns.obs, columns.obs_rows)]
     parts += [(f"extra/{i}", extra.field, extra.rows) for i, extra in enumerate(columns.extras.values())]
@@ -252,59 +254,59 @@ def keep_places(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]])
             at = _rows_in(rows, arrays, prefix)
             rows.keep(save, at)
             for i, leaf in enumerate(field.leaves):
-                leaf.keep(save, _places_in(leaf, arrays, f"{prefix}/{i}", len(at)))
+                leaf.keep(save, _locators_in(leaf, arrays, f"{prefix}/{i}", len(at)))
 
 
-def settle(columns: Columns, rows: Indices, check: bool = False) -> None:
-    """Mark exactly these steps as held.
+def mark_used(columns: Columns, rows: Indices, check: bool = False) -> None:
+    """Mark exactly these steps as used; if `check` is True, compare their values with the checksums.
 
     Raises:
-        ValueError: If, with `check`, one of their values differs from its checksum.
+        ValueError: If `check` is True and a value does not match its checksum.
     """
-    columns.steps.settle(rows)
+    columns.steps.mark_used(rows)
     parts = [("obs", columns.obs, columns.obs_rows, used_observations(columns, rows))]
     for extra in columns.extras.values():
         index = extra.index.take(rows)
         parts.append((extra.name, extra.field, extra.rows, np.unique(index[index != 0])))
     for name, field, own, used in parts:
-        own.settle(used)
+        own.mark_used(used)
         for leaf in field.leaves if field is not None else ():
             if check and leaf.damaged(used):
-                raise ValueError(f"values of {name} are not those that were stored")
-            leaf.settle(used)
+                raise ValueError(f"stored values of {name} have changed: a checksum differs")
+            leaf.mark_used(used)
 
 
-def _places(field: Field, rows: Indices, prefix: str) -> dict[str, NDArray[Any]]:
+def _locators(field: Field, rows: Indices, prefix: str) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {f"{prefix}/rows": rows}
     for i, leaf in enumerate(field.leaves):
-        arrays[f"{prefix}/{i}"] = leaf.places(rows).view(np.uint8).reshape(len(rows), leaf.place_dtype.itemsize)
+        arrays[f"{prefix}/{i}"] = leaf.locators(rows).view(np.uint8).reshape(len(rows), leaf.locator_dtype.itemsize)
     return arrays
 
 
-def _take_places(field: Field, arrays: Mapping[str, NDArray[Any]], prefix: str) -> None:
+def _set_locators(field: Field, arrays: Mapping[str, NDArray[Any]], prefix: str) -> None:
     assert isinstance(field.rows, MappedRows)
     field.rows.adopt()
     at = _rows_in(field.rows, arrays, prefix)
     for i, leaf in enumerate(field.leaves):
-        leaf.take_places(at, _places_in(leaf, arrays, f"{prefix}/{i}", len(at)))
+        leaf.set_locators(at, _locators_in(leaf, arrays, f"{prefix}/{i}", len(at)))
 
 
 def _rows_in(rows: Rows, arrays: Mapping[str, NDArray[Any]], prefix: str) -> Indices:
     at = expect(arrays, f"{prefix}/rows", (len(arrays[f"{prefix}/rows"]),), np.int64)
     if len(at) and not (at.min() > 0 and at.max() < rows.size):
-        raise ValueError(f"the array '{prefix}/rows' holds row numbers out of range: the files are too short")
+        raise ValueError(f"the array '{prefix}/rows' contains row numbers out of range: the files are too short")
     return at
 
 
-def _places_in(leaf: ArrayLeaf, arrays: Mapping[str, NDArray[Any]], name: str, count: int) -> NDArray[Any]:
-    places = expect(arrays, name, (count, leaf.place_dtype.itemsize), np.uint8)
-    return np.ascontiguousarray(places).reshape(-1).view(leaf.place_dtype)
+def _locators_in(leaf: ArrayLeaf, arrays: Mapping[str, NDArray[Any]], name: str, count: int) -> NDArray[Any]:
+    locators = expect(arrays, name, (count, leaf.locator_dtype.itemsize), np.uint8)
+    return np.ascontiguousarray(locators).reshape(-1).view(leaf.locator_dtype)
 
 
 class SharedRows(Rows):
-    """Rows whose values are in a shared array, a mapped file for instance, from row 0 on.
+    """Rows whose values are in a shared array, for instance a memory-mapped file; the first row is 0.
 
-    The shared array is never written to: when the first row is taken, its content is copied to an array of its own.
+    The shared array is never changed: when the first row is taken, its content is copied to a new array.
 
     Args:
         values: The values, shape [n, ...].
@@ -323,7 +325,7 @@ class SharedRows(Rows):
         self._holder, holder.data = holder, self._values
 
     def serve(self, store: Steps) -> None:
-        """Set the store whose fields are refreshed when the values are copied to an array of their own."""
+        """Set the columns whose fields are refreshed when the values are copied to a new array."""
         self._store = store
 
     def _resize(self, size: int) -> None:
@@ -332,7 +334,7 @@ class SharedRows(Rows):
             own[:] = self._values
             self._holder.data = own
             self._arrays.append(own)
-            self.free[:0] = [row for row in self.released if row]  # row 0 is not reused: links use it for "none"
+            self.free[:0] = [row for row in self.released if row]  # row 0 is not reused: in links it means "none"
             self.released = self.free
             self._holder = None
             if self._store is not None:
@@ -344,6 +346,6 @@ class SharedRows(Rows):
 
 
 def shared_field(values: NDArray[Any]) -> Field:
-    """A field of plain values, shape [n, ...], in rows 0 to n - 1, without a copy."""
+    """Return a field of single arrays or numbers, shape [n, ...], in rows 0 to n - 1, without a copy."""
     rows = SharedRows(values)
     return Field(rows, 0, [ArrayLeaf(rows, values.shape[1:], values.dtype, strict=True)])

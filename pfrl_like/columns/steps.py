@@ -1,4 +1,4 @@
-"""The base of a store of steps: its columns, the checks of new values, and the state of running episodes."""
+"""Base class of `Columns`: step columns, the checks of new values, and the state of running episodes."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ ENDED = 0  # successor of an episode's last step: row 0 has reward 0 and is its 
 RUNNING = -1  # successor of a running episode's newest step
 
 _RESERVED = ("state", "obs", "action", "reward", "next_state", "next_obs", "is_state_terminal", "weight")
-#: Extras that steps may lack: not every next action is known, and an environment may give masks only when they matter.
+#: Extra columns that may have no value in some steps: next actions may be unknown, and masks may be omitted.
 OPTIONAL = {"next_action", "action_mask", "next_action_mask"}
-#: Types of numbers that need no check before they enter a column of this dtype.
+#: For each dtype of a column, the number types that need no check.
 _NUMBER_TYPES: dict[Any, tuple[type, ...]] = {
     np.dtype(np.int64): (np.int64, int),
     np.dtype(np.float64): (np.float64, float),
@@ -32,9 +32,9 @@ class Running:
     """State of the running episode of one environment.
 
     Attributes:
-        tail: Row of its newest step, 0 if that step has been released.
-        pending: Row of the newest step's next observation, 0 if it has none.
-        waiting: For the user of the store: steps that cannot be sampled yet.
+        tail: Row of the episode's newest step; 0 if that step was released.
+        pending: Row of the newest step's next observation; 0 if there is no next observation.
+        waiting: Steps that cannot be sampled yet; used by the owner of the columns.
     """
 
     tail: int = 0
@@ -46,25 +46,26 @@ class Steps:
     """Columns of steps and of observations, with the checks of new values.
 
     Attributes:
-        running: The running episode of each environment that has one.
-        reward, terminal, obs_row, next_row, successor: Step columns. `next_row` equals `obs_row` where no next
-            observation was given.
+        running: The running episode of each environment that has a running episode.
+        reward, terminal, obs_row, next_row, successor: Step columns. `next_row` equals `obs_row` if the step has no
+        next observation.
         lookahead: A step column, filled by `set_windows`: number of steps after which the n-step item that begins here
-            bootstraps, 0 if it ends in a terminal state and does not bootstrap.
+            bootstraps; 0 if the item ends in a terminal state and does not bootstrap.
         window_end: A step column, filled by `set_windows`: last step of the n-step item that begins here.
-        window_steps: Number of steps of the last call of `find_windows`, 1 before.
-        predecessor: A step column, filled once `link_back` was called: row of the previous step of the episode, 0 if
-            this is the first one or the store no longer holds the previous one.
-        releases: A step column, filled once `count_releases` was called: number of releases of each row since then.
+        window_steps: Number of steps of the last call of `find_windows`; 1 before the first call.
+        predecessor: A step column, filled after `link_back` was called: row of the previous step of the episode; 0 for
+            the first step, or if the previous step is no longer stored.
+        releases: A step column, filled after `count_releases` was called: number of releases of each row since that
+            call.
         edits: Number of changes of stored steps (`segments.edit`).
-        edited: A step column of three, filled once a step was changed: the number of the last change of its state, of
-            its next state, and of its other values; 0 for none.
-        has_inner_ends: True if, because of a change, a step that is not the last of its episode may be terminal.
-        obs, action: Fields of nested values, None before the first step.
+        edited: A step column with three entries, filled after a step was changed: the number of the last change of the
+            state, of the next state, and of the other values; 0 if there was no change.
+        has_inner_ends: True if, because of a change, a step that is not the last step of its episode may be terminal.
+        obs, action: Fields of nested values; None before the first step.
         extras: Extra columns by name.
-        names: Names of the extras that every step has to have, None before the first step.
+        names: Names of the extra columns that every step must have; None before the first step.
         plain, plain_action: The arrays of observations and of actions if each value is a single array or number, else
-            None.
+        None.
     """
 
     def __init__(self) -> None:
@@ -85,12 +86,12 @@ class Steps:
         self.running: dict[Any, Running] = {}
         self.extras: dict[str, Extra] = {}
         self.names: set[str] | None = None
-        self.spare_places: list[Indices] = []  # columns of -1, each used by one caller at a time
-        self.lacks_next = False  # True once a step that is not terminal was stored without a next observation
+        self.spare_places: list[Indices] = []  # arrays filled with -1, each used by one caller at a time
+        self.lacks_next = False  # True after a step that is not terminal was stored without a next observation
         self.set_fields(None, None)
 
     def new_rows(self, name: str) -> Rows:
-        """Rows for the values of a field."""
+        """Return rows for the values of a field."""
         return Rows()
 
     def add_extra(self, name: str) -> Extra:
@@ -109,7 +110,7 @@ class Steps:
         self._action_types = _NUMBER_TYPES.get(self._action_dtype, ()) if self._action_shape == () else ()
 
     def _checked(self, obs: Any, action: Any, next_obs: Any, extra: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """The checked leaves of the observations and the action, or their single arrays where they are plain."""
+        """Check observations and action; returns their leaves, or the single array if the values are single arrays."""
         self._check_names(extra)
         obs_field, action_field = self.obs, self.action
         if obs_field is None:
@@ -162,13 +163,13 @@ class Steps:
             if at and self.is_loose(run):
                 self.free_observation(at)
             elif at:
-                field.forget(at)
+                field.mark_last(at)
             at = self.obs_rows.free.pop()
             field.put(at, leaves)
         if next_leaves is None:
             return at, at
         next_at = self.obs_rows.free.pop()
-        field.put(next_at, next_leaves, like=at)
+        field.put(next_at, next_leaves, previous_row=at)
         return at, next_at
 
     def _put_many_observations(
@@ -181,7 +182,7 @@ class Steps:
             if runs[i].pending and self.is_loose(runs[i]):
                 self.free_observation(runs[i].pending)
             elif runs[i].pending:
-                self.obs.forget(runs[i].pending)
+                self.obs.mark_last(runs[i].pending)
         at[new] = self.obs_rows.take(len(new))
         if len(new):
             own = [[leaf[i] for i in new] if isinstance(leaf, list) else leaf[new] for leaf in leaves]
@@ -199,7 +200,7 @@ class Steps:
         at: Indices,
         next_at: Indices,
     ) -> None:
-        """Make these rows the newest steps of the running episodes, one each."""
+        """Make these rows the newest steps of the running episodes, one row per episode."""
         self.reward[rows] = reward
         self.terminal[rows] = terminal
         self.obs_row[rows] = at
@@ -213,7 +214,7 @@ class Steps:
             run.tail, run.pending = row, pending
 
     def set_windows(self, rows: int | Sequence[int] | Indices, end: Any, length: Any) -> None:
-        """Set the last step and the length in steps of the n-step items that begin in these rows."""
+        """Set the last step and the length (number of steps) of the n-step items that begin in these rows."""
         if not len(self.window_end):
             self.window_end, self.lookahead = self.steps.array((), np.int64), self.steps.array((), np.int64)
         self.window_end[rows] = end
@@ -221,7 +222,7 @@ class Steps:
         self.lookahead[rows] = length * ~ended
 
     def _end_in_windows(self, rows: int | Sequence[int] | Indices, length: Any) -> Any:
-        """For each window of this length that begins in this row, True if one of its steps is terminal."""
+        """For each window that begins in these rows, True if one of its first `length` steps is terminal."""
         step, ended = np.array(rows), np.zeros(np.shape(rows), np.bool_)
         for i in range(np.max(length, initial=0)):
             ended |= self.terminal[step] & (i < np.asarray(length))
@@ -229,7 +230,7 @@ class Steps:
         return ended
 
     def find_windows(self, rows: Indices, num_steps: int) -> None:
-        """Call `set_windows` for the items of up to `num_steps` steps that begin in these rows, by their successors."""
+        """Call `set_windows` for the items of up to `num_steps` linked steps that begin in these rows."""
         self.window_steps = num_steps
         end = step = rows
         length = np.ones(len(rows), np.int64)
@@ -240,7 +241,7 @@ class Steps:
         self.set_windows(rows, end, length)
 
     def link_back(self) -> None:
-        """Fill `predecessor`, which is kept up to date from then on."""
+        """Fill `predecessor`; it is updated from then on."""
         if len(self.predecessor):
             return
         self.predecessor = self.steps.array((), np.int64)
@@ -250,11 +251,11 @@ class Steps:
         self.predecessor[self.successor[rows]] = rows
 
     def note_inner_ends(self, rows: Indices) -> None:
-        """Compute `has_inner_ends` of a store that holds these steps."""
+        """Compute `has_inner_ends` from these steps."""
         self.has_inner_ends = bool((self.terminal[rows] & (self.successor[rows] != ENDED)).any())
 
     def count_releases(self) -> Indices:
-        """Return `releases`, which is kept up to date from the first call on."""
+        """Return `releases`; it is updated from the first call on."""
         if self.releases is None:
             self.releases = self.steps.array((), np.int64)
         return self.releases
@@ -264,14 +265,14 @@ class Steps:
         return not run.tail or self.next_row.item(run.tail) != run.pending
 
     def refuse_missing_next(self, rows: Indices) -> None:
-        """Refuse steps that are not terminal and have no next observation, since they give no bootstrapped target.
+        """Raise an error if a step is not terminal and has no next observation, which a bootstrapped target needs.
 
         Raises:
-            ValueError: If one of the steps is such a step.
+            ValueError: If there is such a step.
         """
-        lacking = (self.next_row[rows] == self.obs_row[rows]) & ~self.terminal[rows]
-        if lacking.any():
-            raise ValueError("next_state: None came for a step that was not terminal, so that it cannot be learnt from")
+        missing = (self.next_row[rows] == self.obs_row[rows]) & ~self.terminal[rows]
+        if missing.any():
+            raise ValueError("next_state: got None for a step that is not terminal, expected an observation")
 
     def continues(self, env_id: Any, obs: Any) -> bool:
         """True if an observation equals the next observation of the newest step of this environment."""
@@ -286,14 +287,14 @@ class Steps:
         if run is None:
             return
         if run.pending and self.plain is None and self.obs is not None:
-            self.obs.forget(run.pending)
+            self.obs.mark_last(run.pending)
         if run.pending and (not run.tail or self.next_row[run.tail] != run.pending):  # is_loose, without the call
             self.free_observation(run.pending)
         if run.tail:
             self.successor[run.tail] = ENDED
 
     def free_observation(self, row: int) -> None:
-        """Free an observation to which no step refers."""
+        """Free an observation that no step refers to."""
         assert self.obs is not None
         self.obs.drop(row)
         self.obs_rows.released.append(row)

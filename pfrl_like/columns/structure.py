@@ -5,30 +5,30 @@ from typing import Any, ClassVar
 
 from pfrl_like.columns.leaves import describe
 
-#: A leaf's number, or a dict or tuple of structures.
+#: The number of a leaf, or a dict or tuple of structures.
 Structure = int | dict[Any, Any] | tuple[Any, ...]
 
 
 class ReadOnlyDict(dict[Any, Any]):
-    """A read-only dict of values that were copied out of a store; changes would not reach the store and are refused.
+    """A read-only dict of values that were copied out of columns. Changes would have no effect and are rejected.
 
-    Copies of it (`dict(d)`, `{**d}`, `copy.deepcopy(d)`) are ordinary dicts.
+    Copies (`dict(d)`, `{**d}`, `copy.deepcopy(d)`) are ordinary dicts.
 
     Attributes:
-        way_out: Advice in the error message on how to change the stored values instead.
+        advice: Text in the error message that explains how to change the stored values.
     """
 
-    way_out: ClassVar[str] = (
+    advice: ClassVar[str] = (
         "assign a whole observation to the transition's key, such as transition['state'] = {**transition['state'], ...}"
     )
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse a change.
+        """Raise an error, because the dict is read-only.
 
         Raises:
             TypeError: Always.
         """
-        raise TypeError(f"this dict, with keys {list(self)}, is a read-only copy of what is stored; {self.way_out}")
+        raise TypeError(f"this dict, with keys {list(self)}, is a read-only copy of stored values; {self.advice}")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     update = setdefault = pop = popitem = clear = _refuse
@@ -41,7 +41,7 @@ class ReadOnlyDict(dict[Any, Any]):
 
 
 def structure_of(value: Any) -> tuple[Structure, list[Any]]:
-    """Structure of a value and its leaves. Mappings and tuples are nests; lists and everything else are leaves."""
+    """Return the structure of a value and its leaves. Mappings and tuples are nests; all other values are leaves."""
     leaves: list[Any] = []
 
     def visit(part: Any) -> Structure:
@@ -56,21 +56,21 @@ def structure_of(value: Any) -> tuple[Structure, list[Any]]:
 
 
 def flatten(value: Any, structure: Structure, name: str) -> Iterator[tuple[str, Any]]:
-    """Leaves of a value of this structure, each with its name (`obs["camera"][0]`), in the structure's order.
+    """Yield the leaves of a value, each with its name (`obs["camera"][0]`), in the order of the structure.
 
     Raises:
-        ValueError: If the value has another structure.
+        ValueError: If the value has a different structure.
     """
     if isinstance(structure, dict):
         if not isinstance(value, Mapping) or value.keys() != structure.keys():
-            came = f"a dict with keys {list(value)}" if isinstance(value, Mapping) else type(value).__name__
-            raise ValueError(f"{name}: got {came}, expected a dict with keys {list(structure)} as in the first step")
+            given = f"a dict with keys {list(value)}" if isinstance(value, Mapping) else type(value).__name__
+            raise ValueError(f"{name}: got {given}, expected a dict with keys {list(structure)} as in the first step")
         for key, part in structure.items():
             yield from flatten(value[key], part, f"{name}[{key!r}]")
     elif isinstance(structure, tuple):
         if not isinstance(value, tuple) or len(value) != len(structure):
-            came = f"{len(value)} items" if isinstance(value, tuple) else type(value).__name__
-            raise ValueError(f"{name}: got {came}, expected a tuple of {len(structure)} items as in the first step")
+            given = f"{len(value)} items" if isinstance(value, tuple) else type(value).__name__
+            raise ValueError(f"{name}: got {given}, expected a tuple of {len(structure)} items as in the first step")
         for i, part in enumerate(structure):
             yield from flatten(value[i], part, f"{name}[{i}]")
     elif isinstance(value, Mapping | tuple):
@@ -80,12 +80,12 @@ def flatten(value: Any, structure: Structure, name: str) -> Iterator[tuple[str, 
 
 
 def unflatten(leaves: Sequence[Any], structure: Structure, nest: type[dict[Any, Any]] = dict) -> Any:
-    """The nested value with these leaves; its dicts are of the type `nest`."""
+    """Return the nested value with these leaves; its dicts have the type `nest`."""
     return map_structure(lambda i: leaves[i], structure, nest)
 
 
 def map_structure(function: Callable[[int], Any], structure: Structure, nest: type[dict[Any, Any]] = dict) -> Any:
-    """Replace each leaf number of a structure; dicts of the result are of the type `nest`."""
+    """Replace each leaf number of a structure by `function` of it; dicts of the result have the type `nest`."""
     if isinstance(structure, dict):
         parts = {key: map_structure(function, part, nest) for key, part in structure.items()}
         return parts if nest is dict else nest(parts)
@@ -95,7 +95,10 @@ def map_structure(function: Callable[[int], Any], structure: Structure, nest: ty
 
 
 def to_json(structure: Structure) -> Any:
-    """A structure in JSON: a number, `{"tuple": [...]}` or `{"dict": [[key, ...], ...]}`; keys are text or integers."""
+    """Convert a structure to JSON: a number, `{"tuple": [...]}` or `{"dict": [[key, ...], ...]}`.
+
+    Keys must be strings or integers.
+    """
     if isinstance(structure, dict):
         for key in structure:
             if not isinstance(key, str | int):
@@ -107,7 +110,7 @@ def to_json(structure: Structure) -> Any:
 
 
 def from_json(value: Any) -> Structure:
-    """The structure that `to_json` converted."""
+    """Return the structure that `to_json` converted."""
     if isinstance(value, int):
         return value
     if "tuple" in value:
@@ -116,10 +119,10 @@ def from_json(value: Any) -> Structure:
 
 
 def rows_of(values: Any, count: int, name: str) -> list[Any]:
-    """A list of `count` values from a list, a tuple, a stacked array, or a dict or tuple of stacks.
+    """Convert a list, a tuple, a stacked array, or a dict or tuple of stacks to a list of `count` values.
 
     Raises:
-        ValueError: If their number is not `count`.
+        ValueError: If the number of values is not `count`.
     """
     if isinstance(values, Mapping):
         parts = {key: rows_of(part, count, f"{name}[{key!r}]") for key, part in values.items()}
@@ -127,5 +130,5 @@ def rows_of(values: Any, count: int, name: str) -> list[Any]:
     if isinstance(values, tuple) and len(values) != count:
         return list(zip(*(rows_of(part, count, f"{name}[{i}]") for i, part in enumerate(values)), strict=True))
     if not hasattr(values, "__len__") or len(values) != count:
-        raise ValueError(f"{name}: got {describe(values)}, expected {count} values, one for each environment")
+        raise ValueError(f"{name}: got {describe(values)}, expected {count} values, one per environment")
     return list(values)

@@ -17,27 +17,27 @@ _CHUNK_BYTES = 1 << 26
 
 
 def statistics(table: Table, discrete: bool) -> dict[str, dict[str, Any]]:
-    """Statistics of returns, rewards, continuous actions and array observations; unknown values do not count."""
+    """Return statistics of returns, rewards, continuous actions and array observations; unknown values are ignored."""
     returns = np.bincount(table.episode[1:], weights=table.reward, minlength=len(table.lengths))
     rewards = np.delete(table.previous_reward, table.starts[(table.made_up & NO_REWARD) > 0] - 1)
-    found = {"return": _moments_of(returns)}
+    result = {"return": _moments_of(returns)}
     if len(rewards):
-        found["reward"] = _moments_of(rewards)
+        result["reward"] = _moments_of(rewards)
     if not discrete:
-        found["action"] = _moments_of(table.action[told_rows(table, NO_ACTION) - 1])
+        result["action"] = _moments_of(table.action[known_rows(table, NO_ACTION) - 1])
     if table.is_array:
-        rows = told_rows(table, NO_OBS)
-        found["observation"] = moments(lambda: chunks(table, rows))
-    return found
+        rows = known_rows(table, NO_OBS)
+        result["observation"] = moments(lambda: chunks(table, rows))
+    return result
 
 
-def told_rows(table: Table, bit: int) -> Indices:
-    """Rows in which a column is known: all rows, except the last rows of episodes that lack the value."""
+def known_rows(table: Table, bit: int) -> Indices:
+    """Return the rows in which a column is known: all rows, except last rows of episodes without the value."""
     return np.delete(np.arange(1, table.n_rows + 1), table.ends[(table.made_up & bit) > 0] - 1)
 
 
 def chunks(table: Table, rows: Indices) -> Iterator[NDArray[Any]]:
-    """Yield the array observations of these rows, a limited number at a time to save memory."""
+    """Yield the array observations of these rows in chunks, which saves memory."""
     row_bytes = int(np.prod(table.obs_shape)) * table.obs.leaves[0].dtype.itemsize
     size = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // max(1, row_bytes)))
     for start in range(0, len(rows), size):
@@ -45,14 +45,14 @@ def chunks(table: Table, rows: Indices) -> Iterator[NDArray[Any]]:
 
 
 def _moments_of(values: NDArray[Any]) -> dict[str, Any]:
-    found = moments(lambda: [values])
-    return {name: value if np.ndim(value) else float(value) for name, value in found.items()}
+    result = moments(lambda: [values])
+    return {name: value if np.ndim(value) else float(value) for name, value in result.items()}
 
 
 def moments(parts: Callable[[], Iterable[NDArray[Any]]]) -> dict[str, Any]:
-    """Mean, std, min and max along the first axis of arrays that come part by part, in two passes."""
-    found = [(len(part), part.sum(0, dtype=np.float64), part.min(0), part.max(0)) for part in parts()]
-    counts, sums, lows, highs = zip(*found, strict=True)
+    """Return mean, std, min and max along the first axis of arrays. `parts` yields the arrays; it is called twice."""
+    sums_and_bounds = [(len(part), part.sum(0, dtype=np.float64), part.min(0), part.max(0)) for part in parts()]
+    counts, sums, lows, highs = zip(*sums_and_bounds, strict=True)
     count = sum(counts)
     mean = sum(sums) / count
     squares = sum(np.square(part - mean).sum(0) for part in parts())
@@ -61,25 +61,25 @@ def moments(parts: Callable[[], Iterable[NDArray[Any]]]) -> dict[str, Any]:
 
 _NAMED = 5
 _ASSUMED = (
-    "rewards were read as {!r}, where rewards[t + 1] is for actions[t], because no reward_convention was given to "
-    "MDPDataset; reward_convention='same_row' reads rewards[t] as that for actions[t]"
+    "reward_convention was not passed to MDPDataset, so rewards[t + 1] was read as the reward of actions[t] ({!r}); "
+    "if rewards[t] is the reward of actions[t], pass reward_convention='same_row'"
 )
 
 
 class Finding(NamedTuple):
-    """Something suspicious in a dataset.
+    """A possible problem in a dataset.
 
     Attributes:
         kind: "nan", "outside", "constant", "duplicate", "empty" or "convention".
-        where: "observations", or a part of nested ones such as "observations['image'][0]"; "actions", "episodes" or
-            "rewards".
-        message: Description of the problem, with its first few places.
-        places: All places, shape [k]. For "nan" and "outside": rows of the dataset's arrays, as in
-            `dataset.actions[place]`; rows of arrays given to `from_arrays` differ from these. For "constant":
-            dimensions of a column. For "duplicate" and "empty": numbers of episodes. For "convention": no places. A
-            terminal state without a row of its own is reported at the row of the step into it.
-        steps: For places that are rows: their episode numbers and the numbers of the steps in these episodes, from 0
-            on, shape [k, 2], as in `dataset[episode].actions[step]`. None for other places.
+        where: "observations", a part of nested observations such as "observations['image'][0]", "actions", "episodes"
+            or "rewards".
+        message: Description of the problem, with its first places.
+        places: All places of the problem, shape [k]. For "nan" and "outside": rows of the dataset's arrays, as in
+            `dataset.actions[place]`. Arrays passed to `from_arrays` may have different row numbers. For "constant":
+            dimensions of a column. For "duplicate" and "empty": episode numbers. For "convention": no places. A
+            terminal state without its own row is reported at the row of the last step.
+        steps: For places that are rows: the episode number and the step number in the episode, counted from 0, shape
+            [k, 2], as in `dataset[episode].actions[step]`. None for other places.
     """
 
     kind: str
@@ -90,28 +90,28 @@ class Finding(NamedTuple):
 
 
 def findings(table: Table, observation_space: Any, action_space: Any) -> list[Finding]:
-    """Suspicious data of a table, sorted by kind."""
-    found: list[Finding] = []
-    actions = told_rows(table, NO_ACTION)
+    """Return the possible problems in a table, sorted by kind."""
+    problems: list[Finding] = []
+    actions = known_rows(table, NO_ACTION)
     for place, leaf, space in _parts(table.obs.structure, observation_space):
-        found += _of_observations(table.of_leaf(leaf), place, space)
+        problems += _of_observations(table.of_leaf(leaf), place, space)
     own = table.action[actions - 1]
     if action_space is not None:
         outside = ~inside_of(action_space, own, "action_space")
-        found += _rows("outside", "actions", "lie outside the space", table, actions[outside])
-    found += _constant(moments(lambda: [own]), "actions")
-    found += _listed("empty", "episodes", "have no transition", np.flatnonzero(table.lengths == 0))
-    found += _listed("duplicate", "episodes", "repeat earlier ones", _duplicates(table))
+        problems += _rows("outside", "actions", "lie outside the space", table, actions[outside])
+    problems += _constant(moments(lambda: [own]), "actions")
+    problems += _listed("empty", "episodes", "have no transitions", np.flatnonzero(table.lengths == 0))
+    problems += _listed("duplicate", "episodes", "repeat earlier episodes", _duplicates(table))
     if table.declared is False:
-        found += [Finding("convention", "rewards", _ASSUMED.format(table.convention), np.zeros(0, np.int64))]
-    return found
+        problems += [Finding("convention", "rewards", _ASSUMED.format(table.convention), np.zeros(0, np.int64))]
+    return problems
 
 
 def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[str, int, Any]]:
-    """Yield the place of each part of nested observations, the number of its leaf, and its space (None if not given).
+    """Yield for each part of nested observations its place, the number of its leaf, and its space (None if not given).
 
     Raises:
-        ValueError: If the space has another nesting.
+        ValueError: If the space has a different nesting.
     """
     if isinstance(structure, int):
         yield place, structure, space
@@ -122,38 +122,38 @@ def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[
         nested = space.spaces if space_kind(space) == kind else {}
         spaces = dict(nested if kind == "dict" else enumerate(nested))
         if spaces.keys() != parts.keys():
-            expected = f"expected a {kind.title()} of {[*parts]}, as observations are"
+            expected = f"expected a {kind.title()} of {[*parts]}, like the observations"
             raise ValueError(f"observation_space{place}: got {space}, {expected}")
     for key, part in parts.items():
         yield from _parts(part, spaces[key], f"{place}[{key!r}]")
 
 
 def _of_observations(table: Table, place: str, space: Any) -> list[Finding]:
-    """Findings about observations, or about one part of nested observations."""
+    """Return findings about observations, or about one part of nested observations."""
     where, name = f"observations{place}", f"observation_space{place}"
     if not table.is_array:
         if space is None:
             return []
-        raise ValueError(f"{name}: got {space}, but {where} are objects, which have no space that is known")
-    rows = told_rows(table, NO_OBS)
-    found = []
+        raise ValueError(f"{name}: got {space}, but {where} are not arrays; pass None")
+    rows = known_rows(table, NO_OBS)
+    problems = []
     if table.obs.leaves[0].dtype.kind == "f":
         finite = [np.isfinite(part).reshape(len(part), -1).all(1) for part in chunks(table, rows)]
-        found += _rows("nan", where, "hold NaN or infinity", table, rows[~np.concatenate(finite)])
-    found += _constant(moments(lambda: chunks(table, rows)), where)
+        problems += _rows("nan", where, "contain NaN or infinity", table, rows[~np.concatenate(finite)])
+    problems += _constant(moments(lambda: chunks(table, rows)), where)
     if space is not None:
         inside = [inside_of(space, part, name) for part in chunks(table, rows)]
-        found += _rows("outside", where, "lie outside the space", table, rows[~np.concatenate(inside)])
-    return found
+        problems += _rows("outside", where, "lie outside the space", table, rows[~np.concatenate(inside)])
+    return problems
 
 
 def inside_of(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
-    """Flags of the values [n, ...] that lie in a Box or Discrete space, shape [n].
+    """Return for each of the values [n, ...] True if it lies in a Box or Discrete space, shape [n].
 
-    `name` is the name of the space in error messages.
+    `name` is the name of the space argument in error messages.
 
     Raises:
-        ValueError: If the space is of another kind, or of another shape than the values.
+        ValueError: If the space is neither Box nor Discrete, or has a different shape than the values.
     """
     if hasattr(space, "n") and np.ndim(space.n) == 0:
         start = int(getattr(space, "start", 0))
@@ -173,13 +173,13 @@ def _rows(kind: str, where: str, what: str, table: Table, rows: Indices) -> list
         f"{place} (episode {i}, step {t})"
         for place, (i, t) in zip(places[:_NAMED].tolist(), steps[:_NAMED].tolist(), strict=True)
     ]
-    found = _listed(kind, where, f"{what} in these rows of dataset.{where}", places, named)
-    return [finding._replace(steps=steps) for finding in found]
+    problems = _listed(kind, where, f"{what} in these rows of dataset.{where}", places, named)
+    return [finding._replace(steps=steps) for finding in problems]
 
 
 def _constant(found: dict[str, Any], where: str) -> list[Finding]:
     low, high = np.atleast_1d(found["min"]), np.atleast_1d(found["max"])
-    # An image counts as constant only as a whole: pixels at the border are constant in any good dataset.
+    # Images are checked as a whole: pixels at the border are constant in most good datasets.
     same = low == high if low.ndim == 1 else np.atleast_1d((low == high).all())
     return _listed("constant", where, "have the same value in all rows, in these dimensions", np.flatnonzero(same))
 
@@ -201,7 +201,7 @@ def _duplicates(table: Table) -> Indices:
 
 
 def _listed(kind: str, where: str, what: str, places: Indices, named: list[str] | None = None) -> list[Finding]:
-    """One finding in a list, whose message shows the first few places, or their names in `named`; [] without places."""
+    """Return a list with one finding whose message shows the first places or `named`; [] if `places` is empty."""
     if not len(places):
         return []
     shown = ", ".join(named or map(str, places[:_NAMED].tolist()))

@@ -1,4 +1,4 @@
-"""Tables made from arrays in either reward convention, and the checks that all data pass."""
+"""Conversion of arrays in either reward convention to tables, with the checks for all data."""
 
 from typing import Any
 
@@ -13,21 +13,21 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.utils.checks import warn_once
 
 _ASSUMED = """\
-reward_convention is not given, so MDPDataset reads rewards[t + 1] as the reward for actions[t] ("next_row"), as \
-documented. In most recorded data rewards[t] is the reward for actions[t] ("same_row"). Two rows as an example:
+reward_convention is not given, so MDPDataset reads rewards[t + 1] as the reward of actions[t] ("next_row"), as \
+documented. In most recorded data rewards[t] is the reward of actions[t] ("same_row"). Example with two rows:
 
     t  actions[t]  rewards[t]  terminals[t]  reward for actions[t]: "next_row"  "same_row"
     0  left        1.0         0                                     5.0        1.0
     1  right       5.0         1                                     none       5.0
 
-Name the one that fits the data: MDPDataset(..., reward_convention="same_row"), or reward_convention="next_row"."""
+Pass the convention of your data: MDPDataset(..., reward_convention="same_row"), or reward_convention="next_row"."""
 _INTEGER_VECTORS = (
-    "actions are integers of shape {shape}, which MDPDataset takes as continuous: discrete actions need "
-    "discrete_action=True; actions.astype(np.float32), if they are continuous, avoids this warning"
+    "actions are integers of shape {shape}, which MDPDataset treats as continuous: pass discrete_action=True if they "
+    "are discrete, or actions.astype(np.float32) if they are continuous"
 )
 
 _CHUNK_BYTES = 1 << 26
-_ROUNDING = 1e-4  # of a log-probability of 0 that a network computed in single precision
+_ROUNDING = 1e-4  # tolerance for a log-probability of 0 that was computed in single precision
 
 
 def table_from_arrays(
@@ -42,27 +42,28 @@ def table_from_arrays(
     next_observations: Any = None,
     log_probs: Any = None,
 ) -> Table:
-    """Table of the episodes in arrays of n rows each.
+    """Convert arrays of n rows to a table of episodes.
 
     An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row of the arrays. With
-    `NEXT_ROW` the last row of an episode holds its last observation. With `SAME_ROW` the last row is an ordinary step
-    if it is terminal or if `next_observations` are given. Otherwise it serves as the last observation, and its reward
-    is left out.
+    `NEXT_ROW` the last row of an episode contains its last observation. With `SAME_ROW` the last row is an ordinary
+    step if it is terminal or if `next_observations` is given. Otherwise the last row contains the last observation, and
+    its reward is ignored.
 
     Args:
-        observations: Array [n, ...], or a dict or tuple of such. Plain ones are not copied.
-        actions: Shape [n, A], or [n] or [n, 1] if they are discrete.
-        rewards: Shape [n].
-        terminals: Flags, shape [n].
-        timeouts: Flags, shape [n]; None for none.
-        discrete_action: Whether actions are indices.
+        observations: Array [n, ...], which is not copied, or a dict or tuple of arrays, which are copied.
+        actions: Actions, shape [n, A], or [n] or [n, 1] if they are discrete.
+        rewards: Rewards, shape [n].
+        terminals: Terminal flags, shape [n].
+        timeouts: Truncation flags, shape [n]; None if no episode was truncated.
+        discrete_action: True if actions are indices.
         reward_convention: `NEXT_ROW` or `SAME_ROW`.
-        next_observations: With `SAME_ROW`, the observations after the steps.
-        log_probs: Log-probabilities (densities) of the actions in their own rows, shape [n]; None if not recorded.
+        next_observations: Observations after the steps, only with `SAME_ROW`; None if they are unknown.
+        log_probs: Log-probabilities (densities) of the actions in their own rows, shape [n]; None if they were not
+            recorded.
 
     Raises:
-        ValueError: If lengths, shapes or values are invalid; the text names the row.
-        NonFiniteError: On NaN or infinity.
+        ValueError: If lengths, shapes or values are invalid; the message contains the row.
+        NonFiniteError: If a value is NaN or infinite.
     """
     check_convention(reward_convention)
     field, n = field_of(observations)
@@ -73,8 +74,8 @@ def table_from_arrays(
     if (terminal & timeout).any():
         row = int(np.argmax(terminal & timeout))
         raise ValueError(
-            f"terminals and timeouts: both are set in row {row}, expected one of them: a step that is both has "
-            "ended in a terminal state, so give `timeouts & ~terminals`"
+            f"terminals and timeouts: both are set in row {row}, expected at most one: a step that is both "
+            "ended in a terminal state, so pass `timeouts & ~terminals`"
         )
     log_prob = None if log_probs is None else log_probs_of("log_probs", log_probs, n, discrete_action)
     last = terminal | timeout
@@ -91,7 +92,7 @@ def table_from_arrays(
         if following.spec() != field.spec() or n_following != n:
             raise ValueError("next_observations: expected the same length, shape and dtype as observations")
         if field.structure != 0:
-            raise ValueError("next_observations: expected plain arrays; give nested observations episode by episode")
+            raise ValueError("next_observations: not supported for nested observations")
         before, after = field.leaves[0].data, following.leaves[0].data
         _check_continuity(before, after, last)
         field = shared_field(np.concatenate([before, after[ends]]))
@@ -114,41 +115,41 @@ def assembled(
     end_obs: Indices | None = None,
     log_prob: NDArray[np.float64] | None = None,
 ) -> Table:
-    """Table of rows in which each reward is for the action of its own row.
+    """Build a table from rows in which each reward belongs to the action of its own row.
 
     Args:
         obs: The observations.
         action: Actions, shape [n, ...].
         reward: Rewards, shape [n].
-        terminated: Whether the episodes ended in a terminal state, shape [E].
+        terminated: True if the episode ended in a terminal state, shape [E].
         ends: Last rows of the episodes, shape [E].
-        extended: Whether the last rows are steps, shape [E]; the others hold the last observations.
+        extended: True if the last row is a step, False if it contains the last observation, shape [E].
         lead: Rewards before the first action, shape [E]; None if unknown.
-        obs_row: Rows of `obs` that hold the observations, shape [n]; None if they are in order, row by row.
-        end_obs: Row of `obs` that holds the last observation of each extended episode, shape [extended.sum()]; None if
-            unknown.
-        log_prob: Log-probabilities of the actions, shape [n]; None if not recorded.
+        obs_row: Rows of `obs` that contain the observations, shape [n]; None if row i contains observation i.
+        end_obs: Row of `obs` that contains the last observation of each extended episode, shape [extended.sum()]; None
+            if unknown.
+        log_prob: Log-probabilities of the actions, shape [n]; None if they were not recorded.
     """
     n, rows_in = len(action), np.diff(ends, prepend=-1)
     obs_row = np.arange(n) if obs_row is None else obs_row
-    added = ends[extended]  # the row of the last observation is inserted after these rows
+    added = ends[extended]  # a row for the last observation is inserted after each of these rows
 
     def spread(values: NDArray[Any]) -> NDArray[Any]:
         return np.insert(values, added + 1, 0, 0) if len(added) else values
 
     lengths = rows_in + extended - 1
     last_rows = np.cumsum(lengths + 1) - 1
-    whole_obs_row, paid = spread(obs_row), spread(reward)
-    whole_obs_row[last_rows[extended]] = obs_row[added] if end_obs is None else end_obs
-    paid[last_rows] = 0.0
+    all_obs_rows, all_rewards = spread(obs_row), spread(reward)
+    all_obs_rows[last_rows[extended]] = obs_row[added] if end_obs is None else end_obs
+    all_rewards[last_rows] = 0.0
     made_up = np.where(extended, NO_ACTION | (NO_OBS if end_obs is None else 0), 0) | (NO_REWARD if lead is None else 0)
     lead = np.zeros(len(ends)) if lead is None else lead
     recorded = None if log_prob is None else spread(log_prob)
-    return Table(obs, whole_obs_row, spread(action), paid, terminated, lengths, lead, made_up, recorded)
+    return Table(obs, all_obs_rows, spread(action), all_rewards, terminated, lengths, lead, made_up, recorded)
 
 
 def _check_continuity(obs: NDArray[Any], following: NDArray[Any], last: NDArray[np.bool_]) -> None:
-    """Refuse next observations that are not the observations of the next rows."""
+    """Raise an error if a next observation is not the observation of the next row."""
     for start in range(0, len(last) - 1, step := _chunk(obs)):
         stop = min(start + step, len(last) - 1)
         same = (obs[start + 1 : stop + 1] == following[start:stop]).reshape(stop - start, -1).all(1) | last[start:stop]
@@ -156,14 +157,14 @@ def _check_continuity(obs: NDArray[Any], following: NDArray[Any], last: NDArray[
             row = start + int(np.argmin(same))
             raise ValueError(
                 f"next_observations: row {row} differs from row {row + 1} of observations, in the same episode; "
-                f"set timeouts[{row}] where an episode was cut off"
+                f"set timeouts[{row}] if the episode was truncated"
             )
 
 
 def in_named_convention(table: Table, named: str | None) -> Table:
-    """Table shown in the convention in which its arrays were read; the documented one ("next_row") if none was named.
+    """Return the table in the reward convention `named`, or in "next_row" with a warning if `named` is None.
 
-    Warns once a process if none was named.
+    The warning is emitted once per process.
     """
     if named is None:
         warn_once("reward_convention", _ASSUMED)
@@ -171,9 +172,9 @@ def in_named_convention(table: Table, named: str | None) -> Table:
 
 
 def logged_convention(data: Any) -> dict[str, str]:
-    """Reward convention of a dataset, or of the dataset that an object draws from, as an entry for logs.
+    """Return a log entry with the reward convention of a dataset, or of the dataset that an object samples from.
 
-    It is left out where the source allows only one reading: arrays of `from_arrays`, replay buffers, Minari's sets.
+    The entry is empty if the source has only one possible convention: `from_arrays`, replay buffers, Minari.
     """
     while hasattr(data, "dataset"):
         data = data.dataset
@@ -184,26 +185,27 @@ def logged_convention(data: Any) -> dict[str, str]:
 
 
 def warn_of_integer_vectors(actions: Any) -> None:
-    """Warn, once a process, that integer actions [n, 1], possibly indices, are treated as continuous."""
+    """Warn, once per process, that integer actions [n, 1], which may be indices, are treated as continuous."""
     array = np.asarray(actions)
     if array.dtype.kind in "biu" and array.shape[1:] == (1,) and array.min() >= 0:
         warn_once("discrete_action", _INTEGER_VECTORS.format(shape=array.shape))
 
 
 def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
-    """Actions as [n] int64 if they are discrete, else as [n, A] of floats.
+    """Return actions as [n] int64 if they are discrete, else as [n, A] floats.
 
     Raises:
-        ValueError: If their number or shape is wrong, or if discrete ones are no indices; the text names the row.
-        NonFiniteError: On NaN or infinity.
+        ValueError: If their number or shape is wrong, or if discrete actions are not indices; the message contains the
+            row.
+        NonFiniteError: If an action is NaN or infinite.
     """
     array = _array("actions", actions)
     if len(array) != n:
-        raise ValueError(f"actions: got {len(array)} rows, expected {n} as of observations")
+        raise ValueError(f"actions: got {len(array)} rows, expected {n} like observations")
     if not discrete:
         if array.ndim != 2:
-            of_one = "; discrete actions need discrete_action=True, actions of one number reshape(-1, 1)"
-            hint = of_one if array.ndim == 1 else ""
+            advice = "; pass discrete_action=True, or actions.reshape(-1, 1) if they are continuous"
+            hint = advice if array.ndim == 1 else ""
             raise ValueError(f"actions: got shape {array.shape}, expected ({n}, size of an action){hint}")
         _refuse_non_finite("actions", array)
         return array if array.dtype.kind == "f" else array.astype(np.float32)
@@ -211,16 +213,16 @@ def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
         raise ValueError(f"actions: got shape {array.shape}, expected ({n},) of discrete actions")
     flat = array.reshape(n)
     _refuse_non_finite("actions", flat)
-    _refuse_rows("actions", flat, (flat < 0) | (flat % 1 != 0), "whole numbers from 0 on")
+    _refuse_rows("actions", flat, (flat < 0) | (flat % 1 != 0), "integers >= 0")
     return flat.astype(np.int64)
 
 
 def numbers_of(name: str, values: Any, n: int) -> NDArray[np.float64]:
-    """Finite numbers, shape [n], from an array [n] or [n, 1].
+    """Return finite numbers, shape [n], from an array [n] or [n, 1].
 
     Raises:
-        ValueError: On another shape.
-        NonFiniteError: On NaN or infinity.
+        ValueError: If the shape is wrong.
+        NonFiniteError: If a number is NaN or infinite.
     """
     array = _flat(name, values, n)
     _refuse_non_finite(name, array)
@@ -228,23 +230,25 @@ def numbers_of(name: str, values: Any, n: int) -> NDArray[np.float64]:
 
 
 def log_probs_of(name: str, values: Any, n: int, discrete: bool) -> NDArray[np.float64]:
-    """Log-probabilities of discrete actions, or log-densities of continuous ones, which may be positive, shape [n].
+    """Return log-probabilities of discrete actions, or log-densities of continuous actions, shape [n].
+
+    Log-densities may be positive.
 
     Raises:
-        ValueError: On another shape, or a log-probability above 0; the text names the row.
-        NonFiniteError: On NaN or infinity.
+        ValueError: If the shape is wrong, or a log-probability is above 0; the message contains the row.
+        NonFiniteError: If a number is NaN or infinite.
     """
     array = numbers_of(name, values, n)
     if discrete:
-        _refuse_rows(name, array, array > _ROUNDING, "log-probabilities, which are at most 0")
+        _refuse_rows(name, array, array > _ROUNDING, "log-probabilities <= 0")
     return array
 
 
 def flags_of(name: str, values: Any, n: int) -> NDArray[np.bool_]:
-    """Flags, shape [n], from an array [n] or [n, 1] of 0 and 1.
+    """Return flags, shape [n], from an array [n] or [n, 1] of 0 and 1.
 
     Raises:
-        ValueError: On another shape, or other numbers; the text names the row.
+        ValueError: If the shape is wrong, or a number is neither 0 nor 1; the message contains the row.
     """
     array = _flat(name, values, n)
     _refuse_rows(name, array, (array != 0) & (array != 1), "0 or 1")
@@ -252,7 +256,7 @@ def flags_of(name: str, values: Any, n: int) -> NDArray[np.bool_]:
 
 
 def _refuse_rows(name: str, array: NDArray[Any], bad: NDArray[np.bool_], expected: str) -> None:
-    """Refuse bad rows, naming the first."""
+    """Raise an error that contains the first bad row, if there are bad rows."""
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(f"{name}: got {array[row]} in row {row}, expected {expected}")
@@ -261,25 +265,26 @@ def _refuse_rows(name: str, array: NDArray[Any], bad: NDArray[np.bool_], expecte
 def _flat(name: str, values: Any, n: int) -> NDArray[Any]:
     array = _array(name, values)
     if array.shape not in ((n,), (n, 1)):
-        raise ValueError(f"{name}: got shape {array.shape}, expected ({n},) as observations have {n} rows")
+        raise ValueError(f"{name}: got shape {array.shape}, expected ({n},) because observations have {n} rows")
     return array.reshape(n)
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:
     array = as_array(values)
     if array is None or not array.ndim or array.dtype.kind not in "biuf" or not len(array):
-        raise ValueError(f"{name}: got {describe(values)}, expected an array with real numbers for each row")
+        raise ValueError(f"{name}: got {describe(values)}, expected an array of real numbers with n rows")
     return array
 
 
 def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
-    """Field of stacked observations [n, ...], from row 0 on, and n; plain ones are shared, dicts and tuples copied.
+    """Return a field of stacked observations [n, ...], whose first row is 0, and n.
 
-    `name` is their name in error messages. Memory-mapped files are not searched for NaN and infinity.
+    Arrays are shared; dicts and tuples are copied. `name` is the name of the observations in error messages.
+    Memory-mapped files are not checked for NaN and infinity.
 
     Raises:
-        ValueError: If a leaf is no array of real numbers, or if nested arrays differ in length or have no rows.
-        NonFiniteError: On NaN or infinity.
+        ValueError: If a leaf is not an array of real numbers, or if nested arrays differ in length or have no rows.
+        NonFiniteError: If a value is NaN or infinite.
     """
     structure, leaves = structure_of(values)
     arrays = [as_array(leaf) for leaf in leaves]
@@ -288,7 +293,7 @@ def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
         raise ValueError(f"{name}: got {describe(values)}, expected arrays of real numbers, shape [n, ...]")
     n = len(plain[0])
     if any(len(array) != n for array in plain):
-        raise ValueError(f"{name}: got arrays of lengths {[len(array) for array in plain]}, expected one length")
+        raise ValueError(f"{name}: got arrays of lengths {[len(array) for array in plain]}, expected equal lengths")
     if not n:
         raise ValueError(f"{name}: got an empty array, expected at least one row")
     for leaf, array in zip(leaves, plain, strict=True):
@@ -306,7 +311,7 @@ def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
 
 
 def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:
-    """Refuse NaN and infinity, naming the first row that holds one."""
+    """Raise an error that contains the first row with NaN or infinity, if there is such a row."""
     if array.dtype.kind != "f":
         return
     for start in range(0, len(array), step := _chunk(array)):
@@ -317,5 +322,5 @@ def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:
 
 
 def _chunk(array: NDArray[Any]) -> int:
-    """Number of rows that are checked at a time."""
+    """Return the number of rows that are checked at a time."""
     return max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))

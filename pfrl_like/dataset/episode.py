@@ -1,4 +1,4 @@
-"""Episodes, which are lists of transitions, and functions that bring several episodes into one table."""
+"""Episodes, which are lists of transitions, and a function that joins several episodes into one table."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -17,26 +17,27 @@ _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
 
 
 class Episode(Sequence[Transition]):
-    """One episode of n rows, which are n - 1 transitions; the reward of an action is in the next row.
+    """An episode with n rows, which are n - 1 transitions. The reward of an action is in the next row.
 
-    This holds for the arrays given to the constructor. Episodes of a dataset use its `reward_convention`.
+    This is the convention of the constructor's arrays. Episodes of a dataset use the dataset's `reward_convention`.
 
     Args:
         observation_shape: Shape of an observation.
-        action_size: Length of an action vector or, if actions are discrete, their number.
-        observations: Shape [n, ...].
-        actions: Shape [n, A], or [n] if discrete.
-        rewards: Shape [n]; the first one belongs to the first observation, before any action.
-        terminals: Flags [n]. Only the last may be set: the episode ended in a terminal state. None means that it did.
-        log_probs: Log-probabilities (densities, if continuous) of the actions under the policy that took them, shape
-            [n]. Values in last rows do not count, but must be possible ones. None if they were not recorded.
+        action_size: Length of an action vector or, if actions are discrete, the number of actions.
+        observations: Observations, shape [n, ...].
+        actions: Actions, shape [n, A], or [n] if discrete.
+        rewards: Rewards, shape [n]; the first reward belongs to the first observation, before any action.
+        terminals: Flags, shape [n]. Only the last flag may be set; it means that the episode ended in a terminal state.
+            None sets the last flag.
+        log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape [n].
+            Values in last rows are ignored, but must be valid log-probabilities. None if they were not recorded.
 
     Attributes:
-        table: The table that holds the episode.
+        table: The table that contains the episode.
         number: Number of the episode in the table.
 
     Raises:
-        ValueError: If the arrays do not fit each other or the shapes.
+        ValueError: If the arrays do not match each other, `observation_shape` or `action_size`.
     """
 
     def __init__(
@@ -58,12 +59,12 @@ class Episode(Sequence[Transition]):
             log_probs=log_probs,
         )  # fmt: skip
         if len(table.lengths) != 1:
-            raise ValueError(f"terminals: flag {table.lengths[0]} is set, expected none before the last")
+            raise ValueError(f"terminals: flag {table.lengths[0]} is set, expected only the last flag to be set")
         if table.obs_shape != tuple(observation_shape):
             raise ValueError(f"observations: got shape {table.obs_shape} each, expected {tuple(observation_shape)}")
         largest = int(table.action.max()) + 1 if discrete else table.action.shape[1]
         if largest > action_size or (largest < action_size and not discrete):
-            raise ValueError(f"actions: need an action_size of {largest}, got {action_size}")
+            raise ValueError(f"actions: need action_size={largest}, got {action_size}")
         self.table, self.number, self._action_size = table, 0, action_size
 
     @classmethod
@@ -75,12 +76,12 @@ class Episode(Sequence[Transition]):
 
     @never_raising
     def __repr__(self) -> str:
-        ended = "terminated" if self.terminated else "cut off"
+        ended = "terminated" if self.terminated else "truncated"
         return f"{type(self).__name__}({len(self)} transitions, return {self.compute_return():g}, {ended})"
 
     @property
     def steps(self) -> Indices:
-        """Rows of its transitions in the table."""
+        """Rows of the episode's transitions in the table."""
         start = int(self.table.starts[self.number])
         return np.arange(start, start + len(self))
 
@@ -105,7 +106,7 @@ class Episode(Sequence[Transition]):
         return self.table.obs_shape
 
     def get_action_size(self) -> int:
-        """Length of an action vector or, if actions are discrete, their number."""
+        """Return the length of an action vector or, if actions are discrete, the number of actions."""
         return self._action_size
 
     @property
@@ -120,13 +121,13 @@ class Episode(Sequence[Transition]):
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """Rewards, [n]; the reward for the action of row t is in row t + 1, or with "same_row" in row t."""
+        """Rewards, [n]. The reward of the action in row t is in row t + 1, or in row t with "same_row"."""
         rewards = self.table.current_reward[self._own]
         rewards.setflags(write=False)
         return rewards
 
     def told(self, column: str) -> Any:
-        """All known "observations", "actions" or "rewards", in either convention; placeholders are left out."""
+        """Return all known "observations", "actions" or "rewards", in either convention; placeholders are omitted."""
         table, made_up = self.table, int(self.table.made_up[self.number])
         rows = self.steps if made_up & _NO_LAST.get(column, 0) else np.append(self.steps, table.ends[self.number])
         if column == "observations":
@@ -137,20 +138,20 @@ class Episode(Sequence[Transition]):
 
     @property
     def log_probs(self) -> NDArray[np.float64] | None:
-        """Recorded log-probabilities (densities) of the actions, [n]; None if there are none."""
+        """Recorded log-probabilities (densities) of the actions, [n]; None if they were not recorded."""
         recorded = self.table.log_prob
         return None if recorded is None else recorded[self._own]
 
     @property
     def terminals(self) -> NDArray[np.bool_]:
-        """Flags, [n]: the state of the row, with "same_row" the state after its step, is terminal."""
+        """True if the state of the row is terminal, [n]; with "same_row", if the state after its step is terminal."""
         flags = np.zeros(self._own.stop - self._own.start, np.bool_)
         flags[-1:] = self.terminated
         return flags
 
     @property
     def terminated(self) -> bool:
-        """True if the last state is terminal; otherwise the episode was cut off."""
+        """True if the last state is terminal, False if the episode was truncated."""
         return bool(self.table.terminated[self.number])
 
     @cached_property
@@ -159,27 +160,27 @@ class Episode(Sequence[Transition]):
         return [*Transitions(self.table, self.steps, self._action_size)]
 
     def build_transitions(self) -> None:
-        """Create the transitions now, which otherwise happens on the first access to `transitions`."""
+        """Create the transitions now; otherwise they are created on the first access to `transitions`."""
         _ = self.transitions
 
     def compute_return(self) -> float:
-        """Sum of the rewards for its actions; a first row's reward that precedes any action is left out."""
+        """Return the sum of the rewards of the episode's actions; a reward before the first action is excluded."""
         return float(self.table.reward[self._own].sum())
 
     @property
     def _own(self) -> slice:
-        """Part of the table's arrays that shows this episode."""
+        """Rows of the table's arrays that belong to this episode."""
         start = int(self.table.starts[self.number]) - 1
         lacks_last = self.table.convention == SAME_ROW and self.terminated
         return slice(start, start + len(self) + (not lacks_last))
 
 
 def listed(episodes: Any) -> list[Episode]:
-    """List of the given episodes, or of the episodes of a dataset.
+    """Return the given episodes, or the episodes of a dataset, as a list.
 
     Raises:
-        ValueError: If there is no transition.
-        TypeError: If an item is no episode.
+        ValueError: If there are no transitions.
+        TypeError: If an item is not an episode.
     """
     found = getattr(episodes, "episodes", episodes)
     if isinstance(found, str | bytes) or not isinstance(found, Iterable):
@@ -189,15 +190,15 @@ def listed(episodes: Any) -> list[Episode]:
         if not isinstance(episode, Episode):
             raise TypeError(f"episodes[{i}] is {type(episode).__name__}, expected an Episode")
     if not sum(map(len, chosen)):
-        raise ValueError("episodes hold no transition, expected at least one")
+        raise ValueError("episodes: got no transitions, expected at least one")
     return chosen
 
 
 def in_one_table(episodes: Sequence[Episode]) -> tuple[Table, Indices]:
-    """Table that holds these episodes, and their numbers in it; the table of a single dataset is not copied.
+    """Return a table that contains these episodes, and their numbers in it; the table of one dataset is not copied.
 
     Raises:
-        ValueError: If their observations or actions are of different kinds.
+        ValueError: If the observations or actions have different kinds.
     """
     tables = {id(episode.table): episode.table for episode in episodes}
     kinds = {
@@ -205,7 +206,7 @@ def in_one_table(episodes: Sequence[Episode]) -> tuple[Table, Indices]:
         for table in tables.values()
     }
     if len(kinds) > 1:
-        raise ValueError(f"episodes have {'; '.join(sorted(kinds))}, expected the same of all")
+        raise ValueError(f"episodes have {'; '.join(sorted(kinds))}, expected the same kinds in all episodes")
     first = dict(zip(tables, np.cumsum([0, *(len(table.lengths) for table in tables.values())]), strict=False))
     table = joined([*tables.values()]) if len(tables) > 1 else episodes[0].table
     return table, np.array([first[id(episode.table)] + episode.number for episode in episodes])

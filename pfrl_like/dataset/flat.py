@@ -1,4 +1,4 @@
-"""Datasets as named arrays of n rows each, which files store, and a limit on the memory that a file may take."""
+"""Datasets as named arrays with n rows, which files store, and a limit on the memory that a file may use."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,42 +13,42 @@ from pfrl_like.storage.atomic import BudgetError
 FORMAT = "pfrl_like dataset"
 
 
-#: Arrays that every file has, and all arrays that a file may have.
+#: Arrays that every file must have.
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 ARRAYS = (
     *REQUIRED, "timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "action_size",
     "log_probs",
 )  # fmt: skip
-#: Names under which files and frames store the reward conventions of their arrays and of the dataset.
+#: Names under which files and frames store the reward convention of their arrays and of the dataset.
 CONVENTIONS = CONVENTION, SHOWN = "reward_convention", "shown_convention"
-#: Limit on the number of discrete actions, larger than in any network.
+#: Upper limit on the number of discrete actions of a dataset.
 MOST_ACTIONS = 1 << 24
-#: Bytes that every file may take in memory, and the factor by which a large file may exceed its size.
+#: Number of bytes that every file may use in memory, and ratio by which the memory may exceed the size of a large file.
 FLOOR, RATIO = 1 << 26, 128
 
 
 class Budget:
-    """Limit on the memory that the content of a file may take in total.
+    """Limit on the memory that the content of a file may use in total.
 
     Args:
-        size: Bytes of the file.
-        max_bytes: The limit; None is `RATIO` times the size, and at least `FLOOR`.
+        size: Size of the file in bytes.
+        max_bytes: The limit in bytes; None means max(`RATIO` * size, `FLOOR`).
     """
 
     def __init__(self, size: int, max_bytes: int | None = None) -> None:
         self.left = max(FLOOR, RATIO * size) if max_bytes is None else max_bytes
-        self.bound = "a file of this size" if max_bytes is None else f"by max_bytes={max_bytes} it"
+        self.bound = "the limit for a file of this size" if max_bytes is None else f"the limit max_bytes={max_bytes}"
 
     def spend(self, size: int, what: str) -> None:
-        """Reduce the budget by `size` bytes, before they are allocated.
+        """Subtract `size` bytes from the budget, before they are allocated.
 
         Raises:
-            BudgetError: If fewer bytes are left; a larger `max_bytes` allows it.
+            BudgetError: If fewer bytes are left; pass a larger `max_bytes`.
         """
         if size > self.left:
             raise BudgetError(
-                f"{what} announces {size} bytes, and {self.bound} may take {self.left} more; if it is to be trusted, "
-                "allow them by max_bytes"
+                f"{what} needs {size} bytes, but {self.bound} leaves {self.left} bytes; if you trust the file, "
+                "pass a larger max_bytes"
             )
         self.left -= size
 
@@ -58,11 +58,11 @@ class Flat(NamedTuple):
 
     Attributes:
         arrays: Arrays by name; observations may be dicts and tuples of arrays.
-        convention: Reward convention of the arrays, None if the file does not name it.
-        discrete: Whether actions are indices, None if the file does not say.
-        action_size: Least number of discrete actions, 0 if the file does not say.
-        shown: Reward convention of the dataset, which may differ from that of the arrays; None if the file does not
-            name it.
+        convention: Reward convention of the arrays; None if the file does not contain it.
+        discrete: True if actions are indices; None if the file does not contain this information.
+        action_size: Minimum number of discrete actions; 0 if the file does not contain it.
+        shown: Reward convention of the dataset, which may differ from the convention of the arrays; None if the file
+            does not contain it.
     """
 
     arrays: dict[str, Any]
@@ -72,29 +72,29 @@ class Flat(NamedTuple):
     shown: str | None = None
 
     def conventions(self) -> dict[str, Any]:
-        """Reward conventions of the file, by name."""
+        """Return the reward conventions of the file, by name."""
         return {CONVENTION: self.convention} | ({} if self.shown is None else {SHOWN: self.shown})
 
     def numbers(self) -> dict[str, Any]:
-        """Scalars that a file stores beside its arrays, in the form that `flat_from` reads."""
+        """Return the scalars that a file stores in addition to its arrays, in the form that `flat_from` reads."""
         size = {"action_size": self.action_size} if self.action_size else {}
         return {"discrete_action": bool(self.discrete)} | size
 
 
 def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:
-    """Arrays of a table in a reward convention; None is the table's own.
+    """Convert a table to arrays in a reward convention; None uses the table's own convention.
 
-    With `NEXT_ROW` nothing is lost. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, an episode that ended in a
-    terminal state consists of its steps; one without a step is left out. An episode that was cut off has an additional
+    `NEXT_ROW` keeps all data. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, the rows of an episode that
+    ended in a terminal state are its steps; an episode without a step is dropped. A truncated episode has an additional
     last row with the observation after the last step.
 
     Raises:
-        ValueError: On another convention, or if no rows remain in it.
+        ValueError: If the convention is unknown, or if the result has no rows.
     """
     convention = table.convention if convention is None else convention
     shown = table.in_convention(convention)
     if not len(shown.rows):
-        raise ValueError(f"reward_convention: {convention!r} has rows for transitions, but the dataset has none")
+        raise ValueError(f"reward_convention: {convention!r} stores transitions, but the dataset has no transitions")
     arrays = {
         "observations": table.observations(shown.rows),
         "actions": part(table.action, shown.rows),
@@ -112,13 +112,13 @@ def flat_of(table: Table, discrete: bool, convention: str | None, action_size: i
 
 
 def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None) -> Flat:
-    """Content of a file from its arrays; arrays that hold a single number become attributes.
+    """Convert the arrays of a file to its content; arrays that contain a single number become attributes.
 
     Args:
         arrays: Arrays by name.
-        convention: Reward convention of the arrays, None if the file does not name it.
-        shown: Reward convention of the dataset, which may differ from that of the arrays; None if the file does not
-            name it.
+        convention: Reward convention of the arrays; None if the file does not contain it.
+        shown: Reward convention of the dataset, which may differ from the convention of the arrays; None if the file
+            does not contain it.
 
     Raises:
         ValueError: If the number of actions is invalid.
@@ -131,10 +131,10 @@ def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None)
 
 
 def shown_as(table: Table, shown: str | None, convention: str) -> Table:
-    """Table read in one convention and shown in another: the one that its source names, else the documented one.
+    """Return the table, read in `convention`, in the convention `shown`, or in "next_row" if `shown` is None.
 
     Raises:
-        ValueError: If `shown` is no convention.
+        ValueError: If `shown` is not a convention.
     """
     if shown is None:
         return table.declared_as(NEXT_ROW, True if convention == NEXT_ROW else None)
@@ -142,24 +142,25 @@ def shown_as(table: Table, shown: str | None, convention: str) -> Table:
 
 
 def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | None) -> tuple[Table, bool, int]:
-    """Table of a file's arrays, whether its actions are discrete, and their least number.
+    """Convert a file's arrays to a table; also returns True if its actions are discrete, and their minimum number.
 
     Args:
         flat: Content of a file.
-        reward_convention: Reward convention for files that do not name theirs.
-        discrete_action: Whether actions are indices, for files that do not say; None decides by their dtype and shape.
+        reward_convention: Reward convention for files that do not contain it.
+        discrete_action: True if actions are indices, for files that do not contain this information; None decides by
+            dtype and shape.
 
     Raises:
-        ValueError: If the arrays are invalid, contradict the arguments, or leave the convention open.
+        ValueError: If the arrays are invalid, contradict the arguments, or have an unknown convention.
     """
     arrays = flat.arrays
-    if lacking := [name for name in REQUIRED if name not in arrays]:
-        raise ValueError(f"lacks {', '.join(lacking)}; expected {', '.join(REQUIRED)}")
+    if missing := [name for name in REQUIRED if name not in arrays]:
+        raise ValueError(f"has no {', '.join(missing)}; expected {', '.join(REQUIRED)}")
     convention = agreed("reward_convention", flat.convention, reward_convention)
     if convention is None:
         raise ValueError(
-            "does not say which reward belongs to which action: say reward_convention='next_row' (rewards[t + 1] pays "
-            "actions[t], as in d3rlpy before 1.0) or reward_convention='same_row' (as in D4RL)"
+            "does not contain the reward convention: pass reward_convention='next_row' (rewards[t + 1] is the reward "
+            "of actions[t], as in d3rlpy before 1.0) or reward_convention='same_row' (as in D4RL)"
         )
     discrete = agreed("discrete_action", flat.discrete, discrete_action)
     if discrete is None:
@@ -177,30 +178,30 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
 
 
 def looks_discrete(actions: NDArray[Any]) -> bool:
-    """True if actions of unknown kind are indices: integers, one in a row."""
+    """True if actions look like indices: they are integers, one in each row."""
     return actions.dtype.kind in "iu" and actions.size == len(actions)
 
 
 def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
-    """Flags of the rows in which episodes were cut off, None if unknown.
+    """Return flags of the rows in which episodes were truncated; None if unknown.
 
-    D4RL sets both flags of a terminal step at the time limit; such a step counts as terminal.
+    D4RL sets both flags of a terminal step at the time limit; this function treats such a step as terminal.
     """
     name = "timeouts" if "timeouts" in arrays else "episode_terminals"
     if name not in arrays or (name == "timeouts" and convention != SAME_ROW):
         return arrays.get("timeouts")
     ended, terminal = (np.asarray(arrays[each]).reshape(-1) for each in (name, "terminals"))
     if ended.shape != terminal.shape:
-        raise ValueError(f"{name}: got shape {ended.shape}, expected {terminal.shape} as of terminals")
+        raise ValueError(f"{name}: got shape {ended.shape}, expected {terminal.shape} like terminals")
     return np.where(terminal != 0, False, ended) if name == "timeouts" else (ended != 0) & (terminal == 0)
 
 
-def agreed(name: str, told: Any, given: Any) -> Any:
-    """Value that the data or an argument gives, None if neither does.
+def agreed(name: str, stored: Any, given: Any) -> Any:
+    """Return the value that the data or an argument specifies; None if neither specifies a value.
 
     Raises:
-        ValueError: If they contradict each other.
+        ValueError: If the data and the argument contradict each other.
     """
-    if told is not None and given is not None and told != given:
-        raise ValueError(f"{name}: got {given!r}, but the data say {told!r}")
-    return given if told is None else told
+    if stored is not None and given is not None and stored != given:
+        raise ValueError(f"{name}: got {given!r}, but the data contain {stored!r}")
+    return given if stored is None else stored

@@ -24,38 +24,44 @@ from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 
 
 class MDPDataset(DatasetSources, Sequence[Episode]):
-    """Recorded episodes.
+    """A dataset of recorded episodes.
 
-    The reward convention defines which reward belongs to which action. Each dataset has one: its attributes, episodes,
-    transitions, `append` and `dump` use it, and so do objects that are made from the dataset. Agents learn from the
-    same steps in either convention.
+    The reward convention defines which reward belongs to which action. Each dataset has one reward convention. Its
+    attributes, episodes, transitions, `append` and `dump` use this convention, and so do objects that are created from
+    the dataset. Agents are trained on the same steps in both conventions.
 
-    - "next_row": the reward for the action of row t is in row t + 1, beside the observation that the action led to
-      (d3rlpy before 1.0). An episode of T steps has T + 1 rows: the last one holds the last observation, and its action
-      is not learnt. The reward of an episode's first row precedes any action.
-    - "same_row": the reward for the action of row t is in row t (gymnasium, D4RL, d3rlpy from 1.0 on). A row whose
-      `terminals` is set is an ordinary step, the last one of its episode: T rows are T steps. The last row of an
-      episode that was cut off holds the last observation, since the outcome of its action is unknown: its action is not
-      learnt, its reward is left out and shown as 0. `from_arrays(next_observations=...)` keeps such steps.
+    - "next_row": the reward of the action in row t is in row t + 1, in the same row as the observation after the action
+      (d3rlpy before 1.0). An episode of T steps has T + 1 rows. The last row contains the last observation, and its
+      action
+      is ignored. The reward in the first row of an episode does not belong to an action.
+    - "same_row": the reward of the action in row t is in row t (gymnasium, D4RL, d3rlpy from 1.0 on). A row whose
+      `terminals` is set is an ordinary step, the last step of its episode: T rows are T steps. The last row of a
+      truncated
+      episode contains the last observation, because the outcome of its action is unknown. Its action is ignored, and
+      its
+      reward is replaced by 0. `from_arrays(next_observations=...)` keeps such steps.
 
     An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. An episode that does
-    not end in a terminal state was cut off, and its last state is bootstrapped from.
+    not end in a terminal state is truncated, and the value of its last state is bootstrapped.
 
     Args:
-        observations: Array [n, ...], which is not copied, or a dict or tuple of such.
-        actions: Shape [n, A], or [n] if discrete.
-        rewards: Shape [n].
-        terminals: Flags, shape [n]: the state of the row, with "same_row" the state after its step, is terminal.
-        discrete_action: Whether actions are indices. If False, integers [n, 1] are treated as continuous, with a
+        observations: Array [n, ...], which is not copied, or a dict or tuple of arrays.
+        actions: Actions, shape [n, A], or [n] if discrete.
+        rewards: Rewards, shape [n].
+        terminals: Flags, shape [n]: True if the state of the row is terminal; with "same_row", True if the state after
+            the step of the row is terminal.
+        discrete_action: True if actions are indices. If False, integers [n, 1] are treated as continuous, with a
             warning.
-        timeouts: Flags, shape [n]: the episode was cut off in the state of the row. None for none.
-        log_probs: Log-probabilities (densities, if continuous) of the actions under the policy that took them, shape
-            [n]. Values in last rows do not count, but must be possible ones. None if they were not recorded.
-        reward_convention: "next_row" or "same_row". None is "next_row", and warns once a process.
+        timeouts: Flags, shape [n]: True if the episode was truncated in the state of the row. None if no episode was
+            truncated.
+        log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape [n].
+            Values in last rows are ignored, but must be valid log-probabilities. None if they were not recorded.
+        reward_convention: "next_row" or "same_row". None uses "next_row" and emits a warning once per process.
 
     Raises:
-        ValueError: If lengths, shapes or values are invalid; the text names the row. On another convention.
-        NonFiniteError: On NaN or infinity.
+        ValueError: If lengths, shapes or values are invalid (the message contains the row), or if the convention is
+            unknown.
+        NonFiniteError: If a value is NaN or infinite.
     """
 
     def __init__(
@@ -81,7 +87,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     @property
     def reward_convention(self) -> str:
-        """Convention of the arrays: "next_row" or "same_row"."""
+        """Reward convention of the arrays: "next_row" or "same_row"."""
         return self._tables[0].convention
 
     # A list of episodes
@@ -108,7 +114,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         return iter(self.episodes)
 
     def size(self) -> int:
-        """Number of episodes."""
+        """Return the number of episodes."""
         return len(self)
 
     @property
@@ -125,7 +131,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         return self._episodes
 
     def build_episodes(self) -> None:
-        """Create the episodes now, which otherwise happens on the first access to `episodes`."""
+        """Create the episodes now; otherwise they are created on the first access to `episodes`."""
         _ = self.episodes
 
     # Arrays
@@ -137,35 +143,36 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     @property
     def actions(self) -> NDArray[Any]:
-        """Actions, [n, A], or [n] if discrete; zero in last rows of episodes whose last action is unknown."""
+        """Actions, [n, A], or [n] if discrete; 0 in the last row of an episode whose last action is unknown."""
         return part(self.table.action, self.table.shown.rows)
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """Rewards, [n]; the reward for the action of row t is in row t + 1, or with "same_row" in row t."""
+        """Rewards, [n]. The reward of the action in row t is in row t + 1, or in row t with "same_row"."""
         return self.table.shown.reward
 
     @property
     def terminals(self) -> NDArray[np.bool_]:
-        """Flags, [n]: the state of the row, with "same_row" the state after its step, is terminal."""
+        """True if the state of the row is terminal, [n]; with "same_row", if the state after its step is terminal."""
         return self.table.shown.terminal.copy()
 
     @property
     def timeouts(self) -> NDArray[np.bool_]:
-        """Flags, [n]: the episode was cut off in the state of the row."""
+        """Flags, [n]: True if the episode was truncated in the state of the row."""
         return self.table.shown.timeout.copy()
 
     @property
     def log_probs(self) -> NDArray[np.float64] | None:
-        """Recorded log-probabilities (densities) of the actions, [n]; None if there are none."""
+        """Recorded log-probabilities (densities) of the actions, [n]; None if they were not recorded."""
         recorded = self.table.log_prob
         return None if recorded is None else part(recorded, self.table.shown.rows)
 
     def to_arrays(self) -> dict[str, Any]:
-        """Arrays of one row for each transition, whose reward is for the action of the same row.
+        """Return arrays with one row per transition, in which each row has the reward of its own action.
 
-        They are the arguments of `from_arrays`, by name: observations, actions, rewards, terminals, timeouts and
-        next_observations (which repeats the observation where a terminal state is unknown); log_probs, if recorded.
+        The keys are the argument names of `from_arrays`: observations, actions, rewards, terminals, timeouts,
+        next_observations, and, if recorded, log_probs. If a terminal state is unknown, next_observations repeats the
+        observation before it.
         """
         table, steps = self.table, self.table.steps
         last = table.columns.successor[steps] == 0
@@ -180,7 +187,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         }
 
     def get_observation_shape(self) -> Any:
-        """Shape of an observation, or of each part of a nested one."""
+        """Return the shape of an observation, or of each part of a nested observation."""
         return self._tables[0].obs_shape
 
     def is_action_discrete(self) -> bool:
@@ -201,11 +208,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     ) -> None:
         """Add episodes from arrays like those of the constructor, in the reward convention of this dataset.
 
-        If no convention was named, it is "next_row", and the warning of the constructor is given. Add arrays in the
-        other convention by `dataset.extend(MDPDataset(..., reward_convention=...))`.
+        If no convention was given, the convention is "next_row", and the warning of the constructor is emitted. To add
+        arrays in the other convention, call `dataset.extend(MDPDataset(..., reward_convention=...))`.
 
         Raises:
-            ValueError: If they do not fit this dataset or each other; nothing is added.
+            ValueError: If the arrays do not match this dataset or each other; nothing is added.
         """
         table = table_from_arrays(
             observations, actions, rewards, terminals, timeouts, discrete_action=self.discrete_action,
@@ -217,13 +224,14 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Add the episodes of another dataset, or a list of episodes, in this dataset's reward convention.
 
         Raises:
-            ValueError: If observations or actions are of another kind, or if only one of the two has `log_probs`.
-            TypeError: If it is no dataset, or an item is no episode.
+            ValueError: If observations or actions are of a different kind, or if only one of the two datasets has
+                `log_probs`.
+            TypeError: If `dataset` is not a dataset, or an item is not an episode.
         """
         dataset = dataset if isinstance(dataset, MDPDataset) else self.from_episodes(dataset)
         if dataset.discrete_action != self.discrete_action:
-            came, expected = (("continuous", "discrete")[each.discrete_action] for each in (dataset, self))
-            raise ValueError(f"dataset: has {came} actions, expected {expected} ones")
+            given, expected = (("continuous", "discrete")[each.discrete_action] for each in (dataset, self))
+            raise ValueError(f"dataset: has {given} actions, expected {expected} actions")
         self._extend(dataset.table)
         self._known_actions = max(self._known_actions, dataset._known_actions)
 
@@ -235,12 +243,12 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Clip the rewards.
 
         Args:
-            low: Least reward; None or -infinity for no bound.
-            high: Largest reward; None or infinity for no bound.
+            low: Minimum reward; None or -infinity for no bound.
+            high: Maximum reward; None or infinity for no bound.
 
         Raises:
-            ValueError: If `low` is above `high`, a bound is NaN, `low` is infinity or `high` is -infinity.
-            TypeError: If a bound is no number.
+            ValueError: If `low` is above `high`, if a bound is NaN, if `low` is infinity, or if `high` is -infinity.
+            TypeError: If a bound is not a number.
         """
         bounds: dict[str, Any] = {"low": (low, -math.inf), "high": (high, math.inf)}
         for name, (bound, none) in bounds.items():
@@ -254,27 +262,27 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     # Statistics and checks
 
     def compute_stats(self) -> dict[str, dict[str, Any]]:
-        """Mean, std, min and max of "return", "reward", continuous "action" and array "observation".
+        """Return mean, std, min and max of "return", "reward", continuous "action" and array "observation".
 
-        The latter two are per dimension. Unknown values (for instance the last action of an episode) do not count.
+        The statistics of actions and observations are per dimension. Unknown values, for instance the last action of an
+        episode, are ignored.
         """
         return statistics(self.table, self.discrete_action)
 
     def check(self, observation_space: Any = None, action_space: Any = None) -> list[Finding]:
-        """Find NaN, constant columns, duplicate or empty episodes, and values outside the spaces, if given.
+        """Find NaN, constant columns, duplicate or empty episodes, and values outside the given spaces.
 
-        A reward convention that nobody named is reported, too. All data are read once, including memory-mapped files.
-        Each part of nested observations is checked separately.
-        Rows are those of `observations` and `actions` of this dataset, reported with episode and step, as in
-        `self[9].actions[5]`. Arrays given to `from_arrays` have other row numbers, since they lack the rows of the last
-        observations.
+        A missing reward convention is also reported. All data are read once, including memory-mapped files. Each part
+        of nested observations is checked separately. Reported rows are rows of `observations` and `actions` of this
+        dataset. They are reported with episode and step, as in `self[9].actions[5]`. Arrays passed to `from_arrays`
+        have different row numbers, because they do not have rows for the last observations.
 
         Args:
-            observation_space: Box or Discrete, or a Dict or Tuple of such; None if not known.
-            action_space: Box or Discrete; None if not known.
+            observation_space: Box or Discrete, or a Dict or Tuple of these; None if unknown.
+            action_space: Box or Discrete; None if unknown.
 
         Raises:
-            ValueError: If a space is of another kind, or of another shape than the values.
+            ValueError: If a space is neither Box nor Discrete, or has a different shape than the values.
         """
         return findings(self.table, observation_space, action_space)
 
@@ -292,21 +300,22 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         continuation: float = 0,
         rng: RandomSource = None,
     ) -> Batch:
-        """Draw distinct transitions for `agent.update`; double precision becomes single precision.
+        """Draw distinct transitions for `agent.update`; double precision is converted to single precision.
 
         Args:
             n: Number of transitions.
             gamma: Discount factor per step.
             device: Device of the tensors.
-            num_steps: Steps per item, for n-step returns; fewer at the end of an episode.
+            num_steps: Number of steps per item, for n-step returns; fewer at the end of an episode.
             n_frames: Number of images to stack, as in `TransitionMiniBatch`.
-            next_actions: Whether to fill `Batch.next_action`.
-            continuation: Number of steps after each item that `Batch.continuation` holds, infinity for all; 0 for none.
-            rng: Source of randomness; None is the global NumPy stream.
+            next_actions: True to fill `Batch.next_action`.
+            continuation: Number of steps after each item in `Batch.continuation`; infinity for all steps, 0 for no
+                steps.
+            rng: NumPy generator; None uses the global NumPy stream.
 
         Raises:
-            ValueError: If there are fewer than `n` transitions, or another number is out of range.
-            TypeError: If `num_steps` or `n_frames` is no integer, or `rng` no generator of NumPy.
+            ValueError: If there are fewer than `n` transitions, or if an argument is out of range.
+            TypeError: If `num_steps` or `n_frames` is not an integer, or `rng` is not a NumPy generator.
         """
         return self.batch(
             drawn(n, self.n_steps, rng), gamma, device, num_steps=num_steps, n_frames=n_frames,
@@ -324,15 +333,15 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         next_actions: bool = False,
         continuation: float = 0,
     ) -> Batch:
-        """Batch of the transitions with these numbers, 0 to `n_steps` - 1, in the form of `sample_batch`.
+        """Return a batch of the transitions with these numbers, 0 to `n_steps` - 1, in the form of `sample_batch`.
 
         Raises:
-            ValueError: On a number out of range.
-            TypeError: If `num_steps` or `n_frames` is no integer.
+            ValueError: If an argument is out of range.
+            TypeError: If `num_steps` or `n_frames` is not an integer.
         """
         check_counts(num_steps=num_steps, n_frames=n_frames)
         table, columns = self.table, self.table.columns
-        if num_steps not in (1, columns.window_steps):  # several views of the table share its store
+        if num_steps not in (1, columns.window_steps):  # several views of the table share its columns
             columns.find_windows(table.steps, num_steps)
         rows = table.steps[index]
         stacked = stacks(columns, n_frames) if n_frames > 1 else None
@@ -357,16 +366,17 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
         Args:
             n: Number of sequences.
-            max_len: Steps of the longest; None for as many as the episodes have.
+            max_len: Maximum number of steps of a sequence; None continues each sequence to the end of its episode.
             gamma: Discount factor per step.
             device: Device of the tensors.
-            next_actions: Whether to fill `Batch.next_action`.
-            continuation: Number of steps after each item that `Batch.continuation` holds, infinity for all; 0 for none.
-            rng: Source of randomness; None is the global NumPy stream.
+            next_actions: True to fill `Batch.next_action`.
+            continuation: Number of steps after each item in `Batch.continuation`; infinity for all steps, 0 for no
+                steps.
+            rng: NumPy generator; None uses the global NumPy stream.
 
         Raises:
             ValueError: If there are fewer than `n` transitions, or `max_len` is less than 1.
-            TypeError: If `max_len` is no integer, or `rng` no generator of NumPy.
+            TypeError: If `max_len` is not an integer, or `rng` is not a NumPy generator.
         """
         check_counts(optional=True, max_len=max_len)
         table, index = self.table, drawn(n, self.n_steps, rng)
@@ -387,7 +397,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
         Raises:
             ValueError: If there are fewer than `n` transitions, or `n_frames` is less than 1.
-            TypeError: If `n_frames` is no integer, or `rng` no generator of NumPy.
+            TypeError: If `n_frames` is not an integer, or `rng` is not a NumPy generator.
         """
         check_counts(n_frames=n_frames)
         rows = self.table.steps[drawn(n, self.n_steps, rng)]
@@ -396,16 +406,16 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
 
 def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
-    """Distinct numbers of transitions, [n], drawn at a cost that does not depend on the size of the dataset.
+    """Draw distinct numbers of transitions, [n]. The cost does not depend on the size of the dataset.
 
     Args:
-        n: How many to draw.
+        n: Number of transitions to draw.
         held: Number of transitions to draw from.
-        rng: Source of randomness; None is the global NumPy stream.
+        rng: NumPy generator; None uses the global NumPy stream.
 
     Raises:
-        ValueError: If there are fewer than `n`.
-        TypeError: If `rng` is no generator of NumPy.
+        ValueError: If `held` is less than `n`, or `n` is less than 1.
+        TypeError: If `rng` is not a NumPy generator.
     """
     check_rng(rng)
     if not 0 < n <= held:
@@ -422,7 +432,7 @@ def _all_single(batch: Batch) -> Batch:
 
 
 def _is_mapped(array: Any) -> bool:
-    """True if an array's values are in a mapped file."""
+    """True if an array's values are in a memory-mapped file."""
     while isinstance(array, np.ndarray):
         array = array.base
     return isinstance(array, mmap.mmap)

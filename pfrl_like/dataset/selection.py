@@ -1,4 +1,4 @@
-"""Selections of episodes, of one dataset or of several, as minibatches for training."""
+"""Selections of episodes, from one dataset or several datasets, as minibatches for training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,22 +15,22 @@ from pfrl_like.utils.random import RandomSource
 
 
 class Selection:
-    """Transitions of some episodes, numbered from 0 on.
+    """Transitions of selected episodes, numbered from 0.
 
-    Episodes of one dataset are not copied; those of several are copied into one dataset.
+    Episodes of one dataset are not copied. Episodes of several datasets are copied into one dataset.
 
     Args:
         episodes: A dataset, or episodes.
-        told_next: Whether to leave out transitions whose next observation is an unknown terminal state, replaced by a
-            placeholder. Needed where next observations are learnt from.
+        told_next: True to omit transitions into unrecorded terminal states; the next observation of such a transition
+            is a placeholder. Needed if next observations are training targets.
 
     Attributes:
         dataset: The dataset that contains the episodes.
         index: Numbers of the transitions in the dataset, shape [n].
 
     Raises:
-        ValueError: If there is no transition, or the episodes are not all of one kind.
-        TypeError: If an item is no episode.
+        ValueError: If there are no transitions, or if the episodes have different kinds of observations or actions.
+        TypeError: If an item is not an episode.
     """
 
     def __init__(self, episodes: Any, told_next: bool = False) -> None:
@@ -45,7 +45,7 @@ class Selection:
         if told_next:
             self.index = self.index[np.isin(table.steps[self.index], table.told_steps)]
             if not len(self.index):
-                raise ValueError("of no transition the next observation was told: every one ends in a terminal state")
+                raise ValueError("episodes: every transition ends in a terminal state whose observation is unknown")
 
     def __len__(self) -> int:
         return len(self.index)
@@ -61,15 +61,15 @@ class Selection:
         return Transitions(self.dataset.table, self.rows, self.action_size)
 
     def batch(self, index: Indices, *arguments: Any, **options: Any) -> Batch:
-        """Batch of the transitions with these numbers; further arguments are those of `MDPDataset.batch`."""
+        """Return a batch of the transitions with these numbers; other arguments are arguments of `MDPDataset.batch`."""
         return self.dataset.batch(self.index[index], *arguments, **options)
 
     def sample_batch(self, n: int, *arguments: Any, rng: RandomSource = None, **options: Any) -> Batch:
-        """Draw distinct transitions, as `MDPDataset.sample_batch` does.
+        """Draw distinct transitions like `MDPDataset.sample_batch`.
 
         Raises:
-            ValueError: If there are fewer than `n`.
-            TypeError: If `rng` is no generator of NumPy.
+            ValueError: If there are fewer than `n` transitions.
+            TypeError: If `rng` is not a NumPy generator.
         """
         return self.batch(drawn(n, len(self), rng), *arguments, **options)
 
@@ -82,14 +82,14 @@ def batch_of(
     *,
     continuation: float = 0,
 ) -> Batch:
-    """Batch for agents, made from a minibatch of arrays.
+    """Convert a minibatch of arrays to a batch for agents.
 
     Args:
         minibatch: The transitions.
         gamma: Discount factor per step.
         device: Device of the tensors.
-        discrete_action: Whether actions are indices.
-        continuation: Whether `Batch.continuation` holds all steps after the transitions; 0 for none.
+        discrete_action: True if actions are indices.
+        continuation: If it is not 0, `Batch.continuation` contains all steps after the transitions.
     """
 
     def tensor(values: Any) -> torch.Tensor:
@@ -108,7 +108,7 @@ def batch_of(
 
 
 def _continuation(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Continuation:
-    """Steps after the transitions, found by their links."""
+    """Return the steps after the transitions, found through the links between transitions."""
     place: dict[Any, int] = {}
     nexts: list[Transition | None] = []
     heads = [transition.next_transition for transition in minibatch]

@@ -1,4 +1,4 @@
-"""Conversions of datasets: arrays, files, replay buffers, tables of columns."""
+"""Conversions of datasets: arrays, files, replay buffers and pandas frames."""
 
 import os
 import tempfile
@@ -23,41 +23,41 @@ from pfrl_like.utils.checks import check_counts
 
 
 def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
-    """Table with a copy of a buffer's steps, and whether their actions are discrete.
+    """Convert a copy of a buffer's steps to a table; also returns True if the actions are discrete.
 
-    Running episodes are cut off. An episode also ends after a step that was made terminal in the buffer, and is cut off
-    where a step's next observation is not the observation of the following step.
+    Running episodes are truncated. An episode also ends after a step that was made terminal in the buffer. An episode
+    is truncated after a step whose next observation is not the observation of the following step.
 
     Raises:
-        ValueError: If the buffer is empty, or its actions are no numbers.
-        TypeError: If `buffer` is no replay buffer of this library.
+        ValueError: If the buffer is empty, or if its actions are not numbers or vectors.
+        TypeError: If `buffer` is not a replay buffer of this library.
     """
     if not hasattr(buffer, "stored_steps"):
-        raise TypeError(f"buffer: got {type(buffer).__name__}, expected one of pfrl_like.replay_buffers")
+        raise TypeError(f"buffer: got {type(buffer).__name__}, expected a buffer of pfrl_like.replay_buffers")
     columns, rows = buffer.stored_steps()
     if not len(rows) or columns.obs is None or columns.action is None:
-        raise ValueError("buffer: got an empty one, expected at least one transition")
+        raise ValueError("buffer: is empty, expected at least one transition")
     action = columns.action.plain
     if action is None or action.dtype.kind not in "biuf" or action.ndim > 2:
         raise ValueError("buffer: expected actions that are numbers or vectors of numbers")
     rows, ends = in_episodes(columns, rows)
     at, following = columns.obs_row[rows], columns.next_row[rows]
-    told, terminal = following[ends] != at[ends], columns.terminal[rows[ends]]
+    known, terminal = following[ends] != at[ends], columns.terminal[rows[ends]]
     discrete = action.ndim == 1 and action.dtype.kind != "f"
     chosen = action[rows].astype(np.int64) if discrete else action[rows].reshape(len(rows), -1)
-    extended = told | terminal
+    extended = known | terminal
     held = columns.further(rows).get("log_prob")
-    # As elsewhere, an unknown state is shown as the one before it.
+    # An unknown terminal state is shown as the observation before it, as in all datasets.
     table = assembled(
         columns.obs, chosen, columns.reward[rows], terminal, ends, extended,
         obs_row=at, end_obs=following[ends][extended],
         log_prob=None if held is None else log_probs_of("log_prob", held, len(rows), discrete),
     )  # fmt: skip
-    return joined([table.with_made_up(table.made_up | np.where(~told & terminal, NO_OBS, 0))]), discrete
+    return joined([table.with_made_up(table.made_up | np.where(~known & terminal, NO_OBS, 0))]), discrete
 
 
 def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
-    """Rows sorted by episode, in the order of the episodes' first steps, and the places of the episodes' last steps."""
+    """Return the rows sorted by episode, in the order of the first steps, and the place of each episode's last step."""
     count = len(rows)
     place = np.full(columns.steps.size, -1, np.int64)
     place[rows] = np.arange(count)
@@ -65,7 +65,7 @@ def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
     after = np.where(successor > 0, place[np.maximum(successor, 0)], -1)
     linked = after >= 0
     linked[linked] = columns.next_row[rows[linked]] == columns.obs_row[rows[after[linked]]]
-    linked &= ~columns.terminal[rows]  # a step in mid-episode may have been made terminal
+    linked &= ~columns.terminal[rows]  # a step in the middle of an episode may have been made terminal
     head, depth = np.arange(count), np.zeros(count, np.int64)
     head[after[linked]] = np.flatnonzero(linked)
     depth[after[linked]] = 1
@@ -79,7 +79,7 @@ def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
 
 PathLike = str | os.PathLike[str]
 
-#: Endings of formats that datasets are not written in; any other ending except `.npz` means HDF5.
+#: File extensions of formats that `dump` does not write; all other extensions except `.npz` mean HDF5.
 _OTHER_FORMATS = {
     ".arrow", ".csv", ".feather", ".json", ".jsonl", ".mat", ".npy", ".parquet", ".pickle", ".pkl", ".pt", ".tsv",
     ".txt", ".xlsx", ".zip",
@@ -87,11 +87,11 @@ _OTHER_FORMATS = {
 
 
 class DatasetSources:
-    """Tables of an `MDPDataset`, and conversions from and to other forms of the same data."""
+    """Conversions of an `MDPDataset` from and to other forms of the same data."""
 
     @classmethod
     def of_table(cls, table: Table, discrete_action: bool, action_size: int = 0) -> Self:
-        """Dataset over a table, with at least `action_size` discrete actions."""
+        """Return a dataset of a table, with at least `action_size` discrete actions."""
         dataset = cls.__new__(cls)
         dataset._use(table, discrete_action, action_size)
         return dataset
@@ -110,7 +110,7 @@ class DatasetSources:
         return self._tables[0]
 
     def get_action_size(self) -> int:
-        """Length of an action vector or, if actions are discrete, the largest known one + 1."""
+        """Return the length of an action vector or, if actions are discrete, the largest known action + 1."""
         if self.discrete_action:
             return max(self._known_actions, *(1 + int(table.action.max()) for table in self._tables))
         return int(self._tables[0].action.shape[1])
@@ -119,17 +119,18 @@ class DatasetSources:
 
     @classmethod
     def from_episodes(cls, episodes: Any) -> Self:
-        """Dataset of some episodes: of a slice, or of one part of scikit-learn's `train_test_split`.
+        """Return a dataset of some episodes, for example a slice or one part of scikit-learn's `train_test_split`.
 
-        It has all discrete actions of the datasets that contained the episodes, including those that no episode uses.
-        Its reward convention is that of the first episode's dataset.
+        The dataset has all discrete actions of the datasets that contained the episodes, including actions that no
+        episode uses. Its reward convention is the convention of the first episode's dataset.
 
         Args:
-            episodes: Episodes, of one dataset, whose observations are not copied, or of several; or a dataset.
+            episodes: Episodes of one or several datasets, or a dataset. Observations of episodes of one dataset are not
+                copied.
 
         Raises:
-            ValueError: If there is no transition, or the episodes are not all of one kind.
-            TypeError: If an item is no episode.
+            ValueError: If there are no transitions, or if the episodes have different kinds of observations or actions.
+            TypeError: If an item is not an episode.
         """
         table, numbers = in_one_table(chosen := listed(episodes))
         size = max(episode.get_action_size() for episode in chosen)
@@ -150,30 +151,32 @@ class DatasetSources:
         *,
         log_probs: Any = None,
     ) -> Self:
-        """Dataset of arrays whose reward is for the action of the same row, as in gymnasium, D4RL and `to_arrays`.
+        """Return a dataset of arrays in which each row has the reward of its own action (gymnasium, D4RL, `to_arrays`).
 
-        It has the same steps as a dataset made with the constructor's `reward_convention="same_row"`, but its
-        attributes use "next_row".
+        The dataset has the same steps as a dataset constructed with `reward_convention="same_row"`, but its attributes
+        use "next_row".
 
-        An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. Where it was cut
-        off, the outcome of the last action is known only from `next_observations`. Without them the last row serves as
-        the last observation, and its reward is left out.
+        An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. The outcome of the
+        last action of a truncated episode is known only from `next_observations`. Without `next_observations`, the last
+        row is the last observation of the episode, and its reward is ignored.
 
         Args:
-            observations: Array [n, ...], which is not copied (unless with `next_observations`), or a dict or tuple of
-                such.
-            actions: Shape [n, A], or [n] if discrete.
-            rewards: Shape [n].
-            terminals: Flags, shape [n]: the step ended in a terminal state.
-            timeouts: Flags, shape [n]: the episode was cut off after the step. None for none.
-            next_observations: Observations after the steps, shape [n, ...].
-            discrete_action: Whether actions are indices; None if they are integers, one in a row.
-            log_probs: Log-probabilities (densities, if continuous) of the actions under the policy that took them,
-                shape [n]. Values in last rows do not count, but must be possible ones. None if they were not recorded.
+            observations: Array [n, ...], which is not copied unless `next_observations` is given, or a dict or tuple of
+                arrays.
+            actions: Actions, shape [n, A], or [n] if discrete.
+            rewards: Rewards, shape [n].
+            terminals: Flags, shape [n]: True if the step ended in a terminal state.
+            timeouts: Flags, shape [n]: True if the episode was truncated after the step. None if no episode was
+                truncated.
+            next_observations: Observations after the steps, shape [n, ...]; None if they are unknown.
+            discrete_action: True if actions are indices. None means True if each row has a single integer.
+            log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape
+                [n]. Values in last rows are ignored, but must be valid log-probabilities. None if they were not
+                recorded.
 
         Raises:
-            ValueError: If lengths, shapes or values are invalid; the text names the row.
-            NonFiniteError: On NaN or infinity.
+            ValueError: If lengths, shapes or values are invalid; the message contains the row.
+            NonFiniteError: If a value is NaN or infinite.
         """
         discrete = looks_discrete(np.asarray(actions)) if discrete_action is None else bool(discrete_action)
         table = table_from_arrays(
@@ -197,82 +200,85 @@ class DatasetSources:
         log_prob: str | None = None,
         next_observations: Sequence[str] | None = None,
     ) -> Self:
-        """Dataset of a pandas frame with a row for each time step.
+        """Return a dataset of a pandas frame with one row per time step.
 
-        As in `from_arrays`, the outcome of the last action of an episode that was cut off is known only from
-        `next_observations`. Without them that row serves as the last observation, so that T rows hold T - 1 steps.
-        `reward_convention` says how rewards are read. The attributes of the dataset are shown as in the dataset that a
-        frame of `to_dataframe` comes from, and in the convention "next_row" for other frames.
+        As in `from_arrays`, the outcome of the last action of a truncated episode is known only from
+        `next_observations`. Without `next_observations`, the last row is the last observation, so T rows contain T - 1
+        steps. `reward_convention` defines how rewards are read. If the frame was written by `to_dataframe`, the
+        attributes of the dataset have the same convention as the dataset that was written. For other frames they use
+        "next_row".
 
         Args:
             frame: The frame.
             observations: Columns of the observation.
-            actions: The column of discrete actions, or a list of those of continuous ones.
+            actions: The column of discrete actions, or a list of the columns of continuous actions.
             reward: Column of the reward.
             terminal: Column of terminal flags.
-            timeout: Column of flags of episodes that were cut off; None for none.
-            episode: Column whose value changes where another episode begins; None for none.
-            reward_convention: "same_row" as in `from_arrays`, or "next_row" as in the constructor. None is the
-                convention in `frame.attrs["reward_convention"]`, which frames of `to_dataframe` have, else "same_row".
-            log_prob: Column of the `log_probs` of the constructor; None if there is none.
-            next_observations: Columns of the observation after the step, as many as `observations`, with "same_row";
-                None if there are none.
+            timeout: Column of truncation flags; None if no episode was truncated.
+            episode: Column whose value changes when a new episode begins; None if there is no such column.
+            reward_convention: "same_row" as in `from_arrays`, or "next_row" as in the constructor. None uses
+                `frame.attrs["reward_convention"]`, which frames of `to_dataframe` have, or "same_row" for other frames.
+            log_prob: Column of the log-probabilities, see `log_probs` of the constructor; None if they were not
+                recorded.
+            next_observations: Columns of the observation after the step, as many as `observations`; only with
+                "same_row". None if there are no such columns.
 
         Raises:
-            ValueError: If the data are invalid, a value is missing or no number, no column is named, or the frame names
-                another convention.
-            KeyError: If the frame lacks a column.
-            TypeError: If it is no frame, or `observations` or `next_observations` is not a list.
+            ValueError: If the data are invalid, if a value is missing or not a number, if a list of columns is empty,
+                or if the frame contains a different convention.
+            KeyError: If the frame does not have a column.
+            TypeError: If `frame` is not a frame, or if `observations` or `next_observations` is not a list.
         """
         optional = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
         given = frame, observations, actions, next_observations, reward, optional, reward_convention
         return cls.of_table(*table_from_frame(*given))
 
     def to_dataframe(self, *, reward_convention: str | None = None) -> Any:
-        """Pandas frame with a row for each time step, which `from_dataframe` reads.
+        """Return a pandas frame with one row per time step, which `from_dataframe` reads.
 
-        Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode (its number from 0
-        on), and, if recorded, log_prob. `frame.attrs["reward_convention"]` names the convention. Formats that lose it,
-        such as CSV files, are read as "same_row" unless `from_dataframe` is given another convention.
+        Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode (the episode number,
+        counted from 0), and, if recorded, log_prob. `frame.attrs["reward_convention"]` contains the convention. Formats
+        without `attrs`, such as CSV files, lose the convention. `from_dataframe` then reads the frame as "same_row",
+        unless its argument `reward_convention` is given.
 
         Args:
             reward_convention: "next_row": rewards are in the row after their action. "same_row": rewards are in the row
-                of their action. None for the convention of the dataset, whose frame has the same rows as the
+                of their action. None uses the convention of the dataset; the frame then has the same rows as the
                 attributes.
 
         Raises:
             MissingDependencyError: If pandas is not installed.
-            ValueError: If observations are no vectors, on another convention, or with "same_row" if there is no
-                transition.
+            ValueError: If observations are not vectors, if the convention is unknown, or with "same_row" if there are
+                no transitions.
         """
         return frame_of(self.table, self.discrete_action, reward_convention)
 
     # Files
 
     def dump(self, fname: PathLike, *, reward_convention: str | None = None) -> None:
-        """Write the dataset to one file, atomically: HDF5, or an archive of NumPy arrays if the name ends with `.npz`.
+        """Write the dataset to one file, atomically: a NumPy archive if the name ends with `.npz`, else HDF5.
 
         Args:
-            fname: The file; an old one of this name is replaced. Names with the ending of another format, such as
-                `.csv`, are refused.
-            reward_convention: "next_row": rewards are in the row after their action, and everything is kept.
-                "same_row": rewards are in the row of their action, in the form that d3rlpy reads from version 1.0 on.
-                This form leaves out the last observations of episodes that ended in a terminal state, and therefore
-                such episodes without a transition. None for the convention of the dataset, whose file has the same rows
-                as the attributes.
+            fname: The file; an existing file of this name is replaced. File extensions of other formats, such as
+                `.csv`, are rejected.
+            reward_convention: "next_row": rewards are in the row after their action, and all data are kept. "same_row":
+                rewards are in the row of their action, in the form that d3rlpy reads from version 1.0 on. This form
+                omits the last observation of an episode that ended in a terminal state, and therefore omits such an
+                episode if it has no transitions. None uses the convention of the dataset; the file then has the same
+                rows as the attributes.
 
         Raises:
-            ValueError: On another convention, or with "same_row" if there is no transition, or on the ending of another
-                format.
-            CheckpointError: If it cannot be written.
-            MissingDependencyError: If HDF5 is asked for, and h5py is not installed.
+            ValueError: If the convention is unknown, if there are no transitions with "same_row", or if the file
+                extension belongs to another format.
+            CheckpointError: If the file cannot be written.
+            MissingDependencyError: If the format is HDF5 and h5py is not installed.
         """
         path = os.fspath(fname)
         ending = os.path.splitext(path)[1].lower()
         if ending in _OTHER_FORMATS:
             raise ValueError(
-                f"fname is {path!r}, but datasets are not written as {ending}: let it end in .h5 (HDF5) or .npz; "
-                "to_dataframe makes a pandas DataFrame, which writes other formats"
+                f"fname is {path!r}, but datasets are not written as {ending}: use the extension .h5 (HDF5) or .npz; "
+                "to_dataframe returns a pandas DataFrame, which can write other formats"
             )
         write = write_npz if ending == ".npz" else write_hdf5
         write(path, flat_of(self.table, self.discrete_action, reward_convention, self.get_action_size()))
@@ -287,30 +293,31 @@ class DatasetSources:
         memory_map: bool | None = None,
         max_bytes: int | None = None,
     ) -> Self:
-        """Read a dataset from a file: a file of `dump`, HDF5 files of d3rlpy, or arrays of the same names.
+        """Read a dataset from a file: a file of `dump`, an HDF5 file of d3rlpy, or arrays with the same names.
 
-        A file of `dump` gives a dataset with the same `reward_convention`; other files give one that uses "next_row".
-        Use `load_minari` for folders of Minari, `from_directory` for those of runs, and `from_dataframe` for tables.
+        A file of `dump` results in a dataset with the same `reward_convention`; other files result in "next_row". Use
+        `load_minari` for folders of Minari, `from_directory` for folders of runs, and `from_dataframe` for frames.
 
         Args:
             fname: The file.
-            reward_convention: For files that do not name theirs: "next_row" (`rewards[t + 1]` is for `actions[t]`;
-                d3rlpy before 1.0) or "same_row" (D4RL).
-            discrete_action: Whether actions are indices, for files that do not say; None decides by their dtype.
-            memory_map: Leave the observations in the HDF5 file, which must not change; only `check` then checks their
-                values. None does it for more than 1 GiB, where they are contiguous in the file.
-            max_bytes: Limit on the memory of the arrays, whatever the size of the file; None is 128 times its size, and
-                at least 64 MiB.
+            reward_convention: Convention for files that do not contain it: "next_row" (`rewards[t + 1]` is the reward
+                of `actions[t]`; d3rlpy before 1.0) or "same_row" (D4RL).
+            discrete_action: True if actions are indices, for files that do not contain this information; None decides
+                by dtype.
+            memory_map: True to leave the observations in the HDF5 file, which must not change; only `check` then checks
+                their values. None does so if they are larger than 1 GiB and contiguous in the file.
+            max_bytes: Limit on the memory of the arrays, in bytes, for a file of any size. None means 128 times the
+                file size, at least 64 MiB.
 
         Raises:
-            CheckpointError: If the file is damaged, of another format, invalid, or exceeds the memory limit.
-            TypeError: If `max_bytes` is no integer.
-            MissingDependencyError: If it is HDF5 and h5py is not installed.
+            CheckpointError: If the file is damaged, has an unknown format, is invalid, or exceeds the memory limit.
+            TypeError: If `max_bytes` is not an integer.
+            MissingDependencyError: If the file is HDF5 and h5py is not installed.
         """
         check_counts(optional=True, max_bytes=max_bytes)
         path = os.fspath(fname)
         if os.path.isdir(path):
-            hint = "load_minari reads Minari's folders, from_directory those of runs"
+            hint = "load_minari reads folders of Minari, from_directory reads folders of runs"
             raise CheckpointError(path, f"is a folder, expected a file: {hint}")
         hdf5 = is_hdf5(path)
         try:
@@ -319,7 +326,7 @@ class DatasetSources:
         except CheckpointError as error:
             if hdf5 or os.path.splitext(path)[1].lower() not in _OTHER_FORMATS:
                 raise
-            hint = "from_dataframe takes a table that pandas has read, from_arrays arrays"
+            hint = "read the file with pandas and call from_dataframe, or call from_arrays"
             raise CheckpointError(path, f"{error.reason}; {hint}") from error
         except ValueError as error:
             raise CheckpointError(path, str(error)) from error
@@ -328,13 +335,13 @@ class DatasetSources:
         """Write the dataset as `directory`/`dataset_id`/data, in the form that Minari reads.
 
         Args:
-            directory: The directory that `MINARI_DATASETS_PATH` names.
-            dataset_id: Its name, for instance "cartpole/mixed-v0".
-            env_spec: `env.spec.to_json()` of its environment.
+            directory: The directory of all datasets, `MINARI_DATASETS_PATH`.
+            dataset_id: Id of the dataset, for instance "cartpole/mixed-v0".
+            env_spec: `env.spec.to_json()` of the environment; None if unknown.
 
         Raises:
-            ValueError: If the name is invalid, or there is no transition.
-            CheckpointError: If it cannot be written.
+            ValueError: If the id is invalid, or if there are no transitions.
+            CheckpointError: If the dataset cannot be written.
             MissingDependencyError: If h5py is not installed.
         """
         n_actions = self.get_action_size() if self.discrete_action else None
@@ -345,13 +352,13 @@ class DatasetSources:
         """Read a dataset of Minari; only h5py is needed.
 
         Args:
-            directory: The dataset's folder, `<MINARI_DATASETS_PATH>/<dataset id>`, or its `data`.
-            max_bytes: Limit on the memory of the arrays, whatever the size of the file; None is 128 times its size, and
-                at least 64 MiB.
+            directory: The dataset's folder, `<MINARI_DATASETS_PATH>/<dataset id>`, or its subfolder `data`.
+            max_bytes: Limit on the memory of the arrays, in bytes, for a file of any size. None means 128 times the
+                file size, at least 64 MiB.
 
         Raises:
-            CheckpointError: If there is none, it is damaged, or it exceeds the memory limit.
-            TypeError: If `max_bytes` is no integer.
+            CheckpointError: If the folder contains no dataset, or the dataset is damaged or exceeds the memory limit.
+            TypeError: If `max_bytes` is not an integer.
             MissingDependencyError: If h5py is not installed.
         """
         check_counts(optional=True, max_bytes=max_bytes)
@@ -361,21 +368,22 @@ class DatasetSources:
 
     @classmethod
     def from_buffer(cls, buffer: ReplayBuffer, *, reward_convention: str | None = None) -> Self:
-        """Dataset with a copy of a replay buffer's steps, and with the column "log_prob" if all steps have it.
+        """Return a dataset with a copy of a replay buffer's steps, and with the column "log_prob" if all steps have it.
 
-        Other additional columns, for instance action masks, are not copied.
+        Other extra columns, for instance action masks, are not copied.
 
-        Running episodes are cut off. An episode is also cut where a step's next observation is not the observation of
-        the following step.
+        Running episodes are truncated. An episode is also truncated after a step whose next observation is not the
+        observation of the following step.
 
         Args:
             buffer: The replay buffer.
             reward_convention: Convention of the dataset, "next_row" or "same_row". None uses "next_row"; `append` then
-                gives the constructor's warning, since the convention of its arrays is open.
+                emits the constructor's warning, because the convention of its arrays is unknown.
 
         Raises:
-            ValueError: If the buffer is empty, or its actions are no numbers or vectors, or on another convention.
-            TypeError: If it is no replay buffer.
+            ValueError: If the buffer is empty, if its actions are not numbers or vectors, or if the convention is
+                unknown.
+            TypeError: If `buffer` is not a replay buffer.
         """
         table, discrete = table_from_buffer(buffer)
         if reward_convention is not None:
@@ -384,14 +392,14 @@ class DatasetSources:
 
     @classmethod
     def from_directory(cls, directory: PathLike) -> Self:
-        """Dataset of a run's recorded steps: a persistent replay buffer, or a run's `demonstrations.replay`.
+        """Return a dataset of a run's recorded steps: a persistent replay buffer, or a run's `demonstrations.replay`.
 
         Args:
-            directory: The persistent buffer's directory, which is read only and may be in use; or one that contains
-                such a file.
+            directory: The directory of a persistent buffer, which is not changed and may be in use; or a directory that
+                contains `demonstrations.replay`.
 
         Raises:
-            CheckpointError: If there is neither.
+            CheckpointError: If the directory contains neither.
         """
         path = Path(directory)
         saved = path / "demonstrations.replay"
@@ -405,9 +413,9 @@ class DatasetSources:
             return cls.from_buffer(recorded)
 
     def to_columns(self) -> tuple[Columns, list[Indices]]:
-        """Store, and the rows of each episode's steps in it, for `ReplayBuffer.from_dataset`.
+        """Return columns, and the rows of each episode's steps in the columns, for `ReplayBuffer.from_dataset`.
 
-        Actions become single precision, like those of policies. Episodes without a step are left out.
+        Actions are converted to single precision, like actions of policies. Episodes without a step are dropped.
         """
         steps, lengths = self.table.steps, self.table.lengths
         rows = np.split(steps, np.cumsum(lengths[lengths > 0])[:-1]) if len(steps) else []

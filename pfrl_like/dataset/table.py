@@ -1,4 +1,4 @@
-"""Table of finished episodes in one store; datasets, episodes and transitions are its views."""
+"""Table of finished episodes; datasets, episodes and transitions are views of a table."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,29 +12,29 @@ from pfrl_like.columns import Columns, Field, Indices, SharedRows, shared_field
 from pfrl_like.columns.leaves import Rows, first_seen
 from pfrl_like.columns.structure import map_structure
 
-#: Unknown parts of an episode, as bits: its last observation, the action there, the reward before any action.
+#: Bits for unknown parts of an episode: last observation, action in the last row, reward before the first action.
 NO_OBS, NO_ACTION, NO_REWARD = 1, 2, 4
 ALL_BITS = NO_OBS | NO_ACTION | NO_REWARD
 
-#: Row of the reward for an action in arrays: the row after it, beside the observation that it led to, or its own row.
+#: Row of the reward of an action: the next row, which contains the observation after the action, or the same row.
 NEXT_ROW, SAME_ROW = "next_row", "same_row"
 
 
 def check_convention(convention: str) -> None:
-    """Refuse an unknown reward convention.
+    """Raise an error if a reward convention is unknown.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is unknown.
     """
     if convention not in (NEXT_ROW, SAME_ROW):
         raise ValueError(
-            f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] pays actions[t]) or "
-            f"{SAME_ROW!r} (rewards[t] pays actions[t])"
+            f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] belongs to actions[t]) or "
+            f"{SAME_ROW!r} (rewards[t] belongs to actions[t])"
         )
 
 
 def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:
-    """Some rows of a column, read-only: a view if they are all rows, else a copy."""
+    """Return rows of a column, read-only: a view if `rows` selects all rows, else a copy."""
     if len(rows) == len(column):
         return column[:]
     taken: NDArray[Any] = column[rows - 1]
@@ -43,14 +43,14 @@ def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:
 
 
 class Shown(NamedTuple):
-    """Rows of a table that are visible in arrays of a reward convention.
+    """The rows of a table that arrays of a reward convention contain.
 
     Attributes:
         rows: Rows of the table, shape [n].
         reward: Rewards, shape [n].
-        terminal: Flags of terminal states, or of steps into them, shape [n].
-        timeout: Flags of the last rows of episodes that were cut off, shape [n].
-        last: Flags of the last rows of all episodes, shape [n].
+        terminal: True if the state of the row, or with "same_row" the state after its step, is terminal, shape [n].
+        timeout: True for the last rows of truncated episodes, shape [n].
+        last: True for the last rows of all episodes, shape [n].
     """
 
     rows: Indices
@@ -62,25 +62,26 @@ class Shown(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Episodes of T steps, each in T + 1 rows: its steps, then the row of its last observation, which is no step.
+    """Episodes of T steps, each with T + 1 rows: the steps, then a row for the last observation, which is not a step.
 
-    Rows are those of the store and begin with 1. A table is never changed; `replace` makes another one.
+    Rows are the rows of `columns`; the first row is 1. A table is never changed; `dataclasses.replace` creates a new
+    table.
 
     Attributes:
         obs: The observations.
-        obs_row: For each row, the row of its observation in `obs`, shape [n]; for an unknown terminal state the row of
-            the state before it.
-        action: Shape [n, ...]; zero in last rows without a known action.
-        reward: Reward for the action of its own row, shape [n]; 0 in the last rows.
-        terminated: Whether the episodes ended in a terminal state, shape [E]; the others were cut off.
-        lengths: Numbers of steps of the episodes, shape [E]; 0 is possible.
-        lead: The reward beside the first observation, before any action, shape [E].
-        made_up: Unknown parts of the episodes, as bits, shape [E].
-        log_prob: Log-probabilities (densities) of the actions under the policy that took them, shape [n]; meaningless
-            in last rows. None if they were not recorded.
-        convention: Reward convention in which datasets, episodes and transitions show the table. Learning ignores it.
-        declared: True if the user or a file named it, False if it was assumed because nobody named one, None if the
-            source allows only one reading.
+        obs_row: For each row, the row of its observation in `obs`, shape [n]. If a terminal state is unknown, its row
+            refers to the observation before it.
+        action: Actions, shape [n, ...]; 0 in last rows without a known action.
+        reward: Reward of the action in the same row, shape [n]; 0 in the last rows.
+        terminated: True if the episode ended in a terminal state, False if it was truncated, shape [E].
+        lengths: Number of steps of each episode, shape [E]; may be 0.
+        lead: Reward in the row of the first observation, before any action, shape [E].
+        made_up: Bits for the unknown parts of each episode, shape [E].
+        log_prob: Log-probabilities (densities) of the actions under the behaviour policy, shape [n]; meaningless in
+            last rows. None if they were not recorded.
+        convention: Reward convention that datasets, episodes and transitions use. Training ignores it.
+        declared: True if the user or a file named the convention, False if it was assumed, None if the source has only
+            one possible convention.
     """
 
     obs: Field
@@ -97,7 +98,7 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows, including those of last observations."""
+        """Number of rows, including the rows of last observations."""
         return len(self.obs_row)
 
     @cached_property
@@ -122,7 +123,7 @@ class Table:
 
     @cached_property
     def position(self) -> Indices:
-        """For each row, the number of rows of its episode before it, shape [n + 1]; entry 0 is unused."""
+        """For each row, the number of earlier rows of its episode, shape [n + 1]; entry 0 is unused."""
         return np.concatenate([[0], np.arange(1, self.n_rows + 1) - np.repeat(self.starts, self.lengths + 1)])
 
     @cached_property
@@ -132,14 +133,14 @@ class Table:
 
     @cached_property
     def terminal(self) -> NDArray[np.bool_]:
-        """For each row, whether its step ended in a terminal state, shape [n + 1]."""
+        """For each row, True if its step ended in a terminal state, shape [n + 1]."""
         terminal = np.zeros(self.n_rows + 1, np.bool_)
         terminal[self.ends[self.terminated & (self.lengths > 0)] - 1] = True
         return terminal
 
     @cached_property
     def previous_reward(self) -> NDArray[np.float64]:
-        """For each row, the reward beside its observation, shape [n]: the one for the action of the row before."""
+        """For each row, the reward of the action in the row before, shape [n]."""
         previous = np.concatenate([[0.0], self.reward[:-1]])
         previous[self.starts - 1] = self.lead
         previous.setflags(write=False)  # it is a copy
@@ -152,22 +153,22 @@ class Table:
 
     @cached_property
     def next_reward(self) -> NDArray[np.float64]:
-        """For each step, the reward in the next row of such arrays, shape [n]; meaningless in last rows."""
+        """For each step, the reward in the next row in the table's convention, shape [n]; meaningless in last rows."""
         return np.append(self.reward[1:], 0.0) if self.convention == SAME_ROW else self.reward
 
     @cached_property
     def shown(self) -> "Shown":
-        """Rows visible in the table's own convention."""
+        """The rows of the table in its own convention."""
         return self.in_convention(self.convention)
 
     def in_convention(self, convention: str) -> "Shown":
-        """Rows that are visible in arrays of a convention, with their rewards and flags.
+        """Return the rows that arrays of a convention contain, with their rewards and flags.
 
-        `NEXT_ROW` has all of them. `SAME_ROW` lacks the last row of an episode that ended in a terminal state: there
-        the last step is the last row.
+        `NEXT_ROW` contains all rows. `SAME_ROW` omits the last row of an episode that ended in a terminal state, so its
+        last row is its last step.
 
         Raises:
-            ValueError: On another convention.
+            ValueError: If the convention is unknown.
         """
         check_convention(convention)
         last = np.zeros(self.n_rows + 1, np.bool_)
@@ -184,10 +185,10 @@ class Table:
         return shown
 
     def declared_as(self, convention: str, declared: bool | None = True) -> "Table":
-        """The same table, shown in a convention that was named, or only assumed if `declared` is False.
+        """Return the same table in a convention that was named, or that was assumed if `declared` is False.
 
         Raises:
-            ValueError: On another convention.
+            ValueError: If the convention is unknown.
         """
         check_convention(convention)
         return dataclasses.replace(self, convention=convention, declared=declared)
@@ -199,11 +200,11 @@ class Table:
 
     @cached_property
     def columns(self) -> Columns:
-        """Store of the steps, in the rows of the table."""
+        """Columns of the steps, with the same rows as the table."""
         return self._columns(self.obs, self.action)
 
     def to_columns(self) -> Columns:
-        """New store, to which the caller may append; plain observations are shared until the first append."""
+        """Return new columns, which the caller may append to; plain observations are shared until the first append."""
         table = self if isinstance(self.obs.rows, SharedRows) else joined([self])
         obs = shared_field(self.obs.leaves[0].data) if table is self else table.obs
         return table._columns(obs, self.action.astype(np.float32) if self.action.dtype == np.float64 else self.action)
@@ -229,11 +230,11 @@ class Table:
         return columns
 
     def observations(self, rows: Indices) -> Any:
-        """Observations of some rows, stacked; a view where they are contiguous in one array."""
+        """Return observations of some rows, stacked; a view if the rows are contiguous in one array."""
         return self._observed(self.obs_row[rows - 1])
 
     def next_observations(self, rows: Indices) -> Any:
-        """Observations after some steps, stacked."""
+        """Return the observations after some steps, stacked."""
         return self._observed(self.next_row[rows - 1])
 
     def _observed(self, at: Indices) -> Any:
@@ -243,11 +244,11 @@ class Table:
         return self.obs.stacked(at)
 
     def like(self, other: "Table") -> "Table":
-        """The same table in the dtypes and the reward convention of another table.
+        """Return the same table with the dtypes and the reward convention of another table.
 
         Raises:
-            ValueError: If observations or actions are of another structure or shape, or would lose their kind, or if
-                only one table has log-probabilities.
+            ValueError: If observations or actions have a different structure, shape or kind of dtype, or if only one
+                table has log-probabilities.
         """
         if (self.log_prob is None) != (other.log_prob is None):
             have = ("none", "some") if self.log_prob is None else ("some", "none")
@@ -268,7 +269,7 @@ class Table:
         return dataclasses.replace(table, action=action, convention=other.convention)
 
     def of_episodes(self, numbers: Indices) -> "Table":
-        """Table of some of the episodes, in this order; the observations are shared."""
+        """Return a table of some of the episodes, in the order of `numbers`; the observations are shared."""
         rows = np.concatenate([np.arange(self.starts[number], self.ends[number] + 1) for number in numbers]) - 1
         of_rows = ["obs_row", "action", "reward"] + ["log_prob"] * (self.log_prob is not None)
         parts = {name: getattr(self, name)[rows] for name in of_rows}
@@ -276,18 +277,18 @@ class Table:
         return dataclasses.replace(self, **parts)
 
     def with_made_up(self, made_up: Any) -> "Table":
-        """The same table with other bits of unknown parts.
+        """Return the same table with other bits for unknown parts.
 
         Raises:
-            ValueError: If they are no such bits, one number for each episode.
+            ValueError: If `made_up` is not an array of valid bits with one number per episode.
         """
         array = np.asarray(made_up)
         if array.shape != self.lengths.shape or array.dtype.kind not in "iu" or (array & ~ALL_BITS).any():
-            raise ValueError(f"made_up: expected {len(self.lengths)} numbers from 0 to {ALL_BITS}")
+            raise ValueError(f"made_up: expected {len(self.lengths)} integers from 0 to {ALL_BITS}")
         return dataclasses.replace(self, made_up=array.astype(np.int64))
 
     def with_rewards_clipped(self, low: float | None, high: float | None) -> "Table":
-        """The same table with clipped rewards."""
+        """Return the same table with clipped rewards."""
         if low is None and high is None:
             return self
         reward, lead = np.clip(self.reward, low, high), np.clip(self.lead, low, high)
@@ -296,7 +297,7 @@ class Table:
         return dataclasses.replace(self, reward=reward, lead=lead)
 
     def of_leaf(self, i: int) -> "Table":
-        """The same table with only one part of nested observations."""
+        """Return the same table with only one part of nested observations."""
         return dataclasses.replace(self, obs=Field(self.obs.rows, 0, [self.obs.leaves[i]]))
 
     @property
@@ -311,13 +312,13 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """One table with the episodes of several similar tables; columns that only some of them have are left out."""
+    """Join similar tables into one table; columns that only some tables have are dropped."""
     first = tables[0]
     kept = [first_seen(table.obs_row) for table in tables]
     if first.obs.plain is not None:
         obs = shared_field(np.concatenate([_values(table, own) for table, (own, _) in zip(tables, kept, strict=True)]))
         begin = 0
-    else:  # frames are still stored once
+    else:  # shared frames are stored once
         obs, begin = Field.from_spec(Rows(), first.obs.spec()), 1
         for table, (own, _) in zip(tables, kept, strict=True):
             obs.fill(table.obs.dump(own, "obs")[1], "obs", obs.rows.take(len(own)))

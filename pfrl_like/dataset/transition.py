@@ -1,4 +1,4 @@
-"""Transitions, linked to their neighbours, and minibatches of them."""
+"""Transitions, which are linked to their neighbours, and minibatches of transitions."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -13,20 +13,20 @@ from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 
-#: Limit on the numbers of an observation or action that are printed in full.
+#: Maximum size of an observation or action that is printed in full.
 _SHOWN = 8
 
 
 class Transition:
-    """Step of an episode, from time t to t+1.
+    """A step of an episode, from time t to t+1.
 
-    The reward of step t is the one beside its observation; the reward for the action at t is `next_reward`. In a
-    dataset with `reward_convention="same_row"` the reward of step t is for its own action. In both conventions,
-    `action_reward` is the reward for the action at t.
+    `reward` is stored in the same row as the observation at t. With the reward convention "next_row", `next_reward` is
+    the reward of the action at t. With "same_row", `reward` is the reward of the action at t. In both conventions,
+    `action_reward` is the reward of the action at t.
 
     Args:
         observation_shape: Shape of an observation.
-        action_size: Length of an action vector or, if actions are discrete, their number.
+        action_size: Length of an action vector or, if actions are discrete, the number of actions.
         observation: Observation at t.
         action: Action at t, an integer if discrete.
         reward: Reward at t.
@@ -34,11 +34,11 @@ class Transition:
         next_action: Action at t+1.
         next_reward: Reward at t+1.
         terminal: 1 if the state at t+1 is terminal, else 0.
-        prev_transition: The previous one of the episode, which is linked back to this one.
-        next_transition: The next one of the episode, which is linked back to this one.
+        prev_transition: Previous transition of the episode. Its `next_transition` is set to this transition.
+        next_transition: Next transition of the episode. Its `prev_transition` is set to this transition.
 
     Attributes:
-        reward_convention: "next_row", or "same_row" if it comes from such a dataset.
+        reward_convention: "next_row", or "same_row" if the transition belongs to a dataset with this convention.
     """
 
     reward_convention: str = NEXT_ROW
@@ -69,8 +69,8 @@ class Transition:
 
     @never_raising
     def __repr__(self) -> str:
-        paid = "reward" if self.reward_convention == SAME_ROW else "next_reward"
-        values = {name: getattr(self, name) for name in ("observation", "action", paid, "next_observation")}
+        reward_name = "reward" if self.reward_convention == SAME_ROW else "next_reward"
+        values = {name: getattr(self, name) for name in ("observation", "action", reward_name, "next_observation")}
         shown = ", ".join(f"{name} {_short(value)}" for name, value in values.items())
         return f"Transition({shown}, terminal {self.terminal})"
 
@@ -79,7 +79,7 @@ class Transition:
         return self._observation_shape
 
     def get_action_size(self) -> int:
-        """Length of an action vector or, if actions are discrete, their number."""
+        """Return the length of an action vector or, if actions are discrete, the number of actions."""
         return self._action_size
 
     @property
@@ -94,7 +94,7 @@ class Transition:
 
     @property
     def reward(self) -> float:
-        """Reward at t, the one beside the observation; with "same_row" the reward for the action at t."""
+        """Reward in the same row as the observation at t; with "same_row", the reward of the action at t."""
         return self._reward
 
     @property
@@ -104,21 +104,21 @@ class Transition:
 
     @property
     def next_action(self) -> Any:
-        """Action at t+1; zero if the episode ended there and no action is known."""
+        """Action at t+1; 0 if the episode ended at t+1 and the action is unknown."""
         return self._next_action
 
     @property
     def next_reward(self) -> float:
-        """Reward at t+1, for the action at t; with "same_row" for the action at t+1, 0 if there is none."""
+        """Reward of the action at t; with "same_row", the reward of the action at t+1, or 0 after the last step."""
         return self._next_reward
 
     @property
     def action_reward(self) -> float:
-        """Reward for the action at t, in either reward convention."""
+        """Reward of the action at t, in either reward convention."""
         return self.reward if self.reward_convention == SAME_ROW else self.next_reward
 
     def in_convention(self, reward_convention: str) -> "Transition":
-        """This transition with its rewards in the given convention; 0 stands for an unknown reward."""
+        """Return this transition with its rewards in the given convention; an unknown reward is 0."""
         if reward_convention == self.reward_convention:
             return self
         neighbour = self.next_transition if reward_convention == SAME_ROW else self.prev_transition
@@ -138,17 +138,17 @@ class Transition:
 
     @property
     def prev_transition(self) -> "Transition | None":
-        """Previous transition, None at the episode's beginning."""
+        """Previous transition; None at the beginning of the episode."""
         return self._prev
 
     @property
     def next_transition(self) -> "Transition | None":
-        """Next transition, None at the episode's end."""
+        """Next transition; None at the end of the episode."""
         return self._next
 
 
 class StoredTransition(Transition):
-    """Transition of a table, created on access; transitions of one row are equal, but not the same object."""
+    """Transition of a table, created on access. Transitions of the same row are equal, but not the same object."""
 
     def __init__(self, table: Table, row: int, action_size: int) -> None:
         self.table, self.row, self._action_size = table, row, action_size
@@ -220,38 +220,41 @@ class Transitions(Sequence[Transition]):
 
 
 class TransitionMiniBatch(Sequence[Transition]):
-    """Transitions as arrays of one row each; rewards and flags have shape [B, 1], actions [B, A], or [B] if discrete.
+    """Transitions as arrays with one row per transition.
 
-    Transitions of one dataset are gathered at once, without an object for each. Rewards follow the convention of the
-    transitions: with "same_row" `rewards`, otherwise `next_rewards` are for `actions`. In both, `action_rewards` are
-    for `actions`.
+    Rewards and flags have shape [B, 1], actions [B, A], or [B] if discrete.
+
+    Transitions of one dataset are gathered without creating an object per transition. With "same_row", `rewards[i]` is
+    the reward of `actions[i]`; with "next_row", `next_rewards[i]` is. In both conventions, `action_rewards[i]` is the
+    reward of `actions[i]`.
 
     Args:
         transitions: The transitions.
-        n_frames: Number of images to stack, the latest one last: 4 of shape (3, 84, 84) make (12, 84, 84). They are
-            those of the previous transitions of the episode; where there are none, zeros. Observations that are no
-            images (three axes) are not stacked.
+        n_frames: Number of images to stack, the newest image last: 4 images of shape (3, 84, 84) are stacked to (12,
+            84, 84). Frames come from earlier transitions of the episode; before the first transition they are zeros.
+            Observations that are not images (three axes) are not stacked.
 
     Raises:
-        ValueError: If there are no transitions, or some of each reward convention, or `n_frames` is less than 1.
-        TypeError: If `n_frames` is no integer.
+        ValueError: If there are no transitions, if they have different reward conventions, or if `n_frames` is less
+            than 1.
+        TypeError: If `n_frames` is not an integer.
 
     Attributes:
         transitions: The transitions.
         n_frames: Number of stacked images.
         reward_convention: "next_row" or "same_row".
-        observations: Observations at t, [B, ...], stacked if asked for.
+        observations: Observations at t, [B, ...], stacked if `n_frames` > 1.
         actions: Actions at t, [B, A], or [B] if discrete.
         rewards: Rewards at t, [B, 1]; the `reward` of each transition.
-        next_observations: Observations at t+1, [B, ...], stacked if asked for.
+        next_observations: Observations at t+1, [B, ...], stacked if `n_frames` > 1.
         next_actions: Actions at t+1, like `actions`.
         next_rewards: Rewards at t+1, [B, 1]; the `next_reward` of each transition.
-        terminals: 1 where the state at t+1 is terminal, [B, 1].
+        terminals: 1 if the state at t+1 is terminal, else 0, [B, 1].
     """
 
     def __init__(self, transitions: Sequence[Transition], n_frames: int = 1) -> None:
         if not len(transitions):
-            raise ValueError("transitions: got none, expected at least one")
+            raise ValueError("transitions: got no transitions, expected at least one")
         check_counts(n_frames=n_frames)
         self.transitions, self.n_frames = transitions, n_frames
         stored = [transition for transition in transitions if isinstance(transition, StoredTransition)]
@@ -262,7 +265,7 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     @classmethod
     def of_rows(cls, transitions: Sequence[Transition], table: Table, rows: Indices, n_frames: int) -> Self:
-        """Minibatch of some rows of a table; `transitions` creates their objects on access."""
+        """Return a minibatch of some rows of a table; `transitions` creates the transition objects on access."""
         batch = cls.__new__(cls)
         batch.transitions, batch.n_frames = transitions, n_frames
         batch._gather(table, rows)
@@ -279,7 +282,7 @@ class TransitionMiniBatch(Sequence[Transition]):
     def _collect(self) -> None:
         conventions = {transition.reward_convention for transition in self.transitions}
         if len(conventions) > 1:
-            raise ValueError("transitions: got both reward conventions, expected one: make a minibatch of each")
+            raise ValueError("transitions: got both reward conventions, expected one: use a minibatch for each")
         (self.reward_convention,) = conventions
         pairs = [_frames(transition, self.n_frames) for transition in self.transitions]
         self.observations, self.next_observations = (np.stack(side) for side in zip(*pairs, strict=True))
@@ -308,12 +311,12 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     @property
     def action_rewards(self) -> NDArray[np.float32]:
-        """Rewards for the actions, in either reward convention, [B, 1]."""
+        """Rewards of the actions, in either reward convention, [B, 1]."""
         return self.rewards if self.reward_convention == SAME_ROW else self.next_rewards
 
 
 def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = False) -> Any:
-    """Observations of some steps, [B, ...], with images stacked; the next observations if `following`."""
+    """Return the observations of some steps, [B, ...], with stacked images, or their next observations."""
     stacked = stacks(table.columns, n_frames) if n_frames > 1 else None
     if stacked is not None:
         return stacked(rows, following=following)
@@ -321,12 +324,12 @@ def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = Fa
 
 
 def stacked_shape(shape: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
-    """Shape of an observation with stacked frames; observations that are no images are not stacked."""
+    """Return the shape of an observation with stacked frames; observations that are not images are not stacked."""
     return (shape[0] * n_frames, *shape[1:]) if len(shape) == 3 else shape
 
 
 def _frames(transition: Transition, n_frames: int) -> tuple[Any, Any]:
-    """Stacks that end at t and at t+1."""
+    """Return the stacks of frames that end at t and at t+1."""
     if n_frames == 1 or np.ndim(transition.observation) != 3:
         return transition.observation, transition.next_observation
     frames, at = [transition.next_observation, transition.observation], transition.prev_transition
@@ -344,7 +347,7 @@ def _first(stacked: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    """A number or a short vector in full; otherwise the shape and dtype of an array, or the type of the object."""
+    """Return a number or short vector as text, the shape and dtype of another array, or the type of an object."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_short(part)}" for key, part in value.items()) + "}"
     if isinstance(value, tuple):
@@ -364,5 +367,5 @@ def _column(values: Any) -> NDArray[np.float32]:
 
 
 def _columns(values: NDArray[Any]) -> NDArray[Any]:
-    """Actions, [B, A]; discrete ones, which are integers, stay [B]."""
+    """Return actions as [B, A]; discrete actions, which are integers, stay [B]."""
     return values if values.ndim == 1 and values.dtype.kind in "biu" else values.reshape(len(values), -1)

@@ -1,6 +1,6 @@
-"""Downloads that are kept in a directory: fetched once, resumed after a broken connection, whole or absent.
+"""Downloads into a directory: each file is downloaded once, resumed after a broken connection, and never partial.
 
-Resuming: HTTP semantics, RFC 9110, sections 13.1.5 (If-Range) and 14 (Range requests).
+Resuming follows HTTP semantics, RFC 9110, sections 13.1.5 (If-Range) and 14 (Range requests).
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from pfrl_like.errors import CheckpointError, DownloadError
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK = 1 << 20
-_SECONDS = 30.0  # without a byte, after which a connection counts as broken
-_ATTEMPTS = 5  # consecutive ones that bring no byte
+_SECONDS = 30.0  # without any data, after which a connection is treated as broken
+_ATTEMPTS = 5  # consecutive attempts that return no data
 _PAUSE = 0.5
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+)")
 _LASTING = range(400, 500)
@@ -29,10 +29,10 @@ _BUSY = (408, 425, 429)
 
 
 def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Directory of downloaded data.
+    """Return the directory of downloaded data.
 
     Args:
-        cache_dir: The directory; None for the one that the environment variable `PFRL_LIKE_DATA` names, else
+        cache_dir: The directory. None uses the directory that the environment variable `PFRL_LIKE_DATA` names, or
             `pfrl_like/datasets` in the user's cache (`XDG_CACHE_HOME`, or `~/.cache`).
     """
     named = cache_dir or os.environ.get("PFRL_LIKE_DATA")
@@ -42,22 +42,22 @@ def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
 
 
 def downloaded(url: str, path: Path, sha256: str | None = None) -> Path:
-    """Download a file unless it is there; other processes that need it wait for the first one.
+    """Download a file unless it exists. If several processes need the file, one downloads it and the others wait.
 
-    A broken connection is resumed, in this call or in a later one. The bytes received so far are in `<path>.part`.
+    A broken connection is resumed, in this call or in a later call. The bytes received so far are in `<path>.part`.
 
     Args:
-        url: Its address, with http or https.
-        path: Target path; its directory is made.
-        sha256: Its checksum, as 64 hexadecimal digits; None for none, and then only its length is checked.
+        url: Address of the file, with http or https.
+        path: Target path; its directory is created.
+        sha256: Checksum of the file, 64 hexadecimal digits. None checks only the length.
 
     Returns:
         `path`.
 
     Raises:
-        DownloadError: If it cannot be fetched, for instance because there is no network.
-        CheckpointError: If it has another checksum; it is removed.
-        ValueError: If `url` is neither http nor https.
+        DownloadError: If the file cannot be downloaded, for instance because there is no network.
+        CheckpointError: If the file has a different checksum; the file is removed.
+        ValueError: If `url` does not begin with http:// or https://.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"url: got {url!r}, expected an address that begins with http:// or https://")
@@ -79,7 +79,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _fetch(url: str, part: Path, path: Path) -> None:
-    """Fill `part` with the whole file; open new connections as long as they bring data."""
+    """Download the whole file into `part`; reconnects as long as connections return data."""
     failures = 0
     while True:
         size = _size(part)
@@ -89,7 +89,7 @@ def _fetch(url: str, part: Path, path: Path) -> None:
             reason: object = "the connection ended early"
         except urllib.error.HTTPError as error:
             error.close()
-            reason = f"the server answers {error.code} {error.reason}"
+            reason = f"the server returned {error.code} {error.reason}"
             if error.code in _LASTING and error.code not in _BUSY:
                 raise DownloadError(url, str(path), reason) from error
         except (OSError, http.client.HTTPException) as error:
@@ -97,12 +97,12 @@ def _fetch(url: str, part: Path, path: Path) -> None:
         failures = 0 if _size(part) > size else failures + 1
         if failures >= _ATTEMPTS:
             raise DownloadError(url, str(path), str(reason) or type(reason).__name__)
-        _LOGGER.info("%s: %s; going on at byte %d", url, reason, _size(part))
+        _LOGGER.info("%s: %s; resuming at byte %d", url, reason, _size(part))
         time.sleep(_PAUSE * failures)
 
 
 def _connection(url: str, part: Path) -> bool:
-    """Fetch the missing bytes by one connection; returns True if the file is then complete."""
+    """Download the missing bytes through one connection; returns True if the file is then complete."""
     start, version = _size(part), _beside(part, ".version")
     headers = {"Accept-Encoding": "identity"}
     if start and version.exists():
@@ -115,15 +115,15 @@ def _connection(url: str, part: Path) -> bool:
         error.close()
         whole = start == _range(error.headers, 2)
         if not whole:
-            part.unlink()  # it is longer than the whole file
+            part.unlink()  # the part is longer than the whole file
         return whole
     with answer:
         resumes = answer.status == http.HTTPStatus.PARTIAL_CONTENT
         if resumes and _range(answer.headers, 1) != start:
-            raise http.client.HTTPException(f"asked for byte {start} on, got {answer.headers['Content-Range']}")
+            raise http.client.HTTPException(f"requested bytes from {start}, got {answer.headers['Content-Range']}")
         if not resumes:
-            _LOGGER.info("fetching %s", url)
-            # This identifies the version of the file; without it the download cannot be resumed.
+            _LOGGER.info("downloading %s", url)
+            # The tag identifies the version of the file. Without it the download cannot be resumed.
             version.unlink(missing_ok=True)
             tags = (answer.headers["ETag"], answer.headers["Last-Modified"])
             if strong := [tag for tag in tags if tag and not tag.startswith("W/")]:
@@ -138,7 +138,7 @@ def _connection(url: str, part: Path) -> bool:
 
 
 def _range(headers: Any, group: int) -> int | None:
-    """First byte (group 1) or total size (group 2) of the header Content-Range; None if it is missing."""
+    """Return the first byte (group 1) or the total size (group 2) of the header Content-Range; None if missing."""
     found = _RANGE.fullmatch(headers["Content-Range"] or "")
     return int(found[group]) if found and found[group] else None
 
@@ -148,11 +148,11 @@ def _size(path: Path) -> int:
 
 
 def _check(path: Path, sha256: str | None) -> None:
-    """Remove a file with a wrong checksum and raise an error."""
+    """Raise an error if a file has a wrong checksum, and remove the file."""
     if sha256 is None:
         return
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sha256.lower():
         path.unlink()
-        raise CheckpointError(path, f"has the checksum {found}, expected sha256 {sha256}; it is removed")
+        raise CheckpointError(path, f"has the checksum {found}, expected sha256 {sha256}; the file was removed")

@@ -1,4 +1,4 @@
-"""Datasets of the package, and public ones: D4RL, PyBullet, Minari, and DQN's Atari games."""
+"""Datasets of the package, and public datasets: D4RL, PyBullet, Minari, and DQN's Atari games."""
 
 import contextlib
 import gzip
@@ -32,10 +32,10 @@ from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
 
 
 def dataset_of_file(path: Path) -> MDPDataset:
-    """Dataset of a file.
+    """Return the dataset in a file.
 
-    Mixed sets were joined without marks between their parts: an episode is cut off where a row's next observation is
-    not the observation of the next row.
+    Mixed datasets are concatenated without marks between their parts. An episode is therefore truncated after a row
+    whose next observation is not the observation of the next row.
 
     Raises:
         CheckpointError: If the file is damaged, or invalid.
@@ -54,7 +54,7 @@ def _with_cuts(flat: Flat) -> Flat:
         return flat
     obs, following = np.asarray(arrays["observations"]), np.asarray(arrays["next_observations"])
     if obs.shape != following.shape:
-        return flat  # refused where the table is made
+        return flat  # table_from_arrays raises an error
     jumps = (obs[1:] != following[:-1]).reshape(len(obs) - 1, -1).any(1)
     terminal = np.asarray(arrays["terminals"]).reshape(-1) != 0
     cut = np.asarray(arrays.get("timeouts", np.zeros(len(terminal)))).reshape(-1) != 0
@@ -64,14 +64,14 @@ def _with_cuts(flat: Flat) -> Flat:
 
 @contextlib.contextmanager
 def _needing(package: str, what: str, extra: str) -> Iterator[None]:
-    """Context that turns a failed import into an error naming the missing package and this library's extra for it."""
+    """Convert a failed import into an error with the missing package and this library's extra that installs it."""
     try:
         yield
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise MissingDependencyError(package, f'{what} (extra "{extra}")') from error
 
 
-#: Where the files are; another copy of them has the same names below it.
+#: Address of the files; a mirror has the same file names below its own address.
 MIRROR = "http://rail.eecs.berkeley.edu/datasets/offline_rl"
 _ENVS = {"halfcheetah": "HalfCheetah-v4", "hopper": "Hopper-v4", "walker2d": "Walker2d-v4"}
 _KINDS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
@@ -85,30 +85,30 @@ def get_d4rl(
     sha256: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """Dataset of D4RL, for instance "hopper-medium-v2"; it is downloaded once.
+    """Return a dataset of D4RL, for instance "hopper-medium-v2"; the dataset is downloaded once.
 
     Args:
-        env_name: The task (halfcheetah, hopper, walker2d), the behaviour (random, medium, expert, medium-replay,
-            full-replay, medium-expert), and v1 or v2.
-        mirror: Address of the folder that holds `gym_mujoco_v2`.
-        sha256: Checksum of the file; None for none.
+        env_name: Name "<task>-<behaviour>-<version>": a task (halfcheetah, hopper, walker2d), a behaviour (random,
+            medium, expert, medium-replay, full-replay, medium-expert), and v1 or v2.
+        mirror: Address of the folder that contains `gym_mujoco_v2`.
+        sha256: Checksum of the file; None disables the check.
         cache_dir: Directory of the file; see `pfrl_like.datasets`.
 
     Returns:
-        The dataset, and gymnasium's v4 of the environment. Its observations and rewards are those of v2, in which the
-        data were recorded.
+        The dataset, and version v4 of gymnasium's environment. Its observations and rewards equal those of v2, in which
+        the data were recorded.
 
     Raises:
-        ValueError: On an unknown name.
-        DownloadError: If the file cannot be fetched.
-        CheckpointError: If it is damaged.
+        ValueError: If the name is unknown.
+        DownloadError: If the file cannot be downloaded.
+        CheckpointError: If the file is damaged.
         MissingDependencyError: If h5py (extra "offline") or mujoco (extra "mujoco") is not installed.
     """
-    found = _NAME.fullmatch(env_name)
-    if found is None:
-        raise ValueError(f"env_name: got {env_name!r}, expected a name like 'hopper-medium-v2': one of "
+    match = _NAME.fullmatch(env_name)
+    if match is None:
+        raise ValueError(f"env_name: got {env_name!r}, expected a name such as 'hopper-medium-v2': one of "
                          f"{', '.join(_ENVS)}; one of {', '.join(_KINDS)}; v1 or v2")  # fmt: skip
-    env, kind, version = found.groups()
+    env, kind, version = match.groups()
     address = f"gym_mujoco_v{version}/{env}_{kind.replace('-', '_')}-v{version}.hdf5"
     with _needing("mujoco", f"the environment {_ENVS[env]}", "mujoco"):
         made = gymnasium.make(_ENVS[env])
@@ -130,47 +130,49 @@ def get_pybullet(
     sha256: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """Dataset of a PyBullet task, for instance "bullet-hopper-medium-v0" or "hopper-bullet-mixed-v0".
+    """Return a dataset of a PyBullet task, for instance "bullet-hopper-medium-v0" or "hopper-bullet-mixed-v0".
 
-    The first is D4RL's, and is downloaded once. The second is d4rl-pybullet's, which has no permanent address: give the
-    address of the file as `url`, or put the file into the cache, at the path that the error names.
+    Names like the first are datasets of D4RL, which are downloaded once. Names like the second are datasets of
+    d4rl-pybullet, which have no permanent address: pass the address of the file as `url`, or copy the file to the path
+    in the cache that the error message contains.
 
     Args:
-        env_name: The task (halfcheetah, hopper, walker2d, ant) and the behaviour.
-        url: Address of the file; None for D4RL's.
-        mirror: Address of the folder that holds D4RL's folder `bullet`.
-        sha256: Checksum of the file; None for none.
+        env_name: Name with the task (halfcheetah, hopper, walker2d, ant) and the behaviour, as in the examples.
+        url: Address of the file; None uses D4RL's address.
+        mirror: Address of the folder that contains D4RL's folder `bullet`.
+        sha256: Checksum of the file; None disables the check.
         cache_dir: Directory of the file; see `pfrl_like.datasets`.
 
     Returns:
-        The dataset, and the environment, of pybullet-envs-gymnasium.
+        The dataset, and the environment of pybullet-envs-gymnasium.
 
     Raises:
-        ValueError: On an unknown name, or one without an address that is not in the cache.
-        DownloadError: If the file cannot be fetched.
-        CheckpointError: If it is damaged.
+        ValueError: If the name is unknown, or if `url` is None and a dataset without a permanent address is not in the
+            cache.
+        DownloadError: If the file cannot be downloaded.
+        CheckpointError: If the file is damaged.
         MissingDependencyError: If h5py (extra "offline") or pybullet-envs-gymnasium (extra "pybullet") is missing.
     """
-    found = _D4RL.fullmatch(env_name) or _D4RL_PYBULLET.fullmatch(env_name)
-    if found is None:
-        raise ValueError(f"env_name: got {env_name!r}, expected a name like 'bullet-hopper-medium-v0', of D4RL, or "
-                         f"'hopper-bullet-mixed-v0', of d4rl-pybullet; of one of {', '.join(_BULLET)}")  # fmt: skip
-    task, kind = found.groups()
+    match = _D4RL.fullmatch(env_name) or _D4RL_PYBULLET.fullmatch(env_name)
+    if match is None:
+        raise ValueError(f"env_name: got {env_name!r}, expected a name such as 'bullet-hopper-medium-v0' (D4RL) or "
+                         f"'hopper-bullet-mixed-v0' (d4rl-pybullet), with one of {', '.join(_BULLET)}")  # fmt: skip
+    task, kind = match.groups()
     path = cache_directory(cache_dir) / "pybullet" / f"{env_name}.hdf5"
-    if url is None and found.re is _D4RL:
+    if url is None and match.re is _D4RL:
         url = f"{mirror}/bullet/bullet-{task}_{kind.replace('-', '_')}.hdf5"
     if url is None and not path.exists():
-        raise ValueError(f"url: is None, and {env_name} has no lasting address; name it, or put the file at {path}")
+        raise ValueError(f"url: got None, but {env_name} has no permanent address; pass it, or copy the file to {path}")
     with _needing("pybullet-envs-gymnasium", f"the environment {_BULLET[task]}", "pybullet"):
-        importlib.import_module("pybullet_envs_gymnasium")  # registers it with gymnasium
+        importlib.import_module("pybullet_envs_gymnasium")  # registers the environments with gymnasium
         env = gymnasium.make(_BULLET[task])
     return dataset_of_file(path if url is None else downloaded(url, path, sha256)), env
 
 
-#: Where the files are; another copy of them has the same names below it.
+#: Address of the files; a mirror has the same file names below its own address.
 MINARI_MIRROR = "https://huggingface.co/datasets/farama-minari"
-_FILES = ("data/main_data.hdf5", "data/metadata.json")  # the second one last: it marks a complete set
-_ENV_ID = re.compile(r"([\w.-]+/)?[\w.-]+")  # without a colon, which would make gymnasium import a module
+_FILES = ("data/main_data.hdf5", "data/metadata.json")  # the metadata come last: they mark a complete dataset
+_ENV_ID = re.compile(r"([\w.-]+/)?[\w.-]+")  # a colon would make gymnasium import a module
 
 
 def get_minari(
@@ -180,24 +182,24 @@ def get_minari(
     sha256: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """Dataset of Minari, for instance "mujoco/hopper/medium-v0"; it is downloaded once.
+    """Return a dataset of Minari, for instance "mujoco/hopper/medium-v0"; the dataset is downloaded once.
 
-    A dataset that Minari itself has downloaded or made, below `MINARI_DATASETS_PATH` or `~/.minari/datasets`, is read
-    from there.
+    If Minari itself has downloaded or created the dataset, in `MINARI_DATASETS_PATH` or `~/.minari/datasets`, the
+    dataset is read from there.
 
     Args:
         env_name: Id of the dataset.
         mirror: Address of the datasets.
-        sha256: Checksum of its `main_data.hdf5`; None for none.
+        sha256: Checksum of the file `main_data.hdf5`; None disables the check.
         cache_dir: Directory of the files; see `pfrl_like.datasets`.
 
     Returns:
-        The dataset, and the environment that its metadata name.
+        The dataset, and the environment that the metadata name.
 
     Raises:
-        ValueError: If this is no id.
-        DownloadError: If a file cannot be fetched.
-        CheckpointError: If one is damaged, or names no environment that can be made.
+        ValueError: If `env_name` is not an id of Minari.
+        DownloadError: If a file cannot be downloaded.
+        CheckpointError: If a file is damaged, or if gymnasium cannot make the environment.
         MissingDependencyError: If h5py (extra "offline"), or a package that the environment needs, is not installed.
     """
     check_minari_id(env_name=env_name)
@@ -212,24 +214,25 @@ def get_minari(
 
 
 def _env_of(meta: Path) -> Any:
-    """Environment that metadata name, by its id and time limit alone: nothing that they name is imported."""
-    told = read_json(str(meta), LARGEST_META).get("env_spec")
-    spec = parse_json(told.encode(), str(meta)) if isinstance(told, str) else {}
+    """Make the environment that the metadata name, from its id and time limit only; no module name is used."""
+    spec_json = read_json(str(meta), LARGEST_META).get("env_spec")
+    spec = parse_json(spec_json.encode(), str(meta)) if isinstance(spec_json, str) else {}
     env_id, limit = spec.get("id"), spec.get("max_episode_steps")
     if not isinstance(env_id, str) or not _ENV_ID.fullmatch(env_id):
-        raise CheckpointError(meta, f"names the environment {env_id!r}, expected the id of one")
+        raise CheckpointError(meta, f"names the environment {env_id!r}, expected an environment id")
     try:
         with _needing("mujoco", f"the environment {env_id}", "mujoco"):
             return gymnasium.make(env_id, max_episode_steps=limit if isinstance(limit, int) else None)
     except gymnasium.error.Error as error:
-        reason = f"names the environment {env_id}, which gymnasium cannot make: {error}; import what registers it"
+        reason = f"names the environment {env_id}, which gymnasium cannot make: {error}; import its package"
         raise CheckpointError(meta, reason) from error
 
 
 def get_cartpole() -> tuple[MDPDataset, Any]:
-    """Episodes of CartPole-v1: random play, and a CategoricalDQN, either half trained or fully trained.
+    """Return episodes of CartPole-v1 from a random policy and from a CategoricalDQN, half trained and fully trained.
 
-    `datasets/data/cartpole.json` in the package describes how they were made, and lists the return of each episode.
+    `datasets/data/cartpole.json` in the package describes how the episodes were recorded, and lists the return of each
+    episode.
 
     Returns:
         The dataset, and the environment.
@@ -238,10 +241,10 @@ def get_cartpole() -> tuple[MDPDataset, Any]:
 
 
 def get_pendulum() -> tuple[MDPDataset, Any]:
-    """Episodes of Pendulum-v1: random play, and a SoftActorCritic, either half trained or fully trained.
+    """Return episodes of Pendulum-v1 from a random policy and from a SoftActorCritic, half trained and fully trained.
 
-    Actions are in [-1, 1], like those of bounded policies; the environment rescales them to torques.
-    `datasets/data/pendulum.json` in the package describes how they were made.
+    Actions are in [-1, 1], like actions of bounded policies; the environment rescales them to torques.
+    `datasets/data/pendulum.json` in the package describes how the episodes were recorded.
 
     Returns:
         The dataset, and the environment.
@@ -255,11 +258,11 @@ def _shipped(name: str) -> MDPDataset:
         return MDPDataset.load(path)
 
 
-#: Where the files are; another copy of them has the same names below it.
+#: Address of the files; a mirror has the same file names below its own address.
 ATARI_MIRROR = "https://storage.googleapis.com/atari-replay-datasets/dqn"
-_EPOCHS = {"mixed": 1, "medium": 10, "expert": 50}  # epochs of DQN's training, a million steps each
+_EPOCHS = {"mixed": 1, "medium": 10, "expert": 50}  # epochs of DQN's training, with one million steps each
 _ATARI_NAME = re.compile(rf"([a-z0-9]+(?:-[a-z0-9]+)*?)-(?:({'|'.join(_EPOCHS)})|epoch-([1-9]|[1-4]\d|50))-v([0-4])")
-_ARRAYS = {"observation": "u", "action": "i", "reward": "f", "terminal": "u"}  # with the kinds of their dtypes
+_ARRAYS = {"observation": "u", "action": "i", "reward": "f", "terminal": "u"}  # name to kind of dtype
 _CHUNK = 1 << 24
 
 
@@ -270,33 +273,35 @@ def get_atari(
     sha256: Mapping[str, str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """A million steps of DQN on an Atari game, for instance "breakout-mixed-v0"; they are downloaded once.
+    """Return a million steps of DQN on an Atari game, for instance "breakout-mixed-v0"; they are downloaded once.
 
-    They take 7 GB on the disk, from which frames are read on access. Rewards are clipped to [-1, 1].
+    The dataset uses 7 GB on the disk; frames are read from the disk on access. Rewards are clipped to [-1, 1].
 
     Args:
-        env_name: The game; "mixed" (the first million steps), "medium" (the tenth), "expert" (the last) or "epoch-N";
-            and v0 to v4 for one of five runs.
-        mirror: Address of the folder that holds one for each game.
-        sha256: Checksums of the compressed "observation", "action", "reward" and "terminal"; None for none.
+        env_name: Name with the game; "mixed" (the first million steps), "medium" (the tenth), "expert" (the last) or
+            "epoch-N"; and v0 to v4 for one of five runs.
+        mirror: Address of the folder that contains a folder for each game.
+        sha256: Checksums of the compressed files, with the keys "observation", "action", "reward" and "terminal"; None
+            disables the check.
         cache_dir: Directory of the arrays; see `pfrl_like.datasets`.
 
     Returns:
-        The dataset, of single frames [1, 84, 84] (stack them by `n_frames`), and an environment with the same frames.
-        It replaces a quarter of the actions by the previous one, like the environment in which the data were recorded.
+        The dataset, with single frames [1, 84, 84] (stack them with `n_frames`), and an environment with the same
+        frames. As in the recording, the environment repeats the previous action with probability 1/4 instead of the
+        given action.
 
     Raises:
-        ValueError: On an unknown name.
-        DownloadError: If a file cannot be fetched.
-        CheckpointError: If one is damaged.
+        ValueError: If the name is unknown.
+        DownloadError: If a file cannot be downloaded.
+        CheckpointError: If a file is damaged.
         MissingDependencyError: If ale-py (extra "atari") is not installed.
     """
-    found = _ATARI_NAME.fullmatch(env_name)
-    if found is None:
-        raise ValueError(f"env_name: got {env_name!r}, expected a name like 'breakout-mixed-v0': a game; one of "
+    match = _ATARI_NAME.fullmatch(env_name)
+    if match is None:
+        raise ValueError(f"env_name: got {env_name!r}, expected a name such as 'breakout-mixed-v0': a game; one of "
                          f"{', '.join(_EPOCHS)}, or epoch-1 to epoch-50; v0 to v4")  # fmt: skip
-    game = "".join(word.capitalize() for word in found[1].split("-"))
-    run, number = int(found[4]) + 1, (_EPOCHS[found[2]] if found[2] else int(found[3])) - 1
+    game = "".join(word.capitalize() for word in match[1].split("-"))
+    run, number = int(match[4]) + 1, (_EPOCHS[match[2]] if match[2] else int(match[3])) - 1
     with _needing("ale-py", f"the game {game}", "atari"):
         env = make_atari(f"ALE/{game}-v5")
     folder = cache_directory(cache_dir) / "atari" / game / str(run)
@@ -311,13 +316,13 @@ def get_atari(
 
 
 def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
-    """Array on the disk, which is downloaded and unpacked if it is not there."""
+    """Return an array on the disk; downloads and unpacks the array if it does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(path.with_name(path.name + ".lock")):
         if not path.exists():
             packed = downloaded(url, path.with_name(path.name + ".gz"), sha256)
             _unpack(packed, path, kind)
-    with refused(path, "is no array"):
+    with refused(path, "is not an array"):
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
 
@@ -332,7 +337,7 @@ def _unpack(packed: Path, path: Path, kind: str) -> None:
                 written += target.write(content)
                 content = source.read(_CHUNK)
             if written != expected:
-                raise ValueError(f"it holds {written} bytes or more, expected {expected}")
+                raise ValueError(f"the array has {written} bytes or more, expected {expected}")
     except (OSError, EOFError, ValueError, zlib.error) as error:
         packed.unlink()
         raise CheckpointError(path, f"could not be unpacked: {error}") from error

@@ -1,8 +1,8 @@
-"""Crash records of refused updates, `crash-<t>/` in the run directory, and replay of these updates.
+"""Crash records of rejected updates (`crash-<t>/` in the run directory), and replay of these updates.
 
-A record contains the agent in the form of `save`, `batch.pt`, `gradients.pt` and, written last, `crash.json`: the
-error, the first part with numbers that are not finite, the random streams before the update, and the environment record
-of the run.
+A record contains the files of `agent.save`, `batch.pt`, `gradients.pt` and `crash.json`, which is written last.
+`crash.json` contains the error, the first layer or parameters with NaN or infinity, the random streams before the
+update, and the record of the program's environment.
 """
 
 import contextlib
@@ -30,18 +30,18 @@ from pfrl_like.storage.atomic import refused
 
 #: Names of the files in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"
-_LARGEST = 1 << 24  # largest size of crash.json and of an answer, in bytes
+_LARGEST = 1 << 24  # maximum size of crash.json and of an answer file, in bytes
 
 
 def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: logging.Logger) -> None:
-    """Write the crash record of a refused update into a run directory; does nothing for other errors.
+    """Write the crash record of a rejected update into a run directory. For other errors, do nothing.
 
     Args:
-        error: The exception that ended training; only a `NonFiniteError` with a batch is recorded.
-        agent: The agent that refused the update; without a method `diagnose` only `bad_batch-<t>.pt` is written.
+        error: Exception that ended training. Only a `NonFiniteError` with a batch is recorded.
+        agent: Agent that rejected the update. If it has no method `diagnose`, only `bad_batch-<t>.pt` is written.
         t: Step of the run.
         outdir: Run directory.
-        logger: Logger of the paths of the files.
+        logger: Logger that gets the paths of the files.
     """
     batch = error.batch if isinstance(error, NonFiniteError) else None
     if not isinstance(batch, Batch):
@@ -49,7 +49,7 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
     tensors = _tensors_of(batch)
     path = os.path.join(outdir, f"bad_batch-{t}.pt")
     atomic_write(path, tensor_writer(tensors, path))
-    logger.error("The minibatch of the refused update is in %s", path)
+    logger.error("The minibatch of the rejected update is in %s", path)
     if not hasattr(agent, "diagnose"):
         return
     streams = agent.guard.streams_before()
@@ -71,65 +71,65 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
         "outdir": os.path.realpath(outdir), **circumstances(),
     }  # fmt: skip
     atomic_write(path, dump_json(record, path, _LARGEST))
-    again = f"without the agent, which could not be saved ({not_saved})," if not_saved else "and how to make it again,"
-    logger.error("What is known of it, %s is in %s: %s", again, folder, in_words(record))
+    agent_text = f" (without the agent, which could not be saved: {not_saved})" if not_saved else ""
+    logger.error("The crash record of the rejected update%s is in %s: %s", agent_text, folder, in_words(record))
 
 
 def replay_crash(agent: Any, directory: str | os.PathLike[str]) -> Any:
-    """Repeat an update that was refused in a run.
+    """Repeat an update that was rejected in a run.
 
     Args:
-        agent: An agent made like that of the run; its state is loaded from the record, and the update does not change
-            it.
-        directory: The record, `crash-<t>` in the run directory.
+        agent: Agent that was constructed in the same way as in the run. Its state is loaded from the record. The update
+            does not change it.
+        directory: Directory of the record, `crash-<t>` in the run directory.
 
     Returns:
-        A `Diagnosis`; its `error` is the error of the repeated update, or None if it was not refused this time.
+        A `Diagnosis`. Its `error` is the error of the repeated update, or None if the update was not rejected.
 
     Raises:
-        CheckpointError: If the record is damaged, or is that of another agent.
+        CheckpointError: If the record is damaged, or if it belongs to another agent.
     """
     record = read_crash(directory)
     if record.get("agent_not_saved"):
-        raise CheckpointError(directory, f"has no agent: {record['agent_not_saved']}")
+        raise CheckpointError(directory, f"contains no agent: {record['agent_not_saved']}")
     batch = _read_batch(os.path.join(directory, BATCH))
     agent.load(os.path.join(directory, AGENT))
-    with refused(os.path.join(directory, CRASH), "holds no random streams"):
+    with refused(os.path.join(directory, CRASH), "contains no valid random streams"):
         streams = GlobalStreams.from_plain(record["streams"])
     return agent.diagnose(batch, streams)
 
 
 def read_crash(directory: str | os.PathLike[str]) -> dict[str, Any]:
-    """The content of `crash.json`.
+    """Return the content of `crash.json`.
 
     Raises:
-        CheckpointError: If the file is missing or damaged; the error names records in the directory.
+        CheckpointError: If the file is missing or damaged. The message names the records in the directory.
     """
     if not os.path.lexists(os.path.join(directory, CRASH)):
         records = ", ".join(sorted(glob.glob("crash-*", root_dir=directory))) or "none"
         raise CheckpointError(
-            directory, f"has no {CRASH}, expected the directory crash-<t> of a run; in this one there are: {records}"
+            directory, f"contains no {CRASH}, expected the directory crash-<t> of a run; records in it: {records}"
         )
     return read_json(os.path.join(directory, CRASH), _LARGEST)
 
 
 def described(found: Any) -> dict[str, Any]:
-    """A `Diagnosis` as JSON, with the norms of the gradients."""
+    """Return a `Diagnosis` as JSON values, with the norms of the gradients."""
     gradients = {name: _size(grad) for name, grad in found.gradients.items()}
     again = None if found.error is None else masked_text(found.error)
     return {"error_again": again, "layer": found.layer, "parameters": found.parameters, "gradients": gradients}
 
 
 def in_words(record: Mapping[str, Any]) -> str:
-    """A sentence that names the first layer, parameters or gradients with numbers that are not finite."""
+    """Return a sentence that names the first layer, parameters or gradients with NaN or infinity."""
     layer, parameters = record["layer"], record["parameters"]
     bad = [name for name, size in record["gradients"].items() if size["not_finite"]]
     if parameters:
         return f"the parameters {', '.join(parameters)} are not finite"
     if layer is None:
-        whose = f", of which the gradients of {', '.join(bad)} are not finite" if bad else ""
-        return f"the outputs of all layers are finite, so that it is the loss or its derivative{whose}"
-    given = "finite" if not any(part["not_finite"] for part in layer["input"]) else "not finite either"
+        whose = f"; the gradients of {', '.join(bad)} are not finite" if bad else ""
+        return f"the outputs of all layers are finite: the loss or its derivative is not finite{whose}"
+    given = "finite" if not any(part["not_finite"] for part in layer["input"]) else "not finite, too"
     ranges = ", ".join(f"{part['range'][0]:.4g} to {part['range'][1]:.4g}" for part in layer["input"] if part["range"])
     return (
         f"the output of {layer['name']} ({layer['class']}) is the first that is not finite; its input is {given}"
@@ -143,7 +143,7 @@ def _size(gradient: torch.Tensor) -> dict[str, Any]:
 
 
 def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
-    """The fields of a minibatch as tensors that load without unpickling code; columns of objects are left out."""
+    """Return the fields of a minibatch as tensors. Columns of objects are omitted, so loading runs no code."""
     tensors = {}
     for field in dataclasses.fields(batch):
         value = getattr(batch, field.name)
@@ -157,8 +157,8 @@ def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
 
 def _read_batch(path: str) -> Batch:
     tensors = load_tensors(path)
-    with refused(path, "holds no minibatch that could be learnt from"):
-        if "future" in tensors:  # name of the field in older records
+    with refused(path, "contains no valid minibatch"):
+        if "future" in tensors:  # older records use this name
             tensors["continuation"] = tensors.pop("future")
         if "continuation" in tensors:
             tensors["continuation"] = Continuation(**tensors["continuation"])
@@ -166,50 +166,50 @@ def _read_batch(path: str) -> Batch:
 
 
 def check_owner(path: str, record: Mapping[str, Any], advice: str) -> None:
-    """Print the program that is about to be started; refuse it if another user's file names it.
+    """Print the program that will be started. Raise an error if the file belongs to another user.
 
     Args:
-        path: The file.
-        record: The content of the file.
-        advice: End of the error message: what to do with another user's file.
+        path: File that contains the command line of the program.
+        record: Content of the file.
+        advice: End of the error message, with advice for a file of another user.
 
     Raises:
         CheckpointError: If the file belongs to another user.
-        RerunError: If the command line has secrets, which are not recorded.
+        RerunError: If the command line contains secrets, because secrets are not recorded.
     """
     command = shlex.join(command_of(record))
     if hasattr(os, "getuid") and os.stat(path).st_uid != os.getuid():
-        raise CheckpointError(path, f"is another user's file, and names the program {command}: {advice}")
+        raise CheckpointError(path, f"belongs to another user and contains the program {command}: {advice}")
     print(f"starting {command} in {record['directory']}", file=sys.stderr)
 
 
-_LAST_WORDS = 2000  # bytes of a failed program's output that are shown
+_SHOWN_OUTPUT = 2000  # last bytes of a failed program's output that are shown
 
 
 class RerunError(PfrlLikeError, RuntimeError):
-    """Raised if a program that was started again fails, or ends before it has done its task."""
+    """Raised if the rerun of a program fails, or if the program ends too early."""
 
 
 def checkpoint() -> str | None:
-    """The checkpoint from which a rerun resumes training; None if the program begins as usual.
+    """Return the checkpoint from which a rerun resumes training; None if this process is not such a rerun.
 
-    Nothing is written into the run of this checkpoint.
+    A rerun writes nothing into the run directory of this checkpoint.
     """
     order = ordered()
     return None if order is None else order.checkpoint or None
 
 
-def is_passed_over(agent: Any, outdir: str | os.PathLike[str]) -> bool:
-    """True if this process should skip the run, since it was started again for another one.
+def is_skipped(agent: Any, outdir: str | os.PathLike[str]) -> bool:
+    """True if this process should skip the run, because it is a rerun of another run.
 
-    If the process was started to replay a crash of this run, the crash is replayed and the process ends.
+    If the process was started to replay a crash of this run, the crash is replayed, and the process ends.
 
     Args:
         agent: The agent of the run.
         outdir: Run directory.
 
     Raises:
-        SystemExit: Once the crash has been replayed.
+        SystemExit: After the crash was replayed.
     """
     order = ordered()
     if order is None:
@@ -224,16 +224,16 @@ def is_passed_over(agent: Any, outdir: str | os.PathLike[str]) -> bool:
 
 
 def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: Sequence[str] = ()) -> dict[str, Any]:
-    """Start the program of a run again to replay a crash, with the recorded settings, and return its answer.
+    """Start the program of a run again, with the recorded settings, to replay a crash. Return the result.
 
     Args:
-        record: The result of `circumstances`.
+        record: Result of `circumstances`.
         outdir: Run directory.
-        crash: Record of the refused update that is to be repeated.
-        command: Command line to start instead of the recorded one.
+        crash: Directory of the record of the rejected update.
+        command: Command line to start instead of the recorded command line.
 
     Raises:
-        RerunError: If it cannot be started, or ends without an answer.
+        RerunError: If the program cannot be started, or if it ends without a result.
     """
     with tempfile.TemporaryDirectory() as scratch:
         place = os.path.realpath(outdir) if command else place_of(record, outdir)
@@ -242,34 +242,35 @@ def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
         if not os.path.exists(order.answer):
             raise RerunError(
                 f"{' '.join(command_of(record, command))} has ended with code {code} before it trained an agent in "
-                f"{place}; if it makes that agent in another way now, load it yourself with "
+                f"{place}; if the program has changed, construct the agent yourself and call "
                 "pfrl_like.experiments.replay_crash"
             )
         return read_json(order.answer, _LARGEST)
 
 
 def train_again(record: Mapping[str, Any], order: Order) -> None:
-    """Start the program of a run again to repeat a part of its training; its run directory is `order.diverted`.
+    """Start the program of a run again to repeat a part of its training in the run directory `order.diverted`.
 
     Args:
-        record: The result of `circumstances`.
-        order: The part of the training to repeat. Its `scratch` directory is made, and gets the program's output.
+        record: Result of `circumstances`.
+        order: Part of the training to repeat. Its `scratch` directory is created and contains the output of the
+            program.
 
     Raises:
-        RerunError: If it cannot be started, or ends before it trains.
+        RerunError: If the program cannot be started, or if it ends before it trains.
     """
     os.makedirs(order.scratch)
     with open(os.path.join(order.scratch, "output.txt"), "w+b") as output:
         code = _start(record, order, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         output.seek(0)
-        words = output.read()[-_LAST_WORDS:].decode(errors="replace")
+        words = output.read()[-_SHOWN_OUTPUT:].decode(errors="replace")
     if code or not os.path.isdir(order.diverted):
         when = "" if os.path.isdir(order.diverted) else f" before it trained an agent in {order.outdir}"
-        raise RerunError(f"{' '.join(command_of(record))} has ended with code {code}{when}; it said last:\n{words}")
+        raise RerunError(f"{' '.join(command_of(record))} has ended with code {code}{when}; last output:\n{words}")
 
 
 def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (), **streams: Any) -> int:
-    """Run a program with an order; returns its exit code."""
+    """Run a program with an order, and return its exit code."""
     started = command_of(record, command)
     set_then = {name: value for name, value in record["settings"].items() if name in VARIABLES}  # only these are set
     now = {name: value for name, value in os.environ.items() if name not in set_then}
@@ -282,20 +283,20 @@ def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (),
 
 
 def place_of(record: Mapping[str, Any], outdir: str) -> str:
-    """The run directory into which the recorded program wrote; the run may have been moved since."""
+    """Return the run directory into which the recorded program wrote. The run may have been moved since then."""
     return os.path.realpath(record.get("outdir") or outdir)
 
 
 def command_of(record: Mapping[str, Any], command: Sequence[str] = ()) -> list[str]:
-    """The command line to start again: `command`, or the recorded one.
+    """Return the command line to start: `command`, or the recorded command line if `command` is empty.
 
     Raises:
-        RerunError: If the recorded command line has secrets, which are not recorded.
+        RerunError: If the recorded command line contains secrets, because secrets are not recorded.
     """
     started = [*command] or [sys.executable, *record["started_as"][1:]]
     if not command and any(MASK in argument for argument in started):
         raise RerunError(
-            f"{' '.join(started)} cannot be started: the secrets of its command line are not recorded; let "
-            "the program take them from the environment, or give it, for replay-crash, after --"
+            f"{' '.join(started)} cannot be started: the secrets of its command line are not recorded; pass "
+            "secrets in environment variables or, for replay-crash, pass the command line after --"
         )
     return started

@@ -1,8 +1,9 @@
-"""The trace of a run: checksums of its actions, observations, rewards and losses at every step, to compare two runs.
+"""The trace of a run: checksums of actions, observations, rewards and losses at every step, to compare two runs.
 
-`trace.bin` has a record of fixed size for every tick of the loop: the step, and four rolling checksums of all actions,
-observations, rewards and losses so far. Once two runs differ, all their later records differ, too. `trace.jsonl` has a
-line for the start and every checkpoint, with the checksum of every tensor that the agent saves.
+`trace.bin` contains a record of fixed size for every tick of the loop: the step, and four rolling checksums of all
+actions, observations, rewards and losses so far. After the first difference of two runs, all later records differ, too.
+`trace.jsonl` contains a line for the start and for every checkpoint, with the checksum of every tensor that the agent
+saves.
 """
 
 import contextlib
@@ -30,28 +31,30 @@ RECORD = np.dtype([("t", "<u8"), *((channel, "<u4") for channel in CHANNELS)])
 _PACK = struct.Struct("<Q4I").pack  # a record
 _SIZE = RECORD.itemsize
 _NUMBER = struct.Struct("<q")
-#: Most steps that wait for their records, and most bytes of records that wait in memory.
-_PENDING = 64
-_WAITING = 4096 * _SIZE
+#: Maximum number of steps whose records are not yet computed, and maximum size of unwritten records in bytes.
+_MAX_PENDING = 64
+_MAX_UNWRITTEN = 4096 * _SIZE
 _LONGEST_LINE = 1 << 26  # bytes
 
 
 class Trace:
-    """A callback of the loop that writes the trace.
+    """Callback that writes the trace.
 
-    In a program that was started again (see `crash_replay.train_again`), it writes a line about tensors and random
-    streams for the start and for every step of an interval, and ends the program after the interval.
+    In a rerun (see `crash_replay.train_again`), it writes a line with the checksums of tensors and random streams for
+    the start and for every step of an interval. After the interval, it ends the program.
 
     Args:
-        source: Source of the loop; its `last` has the observations, actions and rewards of the last tick.
-        agent: The agent. Its `trailed`, if it has that attribute, are objects whose `trail` is a hash of their losses;
-            the checksums of tensors are of its `state_dict`.
+        source: Source of training steps. Its attribute `last` contains the observations, actions and rewards of the
+            last tick.
+        agent: Agent. The checksums of tensors are computed from its `state_dict`. If it has an attribute `trailed`,
+            this is a sequence of objects whose `trail` is a hash of their losses.
         outdir: Run directory.
-        interval: Steps between lines about tensors, in addition to one at the end; None for no such lines in between.
-        step_offset: Step at which the run starts; records and lines of an earlier part after it are removed.
+        interval: Number of steps between lines with checksums of tensors. If None, lines are written only at the start
+            and at the end.
+        step_offset: Step at which the run starts. Records and lines of later steps are removed.
 
     Attributes:
-        writes_to: The files of the trace, so that a runner can set how their errors are handled.
+        writes_to: Tuple of the files of the trace. The runner sets how failed writes are handled.
     """
 
     def __init__(self, source: Any, agent: Any, outdir: str, interval: int | None, step_offset: int) -> None:
@@ -63,21 +66,21 @@ class Trace:
         if order is not None:
             _, self._last = _known_at(order.outdir, step_offset)
         self._records = bytearray()
-        self._pending: list[tuple[int, Any, int]] = []  # steps without a record yet
-        # A loop over many steps uses the cache better. Vector environments may reuse their arrays: their steps are
-        # digested at once.
-        self._most = 0 if hasattr(source, "num_envs") or self._order is not None else _PENDING
+        self._pending: list[tuple[int, Any, int]] = []  # steps whose records are not yet computed
+        # Checksums of many steps are computed in one loop, which uses the CPU cache better. Vector environments may
+        # reuse their arrays. Therefore the checksums of their steps are computed at once.
+        self._max_pending = 0 if hasattr(source, "num_envs") or self._order is not None else _MAX_PENDING
         size, self._written_at = _lines_up_to(outdir, step_offset)
         self._file = AppendedFile(os.path.join(outdir, RECORDS), keep=_SIZE * count)
         self._lines = AppendedFile(os.path.join(outdir, TENSORS), keep=size, after=self._file)
         self.writes_to = self._file, self._lines
         self._t = self._next = step_offset
         if self._order is not None and not self._order.checkpoint:
-            self._look_closely(self._order.since, self._order.until)
-        elif step_offset == 0 or self._order is not None:  # the random streams of a checkpoint are restored later
+            self._trace_interval(self._order.since, self._order.until)
+        elif step_offset == 0 or self._order is not None:  # after a resume, the random streams are restored later
             self.write_tensors()
 
-    def __call__(self, clock: Clock) -> None:  # kept minimal, since it runs at every step
+    def __call__(self, clock: Clock) -> None:  # short, since it runs at every step
         trail = 0
         for part in self._trailed:
             if part.trail:
@@ -85,40 +88,40 @@ class Trace:
         t = clock.t
         self._pending.append((t, self.source.last, trail))
         if t >= self._next:
-            self._look(clock)
+            self._write_due(clock)
 
-    def _look(self, clock: Clock) -> None:
-        """Write the records and lines that are due, and compute when the next ones are due."""
+    def _write_due(self, clock: Clock) -> None:
+        """Write the due records and lines, and compute the step of the next call."""
         t, interval = clock.t, self.interval
         self._digest()
-        if len(self._records) >= _WAITING:
+        if len(self._records) >= _MAX_UNWRITTEN:
             self._write_records()
         if self._order is not None:
-            self._look_closely(self._order.since, self._order.until)
+            self._trace_interval(self._order.since, self._order.until)
         elif interval is not None and t // interval != clock.previous_t // interval:
             self.write_tensors()
-        self._next = t + self._most
+        self._next = t + self._max_pending
         if interval is not None:
             self._next = min(self._next, t - t % interval + interval)
 
-    def _look_closely(self, since: int, until: int) -> None:
-        """Write a line if this step is in an interval, and end the program at the end of the interval."""
+    def _trace_interval(self, since: int, until: int) -> None:
+        """Write a line if this step is in the interval. End the program at the end of the interval."""
         if self._t >= since:
             self.write_tensors(**checksums_of_streams(self.agent, self.source))
         if self._t >= until:
             raise SystemExit(0)
 
     def _digest(self) -> None:
-        """Compute the records of the steps that wait."""
-        done, seen, got, learnt = self._last
+        """Compute the records of the pending steps."""
+        actions, obs_sum, rewards, losses = self._last
         for t, (obs, action, reward), trail in self._pending:
-            done, seen, got = checksum(action, done), checksum(obs, seen), checksum(reward, got)
+            actions, obs_sum, rewards = checksum(action, actions), checksum(obs, obs_sum), checksum(reward, rewards)
             if trail:
-                learnt = zlib.crc32(_NUMBER.pack(trail), learnt)
-            self._records += _PACK(t, done, seen, got, learnt)
+                losses = zlib.crc32(_NUMBER.pack(trail), losses)
+            self._records += _PACK(t, actions, obs_sum, rewards, losses)
         if self._pending:
             self._t = self._pending[-1][0]
-        self._last = done, seen, got, learnt
+        self._last = actions, obs_sum, rewards, losses
         self._pending.clear()
 
     def _write_records(self) -> None:
@@ -128,20 +131,20 @@ class Trace:
         self._file.append(records)
 
     def write_tensors(self, **more: int) -> None:
-        """Write a line with the checksums of the current tensors, after all records before it.
+        """Write all records so far, then a line with the checksums of the current tensors.
 
         Args:
-            **more: Further checksums by name.
+            **more: Additional checksums; keys are the names.
         """
         self._write_records()
         self._lines.append(json.dumps({"t": self._t, "tensors": checksums_of(self.agent) | more}).encode() + b"\n")
         self._written_at = self._t
 
     def flush(self) -> None:
-        """Write everything that waits, and wait until it would survive a power cut.
+        """Write all pending records, and sync the files to disk.
 
         Raises:
-            CheckpointError: If it cannot be written.
+            CheckpointError: If a file cannot be written.
         """
         self._write_records()
         for file in self.writes_to:
@@ -149,33 +152,33 @@ class Trace:
             sync_file(file.path)
 
     def saved_state(self) -> dict[str, Any]:
-        """The checksums so far, the number of records, and the hashes of losses since the last step, as JSON."""
+        """Return the checksums so far, the number of records, and the hashes of losses since the last step."""
         self._write_records()
         trails = [part.trail for part in self._trailed]
         return {"t": self._t, "records": self._file.size // _SIZE, "sums": [*self._last], "trails": trails}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Resume from the result of `saved_state`, even if the files were lost.
+        """Restore the result of `saved_state`, even if the files were lost.
 
         Raises:
-            ValueError: If `state` is no state of a trace.
+            ValueError: If `state` is not the state of a trace.
         """
         try:
             t, sums, trails = int(state["t"]), [int(each) for each in state["sums"]], [*map(int, state["trails"])]
             size = int(state["records"]) * _SIZE
             _PACK(t, *sums)
             if len(trails) != len(self._trailed):
-                raise ValueError(f"the agent has {len(self._trailed)} losses, expected {len(trails)}")
+                raise ValueError(f"the agent has {len(self._trailed)} hashes of losses, expected {len(trails)}")
         except (KeyError, TypeError, ValueError, struct.error) as error:
-            raise ValueError(f"it is no state of a trace: {error!r:.200}") from error
+            raise ValueError(f"state is not the state of a trace: {error!r:.200}") from error
         self._last = sums[0], sums[1], sums[2], sums[3]
-        if self._file.size > size >= 0:  # records of later ticks without a step
+        if self._file.size > size >= 0:  # records of later ticks that made no step
             self._file.cut(size)
         for part, trail in zip(self._trailed, trails, strict=True):
             part.trail = trail
 
     def close(self) -> None:
-        """Write everything that waits, with a last line about tensors, and close the files."""
+        """Write all pending records and a last line with checksums of tensors, and close the files."""
         try:
             self._digest()
             if self._written_at != self._t:
@@ -186,22 +189,22 @@ class Trace:
 
 
 def read_records(outdir: str) -> Any:
-    """The records of a run, an array of dtype `RECORD`; an incomplete last one is left out.
+    """Return the records of a run as an array of dtype `RECORD`, without an incomplete last record.
 
     Raises:
-        CheckpointError: If there is no file of records.
+        CheckpointError: If the file of records does not exist.
     """
     path = os.path.join(outdir, RECORDS)
     if not os.path.isfile(path):
-        raise CheckpointError(outdir, f"holds no trace of a run: there is no {RECORDS} in it")
+        raise CheckpointError(outdir, f"contains no trace of a run: it has no file {RECORDS}")
     return np.fromfile(path, RECORD)
 
 
 def read_tensors(outdir: str) -> list[dict[str, Any]]:
-    """The lines about tensors of a run, without an incomplete last one; empty if there is no file.
+    """Return the lines with checksums of tensors, without an incomplete last line; empty if the file is missing.
 
     Raises:
-        CheckpointError: If the file has another line.
+        CheckpointError: If a line is not a valid line of a trace.
     """
     return [line for _, line in _lines_of(outdir)]
 
@@ -216,19 +219,19 @@ def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
             except (ValueError, KeyError, TypeError, RecursionError):
                 is_known = False
             if not is_known:
-                raise CheckpointError(path, f"holds a line that is none of a trace: {text[:80]!r}")
+                raise CheckpointError(path, f"contains a line that is not a line of a trace: {text[:80]!r}")
             yield text, line
 
 
 def _known_at(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
-    """Number of valid records up to a step, and the checksums of the last of them.
+    """Return the number of valid records up to a step, and the checksums of the last of these records.
 
-    A record of step 0 has been damaged by a power cut; reading stops there. The file, which may be long, is read in
-    pieces, and not beyond step `t`.
+    A record with step 0 was damaged by a power failure; reading stops at this record. The file may be long, so it is
+    read in pieces, only up to step `t`.
     """
     count, sums = 0, (0, 0, 0, 0)
     with contextlib.suppress(FileNotFoundError), open(os.path.join(outdir, RECORDS), "rb") as file:
-        while len(records := np.fromfile(file, RECORD, _WAITING // _SIZE)):
+        while len(records := np.fromfile(file, RECORD, _MAX_UNWRITTEN // _SIZE)):
             beyond = np.flatnonzero((records["t"] == 0) | (records["t"] > t))
             known = records[: beyond[0]] if len(beyond) else records
             if len(known):
@@ -240,10 +243,10 @@ def _known_at(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
 
 
 def _lines_up_to(outdir: str, t: int) -> tuple[int, int]:
-    """Size of the valid lines about tensors up to a step; reading stops at a line damaged by a power cut.
+    """Return the size of the valid lines up to a step. Reading stops at a line that a power failure damaged.
 
     Returns:
-        The size in bytes, and the step of the last such line, -1 if there is none.
+        The size in bytes, and the step of the last valid line, or -1 if no line is valid.
     """
     size, last = 0, -1
     with contextlib.suppress(CheckpointError):

@@ -15,7 +15,7 @@ from pfrl_like.distributions.operations import (
 )
 from pfrl_like.utils.mode_of_distribution import mode_of_distribution
 
-#: `pfrl_like.utils.mode_of_distribution`, under a shorter name.
+#: Short alias of `pfrl_like.utils.mode_of_distribution`.
 mode_of = mode_of_distribution
 
 __all__ = [

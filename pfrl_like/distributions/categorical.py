@@ -1,4 +1,4 @@
-"""Distributions of one of finitely many actions, or of several such choices at once."""
+"""Distributions of discrete actions, and of several discrete actions at once."""
 
 import functools
 import math
@@ -15,13 +15,13 @@ from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
 
 
 class Categorical(TorchCategorical):
-    """Distribution over 0 to n - 1; a cheaper subclass of torch's.
+    """Categorical distribution over 0 to n - 1; a faster subclass of torch's `Categorical`.
 
-    Arguments are not checked; NaN in them shows up in the results. Entropy and divergence are finite, gradients
-    included, where logits are minus infinity.
+    Arguments are not checked, and NaN in an argument causes NaN in the results. If logits are minus infinity, the
+    entropy, the divergence and their gradients are finite.
 
     Args:
-        logits: Logarithms of probabilities up to a constant of each row, [..., n].
+        logits: Unnormalised log-probabilities, [..., n].
 
     Attributes:
         scores: The argument `logits`; the attribute `logits`, as in torch, is normalised.
@@ -37,11 +37,11 @@ class Categorical(TorchCategorical):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """The tensor `logits`, the logarithms of the probabilities, [..., n], in a tuple."""
+        """A tuple with the tensor `logits`, the log-probabilities, [..., n]."""
         return (self.logits,)
 
     def with_params(self, logits: Tensor) -> "Categorical":
-        """Return a distribution with other logarithms of probabilities, which have to be normalised."""
+        """Return a distribution with the given log-probabilities, which must be normalised."""
         other = object.__new__(Categorical)
         other.logits = other._param = other.scores = logits
         other._num_events, other._batch_shape = logits.shape[-1], logits.shape[:-1]
@@ -51,11 +51,11 @@ class Categorical(TorchCategorical):
         """Return the distribution with only some actions allowed.
 
         Args:
-            action_mask: True where an action is allowed, tensor or array [..., n] or [n]. A row without allowed actions
-                allows all.
+            action_mask: True for allowed actions, a tensor or array [..., n] or [n]. A row without allowed actions
+                allows all actions.
 
         Raises:
-            ValueError: If its shape does not fit.
+            ValueError: If the shape of `action_mask` does not match.
         """
         return MaskedCategorical(self.logits, action_mask)
 
@@ -69,7 +69,7 @@ class Categorical(TorchCategorical):
         return self.logits.argmax(-1)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Draw actions, [*sample_shape, ...], int64; torch draws the same from the same random numbers."""
+        """Sample actions, [*sample_shape, ...], int64, equal to torch's samples for the same random numbers."""
         with torch.no_grad():
             drawn = torch.multinomial(self.probs.reshape(-1, self._num_events), math.prod(sample_shape), True)
         return drawn.T.reshape((*sample_shape, *self._batch_shape))
@@ -90,18 +90,18 @@ class Categorical(TorchCategorical):
 
 
 class MaskedCategorical(Categorical):
-    """Distribution over 0 to n - 1, some of which are forbidden.
+    """Categorical distribution over 0 to n - 1 with masked actions.
 
-    A forbidden action has probability 0. Its log-probability is a quarter of the dtype's least number rather than minus
-    infinity, so that sums over all actions, p * (log p - ...), and their gradients are finite.
+    A masked action has probability 0. Its log-probability is not minus infinity, but a quarter of the dtype's minimum,
+    so that sums of p * (log p - ...) over all actions and their gradients are finite.
 
     Args:
-        logits: Logarithms of probabilities up to a constant of each row, [..., n].
-        action_mask: True where an action is allowed, tensor or array [..., n] or [n]. A row without allowed actions,
-            such as that of a terminal state, allows all.
+        logits: Unnormalised log-probabilities, [..., n].
+        action_mask: True for allowed actions, a tensor or array [..., n] or [n]. A row without allowed actions, for
+            example for a terminal state, allows all actions.
 
     Raises:
-        ValueError: If the shape of `action_mask` does not fit.
+        ValueError: If the shape of `action_mask` does not match.
     """
 
     def __init__(self, logits: Tensor, action_mask: Any) -> None:
@@ -115,19 +115,20 @@ def least(dtype: torch.dtype) -> float:
 
 
 def finite(log_probs: Tensor) -> Tensor:
-    """Replace minus infinity, whose product with 0 is NaN, by the least finite number."""
+    """Replace minus infinity, whose product with 0 is NaN, by the minimum finite number."""
     return log_probs.clamp_min(torch.finfo(log_probs.dtype).min)
 
 
 class ProductOfCategoricals(Distribution):
-    """Distribution of n independent choices, actions [..., n] of a MultiDiscrete space.
+    """Product of n independent categorical distributions, for actions [..., n] of a MultiDiscrete space.
 
     Args:
-        logits: One tensor [..., k] for each choice, or all of them concatenated, [..., sum(nvec)].
-        nvec: Number of actions of each choice; only if `logits` is one tensor.
+        logits: One tensor [..., k] for each dimension, or one concatenated tensor [..., sum(nvec)].
+        nvec: Number of actions in each dimension; required if `logits` is one tensor, and otherwise None.
 
     Raises:
-        ValueError: If `nvec` is missing, is given beside a list, is not positive, or does not add up to the logits.
+        ValueError: If `nvec` is missing, if `nvec` is passed together with a list of logits, if a number is not
+            positive, or if the sum of `nvec` is not the number of logits.
     """
 
     arg_constraints = {}  # noqa: RUF012 - as in torch
@@ -136,7 +137,7 @@ class ProductOfCategoricals(Distribution):
 
     def __init__(self, logits: Tensor | Sequence[Tensor], nvec: Sequence[int] | None = None) -> None:
         if (nvec is None) == isinstance(logits, Tensor):
-            raise ValueError("nvec has to be given if logits is one tensor, and only then")
+            raise ValueError("nvec must be passed if logits is one tensor, and only then")
         sizes = tuple(int(n) for n in ([part.shape[-1] for part in logits] if nvec is None else nvec))
         if not isinstance(logits, Tensor):
             logits = torch.cat(tuple(logits), -1)
@@ -153,11 +154,11 @@ class ProductOfCategoricals(Distribution):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """The tensor `logits`, log-probabilities [..., n, max(nvec)], in a tuple; hugely negative in unused entries."""
+        """A tuple with `logits`, log-probabilities [..., n, max(nvec)]; unused entries are large negative numbers."""
         return self.choices.params
 
     def with_params(self, logits: Tensor) -> "ProductOfCategoricals":
-        """Return a distribution with other logarithms of probabilities, which have to be normalised."""
+        """Return a distribution with the given log-probabilities, which must be normalised."""
         other = object.__new__(ProductOfCategoricals)
         other._take(self.choices.with_params(logits), self.nvec)
         return other
@@ -166,11 +167,11 @@ class ProductOfCategoricals(Distribution):
         """Return the distribution with only some actions allowed.
 
         Args:
-            action_mask: True where an action is allowed, the choices concatenated, tensor or array [..., sum(nvec)] or
-                [sum(nvec)]. A choice without allowed actions allows all.
+            action_mask: True for allowed actions, concatenated over the dimensions, a tensor or array [..., sum(nvec)]
+                or [sum(nvec)]. A dimension without allowed actions allows all actions.
 
         Raises:
-            ValueError: If its shape does not fit.
+            ValueError: If the shape of `action_mask` does not match.
         """
         shape = torch.Size((*self._batch_shape, sum(self.nvec)))
         mask = as_action_mask(action_mask, shape, self.choices.logits.device)
@@ -188,7 +189,7 @@ class ProductOfCategoricals(Distribution):
         return self.choices.mode
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Draw actions, [*sample_shape, ..., n], int64."""
+        """Sample actions, [*sample_shape, ..., n], int64."""
         return self.choices.sample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -204,14 +205,14 @@ def _beside_each_other(row: Tensor, nvec: tuple[int, ...], filler: float) -> Ten
     """Return numbers [..., sum(nvec)] as [..., n, max(nvec)]."""
     if len(set(nvec)) == 1:
         return row.reshape(*row.shape[:-1], len(nvec), nvec[0])
-    places = _places.__wrapped__ if torch.compiler.is_compiling() else _places  # a compiler does not trace caches
+    places = _places.__wrapped__ if torch.compiler.is_compiling() else _places  # a compiler cannot trace caches
     flat = pad(row, (0, 1), value=filler).index_select(-1, places(nvec, row.device))
     return flat.reshape(*row.shape[:-1], len(nvec), max(nvec))
 
 
 @functools.lru_cache(maxsize=32)
 def _places(nvec: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return the indices of each choice's numbers in a row, [n * max(nvec)]; the row's length for unused entries."""
+    """Return the indices of each dimension's numbers in a row, [n * max(nvec)]; unused entries are the row length."""
     starts = [sum(nvec[:i]) for i in range(len(nvec))]
     places = [
         start + j if j < size else sum(nvec) for start, size in zip(starts, nvec, strict=True) for j in range(max(nvec))

@@ -1,4 +1,4 @@
-"""Distributions with all probability at one point."""
+"""Delta distributions: all probability is at one point."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from pfrl_like.distributions.gaussian import IndependentVector
 
 
 class Delta(Distribution):
-    """Distribution of numbers that are always `loc`; the output of a deterministic policy.
+    """Distribution whose samples are always `loc`; the output of a deterministic policy.
 
     Args:
-        loc: Location, a tensor or number; samples by `rsample` carry its gradient.
+        loc: Location, a tensor or number. Gradients flow from the samples of `rsample` to `loc`.
         validate_args: True to validate arguments; None for torch's default.
     """
 
@@ -55,7 +55,7 @@ class Delta(Distribution):
         return self.loc.expand(self._extended_shape(sample_shape))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Return `rsample` without its gradient."""
+        """Return the detached result of `rsample`."""
         return self.rsample(sample_shape).detach()
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -76,10 +76,10 @@ class Delta(Distribution):
 
 
 class DeltaVector(IndependentVector[Delta]):
-    """Distribution with all probability at one vector; a cheaper `Independent(Delta(loc), 1)`.
+    """Delta distribution of vectors; a faster `Independent(Delta(loc), 1)`.
 
     Args:
-        loc: Location, [..., n]; samples by `rsample` carry its gradient.
+        loc: Location, [..., n]. Gradients flow from the samples of `rsample` to `loc`.
 
     Raises:
         ValueError: If `loc` is a scalar.
@@ -89,16 +89,16 @@ class DeltaVector(IndependentVector[Delta]):
 
     @property
     def base_dist(self) -> Delta:  # type: ignore[override]
-        """The distribution of the single components."""
+        """The distribution of the components."""
         return Delta(self.loc, validate_args=False)
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """The tensor `loc`, in a tuple."""
+        """A tuple with the tensor `loc`."""
         return (self.loc,)
 
     def with_params(self, loc: Tensor) -> "DeltaVector":
-        """Return a distribution at another vector."""
+        """Return a distribution with another `loc`."""
         return DeltaVector(loc)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "DeltaVector":
@@ -110,8 +110,8 @@ class DeltaVector(IndependentVector[Delta]):
         return self.loc.expand(*sample_shape, *self.loc.shape) if sample_shape else self.loc
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Return `rsample` without its gradient."""
+        """Return the detached result of `rsample`."""
         return self.rsample(sample_shape).detach()
 
 
-_NO_DENSITY = "a Delta distribution has no density, hence neither log-probabilities nor an entropy: use a Gaussian head"
+_NO_DENSITY = "a Delta distribution has no density, so it has no log-probability and no entropy: use a Gaussian head"

@@ -1,4 +1,4 @@
-"""Gaussians of vectors with independent components, plain ones and ones squashed into [-1, 1] by tanh."""
+"""Gaussian distributions of vectors with independent components, unbounded or squashed to [-1, 1] by tanh."""
 
 import math
 from typing import Any, TypeVar
@@ -13,9 +13,10 @@ _SCALAR = "loc is a scalar, expected a tensor [..., n]"
 
 
 class IndependentVector(Independent[D]):
-    """A subclass of torch's `Independent(base_dist, 1)` without its constructors and checks.
+    """Subclass of torch's `Independent(base_dist, 1)` without its constructor and checks.
 
-    Subclasses define `base_dist` and `rsample`. Arguments are not checked; NaN in them shows up in the results.
+    Subclasses define `base_dist` and `rsample`. Arguments are not checked, and NaN in an argument causes NaN in the
+    results.
 
     Args:
         loc: Mean and mode, [..., n].
@@ -50,7 +51,7 @@ class IndependentVector(Independent[D]):
         return self.loc
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Return `rsample` without its gradient."""
+        """Return the detached result of `rsample`."""
         with torch.no_grad():
             return self.rsample(sample_shape)
 
@@ -59,12 +60,12 @@ _LOG_ROOT_2_PI = math.log(2 * math.pi) / 2
 
 
 class DiagonalGaussian(IndependentVector[Normal]):
-    """Gaussian of vectors; a cheaper `Independent(Normal(loc, scale), 1)` of torch.
+    """Gaussian distribution of vectors; faster than torch's `Independent(Normal(loc, scale), 1)`.
 
     Args:
         loc: Mean, [..., n].
-        scale: Standard deviation, positive, tensor [..., n] or [n] or [1], or a number.
-        log_scale: Logarithm of `scale`, in its shape, if it is available.
+        scale: Standard deviation, positive: a tensor [..., n], [n] or [1], or a number.
+        log_scale: Logarithm of `scale`, with the same shape, if already computed.
 
     Raises:
         ValueError: If `loc` is a scalar.
@@ -88,7 +89,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
 
     @property
     def base_dist(self) -> Normal:  # type: ignore[override]
-        """Torch's distribution of the single components."""
+        """Torch's distribution of the components."""
         return Normal(self.loc, self.scale, validate_args=False)
 
     @property
@@ -97,7 +98,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
         return self.loc, self.scale.expand_as(self.loc)
 
     def with_params(self, loc: Tensor, scale: Tensor) -> "DiagonalGaussian":
-        """Return a distribution of this class with other parameters."""
+        """Return a distribution of this class with the given parameters."""
         return DiagonalGaussian(loc, scale)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "DiagonalGaussian":
@@ -116,11 +117,11 @@ class DiagonalGaussian(IndependentVector[Normal]):
         return self.stddev.square()
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """Draw a sample that carries gradients, [*sample_shape, ..., n]."""
+        """Return a sample with gradients, [*sample_shape, ..., n]."""
         return torch.addcmul(self.loc, self.scale, self._noise(sample_shape))
 
     def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
-        """Draw a sample that carries gradients, [..., n], and compute its log-probability, [...], at less cost."""
+        """Return a sample with gradients, [..., n], and its log-probability, [...]; faster than separate calls."""
         noise = self._noise()
         sample = torch.addcmul(self.loc, self.scale, noise)
         log_scale = self.scale.log() if self._log_scale is None else self._log_scale  # `_log_volume`, inlined
@@ -128,7 +129,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
         return sample, -0.5 * noise.square().sum(-1) - volume
 
     def log_prob_and_entropy(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the results of `log_prob` and `entropy`, at less cost than separately."""
+        """Return the results of `log_prob` and `entropy`; faster than separate calls."""
         volume = self._log_volume()
         noise = (value - self.loc) / self.scale
         return -0.5 * noise.square().sum(-1) - volume, (volume + self._event_shape[0] / 2).expand(self._batch_shape)
@@ -144,7 +145,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
 
     @property
     def log_scale(self) -> Tensor:
-        """Logarithm of `scale`, in its shape."""
+        """Logarithm of `scale`, with the same shape."""
         return self.scale.log() if self._log_scale is None else self._log_scale
 
     def _noise(self, sample_shape: Any = ()) -> Tensor:
@@ -157,16 +158,17 @@ class DiagonalGaussian(IndependentVector[Normal]):
 
 
 class SquashedGaussian(Distribution):
-    """tanh of a Gaussian of vectors with independent components (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
+    """Distribution of tanh(x) for a diagonal Gaussian x (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
-    Results are finite also for values at the bounds, which floating-point numbers reach: they count as the adjacent
-    number within. The log-probability of a sample is exact everywhere if it comes from `rsample_with_log_prob`, or from
-    `log_prob` of the tensor that `sample` or `rsample` returned last; it is computed from the value before squashing.
+    Results are finite for all values in [-1, 1]. A value at a bound, which rounding can produce, is replaced by the
+    adjacent number inside. The log-probability of a sample is exact everywhere if it is computed by
+    `rsample_with_log_prob`, or by `log_prob` of the latest tensor that `sample` or `rsample` returned, because the
+    value before squashing is used.
 
     Args:
         loc: Mean before squashing, [..., n].
-        scale: Standard deviation before squashing, positive, tensor [..., n] or [n] or [1], or a number.
-        log_scale: Logarithm of `scale`, in its shape, if it is available.
+        scale: Standard deviation before squashing, positive: a tensor [..., n], [n] or [1], or a number.
+        log_scale: Logarithm of `scale`, with the same shape, if already computed.
     """
 
     arg_constraints = {}  # noqa: RUF012 - as in torch
@@ -186,7 +188,7 @@ class SquashedGaussian(Distribution):
         return self.base_dist.params
 
     def with_params(self, loc: Tensor, scale: Tensor) -> "SquashedGaussian":
-        """Return a distribution of this class with other parameters."""
+        """Return a distribution of this class with the given parameters."""
         return SquashedGaussian(loc, scale)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "SquashedGaussian":
@@ -196,7 +198,7 @@ class SquashedGaussian(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        """Squashed mean, [..., n]: the median, and the action of Soft Actor-Critic in evaluation."""
+        """Mean before squashing, mapped by tanh, [..., n]: the median, and Soft Actor-Critic's action in evaluation."""
         return self.base_dist.loc.tanh()
 
     @property
@@ -212,15 +214,15 @@ class SquashedGaussian(Distribution):
         return (points.tanh() - self.mean.unsqueeze(-1)).square() @ weights
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """Draw a sample that carries gradients, [*sample_shape, ..., n]."""
+        """Return a sample with gradients, [*sample_shape, ..., n]."""
         return self._remember(self.base_dist.rsample(sample_shape))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Draw a sample without a gradient, [*sample_shape, ..., n]."""
+        """Return a sample without gradients, [*sample_shape, ..., n]."""
         return self._remember(self.base_dist.sample(sample_shape))
 
     def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
-        """Draw a sample that carries gradients, [..., n], and compute its log-probability, [...], at less cost."""
+        """Return a sample with gradients, [..., n], and its log-probability, [...]; faster than separate calls."""
         before, log_prob = self.base_dist.rsample_with_log_prob()
         return before.tanh(), log_prob - log_slope_of_tanh(before).sum(-1)
 
@@ -230,7 +232,7 @@ class SquashedGaussian(Distribution):
         return self.base_dist.log_prob(before) - log_slope_of_tanh(before).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return the entropy in nats, [...], by quadrature; exact to 1e-6 for scales up to 2, to 3e-3 up to e**2."""
+        """Return the entropy in nats, [...], by quadrature; error below 1e-6 for scales up to 2, 3e-3 up to e**2."""
         points, weights = self._quadrature()
         return self.base_dist.entropy() + (log_slope_of_tanh(points) @ weights).sum(-1)
 
@@ -241,7 +243,7 @@ class SquashedGaussian(Distribution):
     def _before_squashing(self, value: Tensor) -> Tensor:
         if self._drawn is not None and value is self._drawn[0] and _is_as_it_was_made(value):
             return self._drawn[1]
-        most = 1 - torch.finfo(value.dtype).eps / 2  # the largest number below 1
+        most = 1 - torch.finfo(value.dtype).eps / 2  # the maximum number below 1
         return value.clamp(-most, most).atanh()
 
     def _quadrature(self) -> tuple[Tensor, Tensor]:
@@ -255,13 +257,13 @@ class SquashedGaussian(Distribution):
 
 
 def log_slope_of_tanh(x: Tensor) -> Tensor:
-    """Return log(1 - tanh(x)**2), in the shape of `x`, in a form that does not vanish for large x.
+    """Return log(1 - tanh(x)**2), with the shape of `x`, computed without underflow for large x.
 
-    It is 2 * (log 2 - x - log(1 + exp(-2x))).
+    The result is 2 * (log 2 - x - log(1 + exp(-2x))).
     """
     return 2 * (math.log(2) - x - softplus(-2 * x))
 
 
 def _is_as_it_was_made(value: Tensor) -> bool:
-    """Return True if a tensor has not been changed in place; in inference mode and under a compiler it is assumed."""
+    """Return True if a tensor has not been changed in place; always True in inference mode and under a compiler."""
     return torch.compiler.is_compiling() or value.is_inference() or value._version == 0

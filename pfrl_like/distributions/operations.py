@@ -1,4 +1,4 @@
-"""Operations on distributions: divergences, masks, samples with their log-probabilities, parameters."""
+"""Operations on distributions: divergences, masks, samples with log-probabilities, parameters."""
 
 from typing import Any
 
@@ -12,23 +12,23 @@ from pfrl_like.distributions.gaussian import DiagonalGaussian, SquashedGaussian
 
 
 def rsample_with_log_prob(distribution: Any) -> tuple[Tensor, Tensor]:
-    """Draw a sample that carries gradients, [..., n], and return its log-probability, [...], as well.
+    """Return a sample with gradients, [..., n], and its log-probability, [...].
 
-    Distributions with a method `rsample_with_log_prob` need fewer operations and do not round at their bounds.
+    The method `rsample_with_log_prob` is used if it exists, which is faster and has no rounding errors at the bounds.
 
     Args:
         distribution: Any distribution with `rsample`.
 
     Raises:
-        TypeError: If it has no `rsample`, such as a discrete one.
+        TypeError: If the distribution has no `rsample`, for example if it is discrete.
     """
     if hasattr(distribution, "rsample_with_log_prob"):
         sample, log_prob = distribution.rsample_with_log_prob()
         return sample, log_prob
     if not getattr(distribution, "has_rsample", False):
         raise TypeError(
-            f"policy gives {type(distribution).__name__}, through whose samples no gradient flows: "
-            "use a Gaussian head, squashed or not"
+            f"policy returns {type(distribution).__name__}, whose samples have no gradient: "
+            "use GaussianHeadWithDiagonalCovariance or SquashedGaussianHead"
         )
     sample = distribution.rsample()
     return sample, distribution.log_prob(sample)
@@ -51,13 +51,13 @@ def masked(distribution: Any, action_mask: Any) -> MaskedCategorical | ProductOf
     """Return a distribution with only some actions allowed.
 
     Args:
-        distribution: A categorical distribution, of this package or of torch, or a product of categorical ones.
-        action_mask: True where an action is allowed, tensor or array [..., n_actions] or [n_actions]; for a product,
-            the choices concatenated. A row without allowed actions allows all.
+        distribution: A categorical distribution of this package or of torch, or a `ProductOfCategoricals`.
+        action_mask: True for allowed actions, a tensor or array [..., n_actions] or [n_actions]; concatenated over the
+            dimensions for a product. A row without allowed actions allows all actions.
 
     Raises:
         TypeError: If the distribution is not categorical.
-        ValueError: If the shape of the mask does not fit.
+        ValueError: If the shape of `action_mask` does not match.
     """
     if isinstance(distribution, Categorical | ProductOfCategoricals):
         return distribution.masked(action_mask)
@@ -77,12 +77,12 @@ def kl_of_diagonal_gaussians(p: DiagonalGaussian, q: DiagonalGaussian) -> Tensor
 
 
 def kl_of_squashed_gaussians(p: SquashedGaussian, q: SquashedGaussian) -> Tensor:
-    """KL(p || q) in nats, [...]: that of the distributions before squashing, which is invertible."""
+    """KL(p || q) in nats, [...]; squashing is invertible, so it equals the KL divergence before squashing."""
     return kl_of_diagonal_gaussians(p.base_dist, q.base_dist)
 
 
 def kl_of_categoricals(p: Categorical, q: Categorical) -> Tensor:
-    """KL(p || q) in nats, [...]; huge where q forbids an action that p allows."""
+    """KL(p || q) in nats, [...]; a very large number if q masks an action that p allows."""
     divergence: Tensor = torch.linalg.vecdot(p.probs, finite(p.logits) - finite(q.logits))
     return divergence
 
@@ -98,23 +98,24 @@ register_kl(Categorical, Categorical)(kl_of_categoricals)  # type: ignore[no-unt
 register_kl(ProductOfCategoricals, ProductOfCategoricals)(kl_of_products)  # type: ignore[no-untyped-call]
 
 
-#: Alternative parameters of torch's distributions: one is given, the others are computed on request, and then kept.
+#: Alternative parameters of torch's distributions. One is passed; the others are computed on access and then cached.
 _ALTERNATIVES = (("logits", "probs"), ("scale_tril", "covariance_matrix", "precision_matrix"))
 
 
 def parameters_of(distribution: Any) -> tuple[Tensor, ...]:
-    """Return the tensors that a distribution is computed from.
+    """Return the tensors that define a distribution.
 
     Args:
-        distribution: A distribution of this package, one of torch that keeps its parameters (Normal, Categorical, and
-            most others), also inside `Independent` or `TransformedDistribution`, or one that has `params` and
-            `with_params`.
+        distribution: A distribution of this package, a distribution of torch that stores its parameters (Normal,
+            Categorical, and most others; also inside `Independent` or `TransformedDistribution`), or a distribution
+            with `params` and `with_params`.
 
     Returns:
-        (loc, scale) of Gaussians, squashed or not, [..., n]; (logits,) of categoricals, [..., n]; and so on.
+        For example (loc, scale), [..., n], for Gaussians and squashed Gaussians, and (logits,), [..., n], for
+        categoricals.
 
     Raises:
-        TypeError: If its parameters are not known.
+        TypeError: If the parameters of the distribution are not known.
     """
     if hasattr(distribution, "params"):
         return tuple(distribution.params)
@@ -124,16 +125,16 @@ def parameters_of(distribution: Any) -> tuple[Tensor, ...]:
 
 
 def with_parameters(distribution: Any, *parameters: Tensor) -> Any:
-    """Return a distribution of the same kind with other parameters.
+    """Return a distribution of the same type with other parameters.
 
     Args:
-        distribution: A distribution of this package, one of torch that keeps its parameters (Normal, Categorical, and
-            most others), also inside `Independent` or `TransformedDistribution`, or one that has `params` and
-            `with_params`.
-        *parameters: The parameters, in the order of `parameters_of`; their batch shape may be another one.
+        distribution: A distribution of this package, a distribution of torch that stores its parameters (Normal,
+            Categorical, and most others; also inside `Independent` or `TransformedDistribution`), or a distribution
+            with `params` and `with_params`.
+        *parameters: The parameters, in the order of `parameters_of`; their batch shape may differ.
 
     Raises:
-        TypeError: If its parameters are not known.
+        TypeError: If the parameters of the distribution are not known.
     """
     if hasattr(distribution, "with_params"):
         return distribution.with_params(*parameters)
@@ -148,39 +149,39 @@ def with_parameters(distribution: Any, *parameters: Tensor) -> Any:
 
 
 def detached(distribution: Any) -> Any:
-    """Return a copy of a distribution without gradients, which optimiser steps do not change.
+    """Return a detached copy of a distribution, which optimiser steps do not change.
 
     Args:
-        distribution: A distribution of this package, one of torch that keeps its parameters (Normal, Categorical, and
-            most others), also inside `Independent` or `TransformedDistribution`, or one that has `params` and
-            `with_params`.
+        distribution: A distribution of this package, a distribution of torch that stores its parameters (Normal,
+            Categorical, and most others; also inside `Independent` or `TransformedDistribution`), or a distribution
+            with `params` and `with_params`.
 
     Raises:
-        TypeError: If its parameters are not known.
+        TypeError: If the parameters of the distribution are not known.
     """
     return with_parameters(distribution, *(parameter.detach().clone() for parameter in parameters_of(distribution)))
 
 
 def rows_of(distribution: Any, rows: Any) -> Any:
-    """Return the distributions of some states, so that samples are drawn only for these.
+    """Return the distribution of selected rows, for example to sample only for some states.
 
     Args:
         distribution: A distribution of this package, one of torch that keeps its parameters (Normal, Categorical, and
             most others), also inside `Independent` or `TransformedDistribution`, or one that has `params` and
-            `with_params`; of batch shape [B], where the batch is the first axis of its parameters.
-        rows: Index into that axis, such as a tensor of row numbers, [k].
+            `with_params`. Its batch shape is [B], and the batch is the first axis of its parameters.
+        rows: Index into the batch axis, for example a tensor of row indices, [k].
 
     Returns:
-        A distribution of the same kind, of batch shape [k].
+        A distribution of the same type with batch shape [k].
 
     Raises:
-        TypeError: If its parameters are not known.
+        TypeError: If the parameters of the distribution are not known.
     """
     return with_parameters(distribution, *(parameter[rows] for parameter in parameters_of(distribution)))
 
 
 def _kept_by(distribution: Any) -> dict[str, Tensor]:
-    """Return the constructor arguments that a distribution of torch was made with, by name."""
+    """Return the constructor arguments of a distribution of torch, keyed by name."""
     attributes = getattr(distribution, "__dict__", {})
     kept = {name: attributes[name] for name in getattr(distribution, "arg_constraints", ()) if name in attributes}
     for first, *others in _ALTERNATIVES:
@@ -188,7 +189,7 @@ def _kept_by(distribution: Any) -> dict[str, Tensor]:
             kept = {name: value for name, value in kept.items() if name not in others}
     if not kept:
         raise TypeError(
-            f"distribution is {type(distribution).__name__}, whose parameters are not known: expected a Gaussian or "
-            "categorical one, or one with `params` and `with_params`"
+            f"distribution is {type(distribution).__name__}, whose parameters are not known: expected a Gaussian, a "
+            "categorical, or a distribution with `params` and `with_params`"
         )
     return kept

@@ -1,4 +1,4 @@
-"""Dynamics models: models of an environment that are learnt from data, and rollouts with them."""
+"""Dynamics models, which are trained on data to predict the steps of an environment, and rollouts of such models."""
 
 from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemble
 from pfrl_like.dynamics.mopo import MOPO

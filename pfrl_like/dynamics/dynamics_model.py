@@ -1,4 +1,4 @@
-"""A dynamics model, an ensemble of networks that predicts an environment's steps (Yu et al. 2020, arXiv:2005.13239)."""
+"""Dynamics model: an ensemble of networks that predicts an environment's steps (Yu et al. 2020, arXiv:2005.13239)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ MAX_LOG_VARIANCE, MIN_LOG_VARIANCE = 0.5, -10.0
 
 
 def softly_bounded(log_variance: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Logarithms of variances, softly clipped to bounds (arXiv:1805.12114, appendix A.1).
+    """Return logarithms of variances, softly clipped to bounds (arXiv:1805.12114, appendix A.1).
 
     Args:
         log_variance: Logarithms of variances, of any shape [..., n].
@@ -34,34 +34,34 @@ def softly_bounded(log_variance: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 
 def gaussian_loss(mean: Tensor, log_variance: Tensor, target: Tensor) -> Tensor:
-    """(target - mean)^2 / variance + log variance, [...]: twice the negative log-likelihood, up to a constant.
+    """Return (target - mean)^2 / variance + log variance, [...]: twice the negative log-likelihood, up to a constant.
 
     Args:
         mean: Predicted means, of any shape [...].
         log_variance: Logarithms of predicted variances, [...].
-        target: Observed numbers, [...].
+        target: Observed values, [...].
     """
     return (target - mean).square() * torch.exp(-log_variance) + log_variance
 
 
 class ProbabilisticEnsemble(nn.Module):
-    """An ensemble whose members each predict means and variances of the same numbers.
+    """Ensemble whose members predict means and variances of the same outputs.
 
-    The bounds of the logarithms of variances are learnt, too; each predicted number has its own.
+    The bounds of the log-variances are learnt separately for each output.
 
     Args:
-        encoders: The first part of each member: a module from the input of the ensemble to features [B, feature_size].
+        encoders: First part of each member: a module that maps the input of the ensemble to features [B, feature_size].
         feature_size: Size of the features.
-        n_outputs: Number of predicted numbers.
+        n_outputs: Number of outputs.
 
     Raises:
-        ValueError: If there is no member.
+        ValueError: If `encoders` is empty.
     """
 
     def __init__(self, encoders: Sequence[nn.Module], feature_size: int, n_outputs: int) -> None:
         super().__init__()
         if not encoders:
-            raise ValueError("encoders: got none, expected one for each member")
+            raise ValueError("encoders is empty, expected one encoder for each member")
         self.n_outputs = n_outputs
         self.encoders = nn.ModuleList(encoders)
         self.heads = nn.ModuleList(nn.Linear(feature_size, 2 * n_outputs) for _ in encoders)
@@ -72,17 +72,17 @@ class ProbabilisticEnsemble(nn.Module):
         return len(self.heads)
 
     def forward(self, x: Any) -> tuple[Tensor, Tensor]:
-        """Means and logarithms of variances of all members, [members, B, n_outputs] each."""
+        """Return the means and log-variances of all members, [members, B, n_outputs] each."""
         outputs = [head(encoder(x)) for encoder, head in zip(self.encoders, self.heads, strict=True)]
         means, log_variances = torch.stack(outputs).chunk(2, dim=-1)
         return means, softly_bounded(log_variances, self.min_log_variance, self.max_log_variance)
 
     def bounds(self) -> tuple[nn.Parameter, nn.Parameter]:
-        """The lower and upper bounds of the logarithms of variances, [n_outputs] each."""
+        """Return the lower and upper bounds of the log-variances, [n_outputs] each."""
         return self.min_log_variance, self.max_log_variance
 
     def layers(self) -> Iterator[nn.Parameter]:
-        """All parameters except the bounds."""
+        """Yield all parameters except the bounds."""
         yield from self.encoders.parameters()
         yield from self.heads.parameters()
 
@@ -93,7 +93,7 @@ class Step(NamedTuple):
     Attributes:
         next_obs: Next observations, [B, n].
         reward: Rewards, [B].
-        variance: Largest norm of the members' predicted variances, [B].
+        variance: Maximum norm of the members' predicted variances, [B].
     """
 
     next_obs: Tensor
@@ -104,19 +104,19 @@ class Step(NamedTuple):
 def ensemble_loss(
     network: ProbabilisticEnsemble, x: tuple[Tensor, Tensor], target: Tensor, weight: Tensor | None, bound_weight: float
 ) -> tuple[Tensor, Tensor]:
-    """The sum of the members' losses and the weighted widths of the bounds (arXiv:1805.12114, appendix A.1).
+    """Return the sum of the members' losses and the weighted widths of the bounds (arXiv:1805.12114, appendix A.1).
 
-    Each member learns from a bootstrap sample of the minibatch: as many rows, drawn with replacement.
+    Each member is trained on a bootstrap sample of the minibatch: B rows, sampled with replacement.
 
     Args:
         network: The network.
         x: Observations and actions, [B, ...] each.
-        target: Numbers to predict, [B, n].
+        target: Values to predict, [B, n].
         weight: Importance weights, [B], or None.
-        bound_weight: Weight of the widths, upper minus lower bounds.
+        bound_weight: Weight of the widths, which are upper bounds minus lower bounds.
 
     Returns:
-        The loss, and the mean of the members' losses for each row, [B].
+        The scalar loss, and the loss of each row averaged over the members, [B].
     """
     means, log_variances = network(x)
     losses = gaussian_loss(means, log_variances, target).mean(-1)
@@ -129,29 +129,29 @@ def ensemble_loss(
 
 @constructor_only("n_actions")
 class DynamicsModel(AttributeSavingMixin):
-    """A model of an environment with vector observations; it predicts the change of the observation and the reward.
+    """Model of an environment with vector observations; it predicts the change of the observation and the reward.
 
-    It learns like an agent, by `update(batch)`.
+    Like an agent, the model is trained with `update(batch)`.
 
     Args:
         network: Ensemble that predicts the change of the observation and the reward from (observation, action).
         optimizer: Optimiser of the network.
         n_actions: Number of discrete actions; None for continuous actions.
-        scaler: Fitted scaler of observations; the predicted change is that of the scaled observation, while the input
-            of the network is the unscaled one. None for none.
-        bound_weight: Weight, in the loss, of the distance between the bounds of the variances' logarithms, at least 0.
-        gpu: CUDA device index; None or negative means the CPU.
-        device: Device as text or `torch.device`, instead of `gpu`.
+        scaler: Fitted scaler of observations, or None. The network predicts the change of the scaled observation. The
+            input of the network is the unscaled observation.
+        bound_weight: Weight of the distances between the bounds of the log-variances in the loss, at least 0.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        device: Device as a string or `torch.device`, instead of `gpu`.
 
     Raises:
-        ValueError: On a number out of range, or a device that does not exist.
-        TypeError: If a number is none.
+        ValueError: If an argument is out of range, or the device does not exist.
+        TypeError: If an argument that must be a number is not a number.
     """
 
     saved_attributes = ("network", "optimizer")
-    #: Discount factor, an attribute that agents have; discounts are not used here.
+    #: Discount factor. Agents have this attribute. The model does not use discounts.
     gamma = 1.0
-    #: Function that changes a minibatch before an update, an attribute that agents have.
+    #: Function that is applied to each minibatch before the update, or None. Agents have this attribute.
     augment: Callable[[Batch], Batch] | None = None
 
     def __init__(
@@ -180,11 +180,11 @@ class DynamicsModel(AttributeSavingMixin):
         """Make one update from a minibatch.
 
         Returns:
-            The loss of each row, averaged over the members, [N], and statistics.
+            The loss of each row averaged over the members, [N], and a dict of statistics.
 
         Raises:
-            NonFiniteError: If the loss or a gradient is NaN or infinite; the parameters stay unchanged.
-            ValueError: If the network has a wrong number of outputs.
+            NonFiniteError: If the loss or a gradient is NaN or infinite. The parameters stay unchanged.
+            ValueError: If the network has the wrong number of outputs.
         """
         batch = batch.to(self.device)
         batch = batch if self.augment is None else self.augment(batch)
@@ -197,10 +197,10 @@ class DynamicsModel(AttributeSavingMixin):
     def _target(self, batch: Batch) -> Tensor:
         change = self._scaled(batch.next_obs) - self._scaled(batch.obs)
         target = torch.cat((change, self._number(batch.reward).unsqueeze(1)), 1)
-        if target.shape[1] != self.network.n_outputs:  # one output would silently be broadcast
+        if target.shape[1] != self.network.n_outputs:  # a single output would be broadcast without an error
             raise ValueError(
-                f"network predicts {self.network.n_outputs} numbers, expected {target.shape[1]}: those of an "
-                "observation, and the reward"
+                f"network has {self.network.n_outputs} outputs, expected {target.shape[1]}: the size of an "
+                "observation plus 1 for the reward"
             )
         return target
 
@@ -214,14 +214,14 @@ class DynamicsModel(AttributeSavingMixin):
         return numbers if self.scaler is None else self.scaler.transform(numbers)
 
     def _number(self, values: Tensor) -> Tensor:
-        """Values in the dtype of the network."""
+        """Return values in the dtype of the network."""
         return values.to(self.network.max_log_variance.dtype)
 
     # Predicting
 
     @torch.no_grad()
     def predict(self, obs: Tensor, action: Tensor) -> Step:
-        """Expected steps: the average of the members' predictions.
+        """Return expected steps: the mean of the members' predictions.
 
         Args:
             obs: Observations, [B, n].
@@ -232,7 +232,7 @@ class DynamicsModel(AttributeSavingMixin):
 
     @torch.no_grad()
     def sample(self, obs: Tensor, action: Tensor) -> Step:
-        """Draw steps; each row is drawn from the prediction of a random member. Arguments are those of `predict`."""
+        """Sample steps, each row from the prediction of a random member; arguments are the same as in `predict`."""
         means, variance = self._predicted(obs, action)
         rows = torch.arange(len(obs), device=self.device)
         member = torch.randint(len(means), (len(obs),), device=self.device)
@@ -252,7 +252,7 @@ class DynamicsModel(AttributeSavingMixin):
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """The state that checkpoints save, a dict with the number of updates."""
+        """Return the state that checkpoints save, a dict with the number of updates."""
         return {"optim_t": self.optim_t}
 
     def restore_state(self, state: dict[str, Any]) -> None:

@@ -18,55 +18,60 @@ from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 
 
 def refused(what: str) -> Any:
-    """Make a method that raises an error; it replaces a method of algorithms that dynamics models do not have."""
+    """Return a method that raises an error; it replaces a method of `Estimator` that dynamics models do not support."""
 
-    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    def raise_error(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise a NotImplementedError."""
-        raise NotImplementedError(f"{type(self).__name__} models an environment: it {what}")
+        raise NotImplementedError(f"{type(self).__name__} is a model of an environment: it {what}")
 
-    return refuse
+    return raise_error
 
 
 class MOPO(Estimator):
-    """A dynamics model; estimators that have it as `dynamics` imagine transitions with it.
+    """Estimator of a dynamics model.
 
-    It is fitted like an algorithm. Rewards of imagined transitions are reduced by `lam` times the variance of the
-    prediction, so that a policy avoids states where the model is uncertain. Observations are vectors.
+    Pass it as `dynamics` to another estimator, which then also trains on imagined transitions.
+
+    It is fitted like an algorithm. `lam` times the variance of the prediction is subtracted from the rewards of
+    imagined transitions, so that a policy avoids states in which the model is uncertain. Observations must be vectors.
 
     Args:
         learning_rate: Learning rate of Adam.
         eps: Epsilon of Adam.
-        weight_decay: Weight decay of Adam; the bounds of the variances have none.
+        weight_decay: Weight decay of Adam. It is not applied to the bounds of the variances.
         n_ensembles: Number of members of the ensemble.
-        n_transitions: Number of recorded observations from which rollouts start. This argument, `horizon` and `lam` may
-            be changed at any time.
+        n_transitions: Number of recorded observations from which rollouts start. `n_transitions`, `horizon` and `lam`
+            can be changed after fitting.
         horizon: Number of steps of a rollout.
         lam: Factor of the variance that is subtracted from rewards.
-        discrete_action: Whether actions are discrete.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds. It stays None here.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards. It stays
-            None here.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-            It stays None here.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        discrete_action: True if actions are discrete.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space. For `MOPO` it must be None.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards. For
+            `MOPO` it must be None.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only. For `MOPO` it must be None.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     loss_names: ClassVar[Any] = {"loss": "loss"}
@@ -78,10 +83,10 @@ class MOPO(Estimator):
             ["actor_learning_rate", "critic_learning_rate", "temp_learning_rate", "gamma", "tau", "n_critics",
              "initial_temperature", "update_actor_interval", "real_ratio", "generated_maxlen", "rollout_interval",
              "rollout_horizon", "rollout_batch_size", "n_initial_transitions", "n_steps", "generator"],
-            "this is the model alone: SAC(dynamics=MOPO(n_transitions=..., horizon=..., lam=...)) learns by it",
+            "MOPO is only the model: train a policy with SAC(dynamics=MOPO(n_transitions=..., horizon=..., lam=...))",
         ),
     }  # fmt: skip
-    predict_value = refused("knows no values")
+    predict_value = refused("has no values")
     sample_action = save_policy = fit_online = refused("does not act")
 
     learning_rate: float = 1e-3
@@ -91,17 +96,19 @@ class MOPO(Estimator):
     n_transitions: int = 400
     horizon: int = 5
     lam: float = 1.0
-    discrete_action: bool = False  # type: ignore[misc]  # a hyperparameter here
+    discrete_action: bool = False  # type: ignore[misc]  # a hyperparameter of this class
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         if len(observation_shape) != 1:
-            raise ValueError(f"observation_shape is {observation_shape}, but {type(self).__name__} models vectors only")
+            raise ValueError(
+                f"observation_shape is {observation_shape}, but {type(self).__name__} supports vectors only"
+            )
         for name in ("action_scaler", "reward_scaler"):
             if (given := getattr(self, name)) is not None:
-                as_they_are = f"{type(self).__name__} models actions and rewards as they are: give it to the algorithm"
-                raise ValueError(f"{name} is {given!r:.80}, but {as_they_are}")
+                advice = f"{type(self).__name__} predicts unscaled values: pass the scaler to the algorithm"
+                raise ValueError(f"{name} is {given!r:.80}, but {advice}")
         if self.dynamics is not None:
-            raise ValueError(f"dynamics is {self.dynamics!r}, but {type(self).__name__} is such a model itself")
+            raise ValueError(f"dynamics is {self.dynamics!r}, but {type(self).__name__} has no dynamics: expected None")
         encoders = [self._encoder(observation_shape, action_size) for _ in range(self.n_ensembles)]
         network = ProbabilisticEnsemble(encoders, encoders[0].feature_size, observation_shape[0] + 1)
         groups: list[dict[str, Any]] = [
@@ -114,20 +121,21 @@ class MOPO(Estimator):
         )  # fmt: skip
 
     def predict(self, x: Any, action: Any, with_variance: bool = False) -> tuple[Any, ...]:  # type: ignore[override]
-        """Expected next observations and rewards.
+        """Return expected next observations and rewards.
 
         Args:
             x: Observations, [n, ...].
             action: Actions, [n, action_size], or [n] if discrete.
-            with_variance: Whether to return the variance of the prediction, too.
+            with_variance: True to also return the variance of the prediction.
 
         Returns:
-            Observations, [n, ...]; rewards, [n, 1]; with `with_variance` also the largest norm of the members'
-            variances, [n, 1], in units of the scaled observations.
+            Next observations, [n, ...], and rewards, [n, 1]. If `with_variance` is True, also the maximum norm of the
+            members' variances, [n, 1], in units of the scaled observations.
 
         Raises:
-            NotFittedError: Before the model is built.
-            ValueError: If observations or actions have another shape, or their numbers differ.
+            NotFittedError: If the model is not built yet.
+            ValueError: If observations or actions have the wrong shape, or the numbers of observations and actions
+                differ.
         """
         model: DynamicsModel = self._agent
         obs, actions = self._tensor(self._observations(x)), self._actions(action)
@@ -137,21 +145,21 @@ class MOPO(Estimator):
         return (next_obs, reward, variance) if with_variance else (next_obs, reward)
 
     def generate(self, algo: Any, transitions: Sequence[Transition]) -> list[Transition]:
-        """Imagine transitions: rollouts of `horizon` steps from recorded observations, with an algorithm's actions.
+        """Return imagined transitions: rollouts of `horizon` steps that start from recorded observations.
 
-        No state is terminal, since the model does not predict terminal states.
+        No state is terminal, because the model does not predict terminal states.
 
         Args:
-            algo: The algorithm; its actions are those of `sample_action`, or of `predict` if it cannot sample.
-            transitions: Recorded transitions, of which `n_transitions` are drawn with replacement.
+            algo: Algorithm that chooses the actions with `sample_action`, or with `predict` if it cannot sample.
+            transitions: Recorded transitions, from which `n_transitions` are sampled with replacement.
 
         Returns:
             `n_transitions` times `horizon` transitions, linked within each imagined episode.
 
         Raises:
-            NotFittedError: Before the model, or the algorithm, is built.
+            NotFittedError: If the model or the algorithm is not built yet.
             TypeError: If only one of model and algorithm has discrete actions.
-            ValueError: On numbers out of range, or observations of another shape.
+            ValueError: If a number is out of range, or observations have the wrong shape.
         """
         check_rollouts(self.n_transitions, self.horizon, self.lam)
         if getattr(algo, "discrete_action", self.discrete_action) != self.discrete_action:
@@ -166,7 +174,7 @@ class MOPO(Estimator):
         return self._linked(steps, choose(steps[-1].next_obs))
 
     def _linked(self, steps: Sequence[Batch], last_action: Tensor) -> list[Transition]:
-        """Transitions of several episodes from batches of their steps, in the order of the steps."""
+        """Return the transitions of several imagined episodes; `steps[t]` contains step t of all episodes."""
         obs, action, reward, next_obs = (
             [getattr(step, name).cpu().numpy() for step in steps] for name in ("obs", "action", "reward", "next_obs")
         )

@@ -19,7 +19,7 @@ from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.random import RandomSource
 
-#: Function of observations, actions and next observations, [B, ...], that is True where the latter are terminal, [B].
+#: Function of (obs, action, next_obs), [B, ...], that returns True for terminal next observations, bool [B].
 Terminated = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -31,29 +31,29 @@ def imagine(
     lam: float = 0.0,
     terminated: Terminated | None = None,
 ) -> Iterator[Batch]:
-    """Make rollouts from some observations, step by step (arXiv:2005.13239, algorithm 2).
+    """Yield the steps of rollouts that start from given observations (arXiv:2005.13239, algorithm 2).
 
     Args:
         model: The model.
         obs: Observations from which rollouts start, [B, n].
-        choose: Function of observations that returns the actions, [B, ...].
+        choose: Function that returns actions, [B, ...], for observations.
         horizon: Number of steps of a rollout.
         lam: Factor of the variance that is subtracted from rewards.
-        terminated: Function of observations, actions and next observations, tensors [B, ...], that is True where the
-            latter are terminal, bool [B]; rollouts end there. None if no state is terminal.
+        terminated: Function of (obs, action, next_obs), tensors [B, ...], that returns True for terminal next
+            observations, bool [B]. Rollouts end in terminal states. None means that no state is terminal.
 
     Yields:
-        The transitions of a step, with discount 1, or 0 where they end in a terminal state.
+        The transitions of one step. The discount is 0 for transitions to terminal states, and 1 for other transitions.
     """
     for _ in range(horizon):
         action = choose(obs)
         step = model.sample(obs, action)
         reward = step.reward - lam * step.variance
-        goes_on = torch.ones_like(reward, dtype=torch.bool)
+        continues = torch.ones_like(reward, dtype=torch.bool)
         if terminated is not None:
-            goes_on = ~terminated(obs, action, step.next_obs)
-        yield Batch(obs, action, reward, step.next_obs, discount=goes_on.float())
-        obs = step.next_obs if terminated is None else step.next_obs[goes_on]
+            continues = ~terminated(obs, action, step.next_obs)
+        yield Batch(obs, action, reward, step.next_obs, discount=continues.float())
+        obs = step.next_obs if terminated is None else step.next_obs[continues]
         if not len(obs):
             return
 
@@ -62,19 +62,19 @@ def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
     """Raise an error if a parameter of rollouts is out of range.
 
     Raises:
-        ValueError: If one is out of range.
-        TypeError: If a count is no integer, or `lam` no number.
+        ValueError: If a parameter is out of range.
+        TypeError: If `n_transitions` or `horizon` is not an integer, or `lam` is not a number.
     """
     check_counts(n_transitions=n_transitions, horizon=horizon)
     check_numbers(0, lam=lam)
 
 
 def check_sides(dataset: Any, agent: Any, model: Any) -> None:
-    """Raise an error if dataset, agent and model cannot be used for rollouts.
+    """Raise an error if dataset, agent or model cannot be used for rollouts.
 
     Raises:
-        TypeError: If the dataset has no `sample_batch` or draws by priorities, the agent needs more than single
-            transitions, or `model` is no model; the message names the argument.
+        TypeError: If the dataset has no `sample_batch` or is prioritised, the agent needs more than single transitions,
+            or `model` is not a model. The message contains the name of the argument.
     """
     if not hasattr(dataset, "sample_batch"):
         raise TypeError(
@@ -88,47 +88,48 @@ def check_sides(dataset: Any, agent: Any, model: Any) -> None:
     needed = ["sequences"] * getattr(agent, "learns_from_sequences", False) + [*getattr(agent, "sampling", {})]
     if needed:
         raise TypeError(
-            f"agent is {type(agent).__name__}, which learns from {', '.join(needed)}, but what is imagined is single "
+            f"agent is {type(agent).__name__}, which needs {', '.join(needed)}, but rollouts contain only single "
             "transitions: use another agent, such as COMBO"
         )
     if getattr(dataset, "prioritized", False):
         raise TypeError(
-            f"dataset is {type(dataset).__name__}, which draws by priorities, but imagined transitions have none: "
-            "use one that draws uniformly"
+            f"dataset is {type(dataset).__name__}, which is prioritised, but imagined transitions have no "
+            "priorities: use a dataset that samples uniformly"
         )
 
 
 class ModelRollouts:
     """Minibatches of recorded transitions and of transitions imagined with an agent's policy.
 
-    It replaces the dataset in the training of an agent (`train_agent_offline`). Imagined rows are marked in
-    `Batch.extra`, which `pfrl_like.agents.COMBO` reads; with a `lam` other agents learn from them as in MOPO.
-    Checkpoints of a run contain the imagined transitions, but not the model, and not the dataset unless it is a replay
-    buffer: to resume a run, give both again.
+    Pass it in place of the dataset to `train_agent_offline`. `Batch.extra` marks imagined rows;
+    `pfrl_like.agents.COMBO` reads these marks. With a positive `lam`, other agents are trained as in MOPO. Checkpoints
+    of a run contain the imagined transitions. They do not contain the model, and they contain the dataset only if it is
+    a replay buffer. To resume a run, construct the object again with the same model and dataset.
 
     Args:
-        dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer that draws
+        dataset: Object with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer that samples
             uniformly.
-        model: A trained model, such as `MOPO.impl`.
-        agent: The agent; it has to learn from single transitions, without the steps after them.
-        real_ratio: Share of recorded transitions in a minibatch, between 0 and 1.
-        n_transitions: Number of recorded observations from which rollouts start; at most as many as there are.
+        model: Trained model, such as `MOPO.impl`.
+        agent: Agent that is trained on single transitions, not on sequences.
+        real_ratio: Fraction of recorded transitions in a minibatch, between 0 and 1.
+        n_transitions: Number of recorded observations from which rollouts start; at most the number of recorded
+            transitions.
         horizon: Number of steps of a rollout.
-        interval: Minibatches after which new rollouts are made.
-        kept: The transitions of this many of the newest rounds of rollouts are kept; of more rounds if some rollouts
-            end in terminal states.
+        interval: Number of minibatches between new rollouts.
+        kept: Number of rounds of rollouts whose transitions fit into the buffer of imagined transitions, if no rollout
+            ends in a terminal state.
         lam: Factor of the variance that is subtracted from rewards.
-        terminated: Function of observations, actions and next observations, tensors [B, ...], that is True where the
-            latter are terminal, bool [B]; rollouts end there. None if no state is terminal.
-        rng: Source of randomness by which imagined rows are drawn; None is the global NumPy stream. The policy and the
-            model draw from torch's.
+        terminated: Function of (obs, action, next_obs), tensors [B, ...], that returns True for terminal next
+            observations, bool [B]. Rollouts end in terminal states. None means that no state is terminal.
+        rng: Source of randomness for the sampling of imagined rows; None is the global NumPy stream. The policy and the
+            model use the global torch stream.
 
     Attributes:
         imagined: Replay buffer of the imagined transitions.
 
     Raises:
-        ValueError: On numbers out of range.
-        TypeError: On a number or integer of a wrong type, and on a dataset, a model or an agent of another kind.
+        ValueError: If a number is out of range.
+        TypeError: If a number has the wrong type, or dataset, model or agent cannot be used for rollouts.
     """
 
     def __init__(
@@ -157,14 +158,14 @@ class ModelRollouts:
         self._count = 0
 
     def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", **options: Any) -> Batch:
-        """Draw a minibatch of distinct recorded transitions, followed by distinct imagined ones.
+        """Sample a minibatch of distinct recorded transitions, followed by distinct imagined transitions.
 
         Args:
             n: Number of transitions; at least 2.
             gamma: Discount factor per step.
             device: Device of the tensors.
-            options: Further arguments of the dataset's `sample_batch`; columns that imagined transitions do not have
-                are left out.
+            options: Other arguments of the dataset's `sample_batch`. Columns that imagined transitions do not have are
+                removed.
 
         Raises:
             ValueError: If there are too few recorded or imagined transitions, or `n` is less than 2.
@@ -180,10 +181,10 @@ class ModelRollouts:
         return concatenate_batches([_steps_of(recorded), _steps_of(imagined)]).replace(extra={IMAGINED: marks})
 
     def roll_out(self, **options: Any) -> None:
-        """Imagine transitions now, from recorded observations, with the current policy.
+        """Create imagined transitions from recorded observations with the current policy.
 
         Args:
-            options: Further arguments of the dataset's `sample_batch`.
+            options: Other arguments of the dataset's `sample_batch`.
         """
         begin = self.dataset.sample_batch(self.n_transitions, 1.0, self.model.device, **options).obs
         ids = np.arange(len(begin))
@@ -195,26 +196,26 @@ class ModelRollouts:
             ids = ids[~ends]
 
     def saved_state(self) -> dict[str, Any]:
-        """Number of minibatches so far, state of the dataset, parameters of the rollouts and checksum of the model.
+        """Return the number of minibatches, the dataset's state, the rollout parameters and the model's checksum.
 
-        The run saves the imagined transitions, as it does for every replay buffer.
+        The run saves the imagined transitions, because they are in a replay buffer.
         """
         return {"count": self._count, "data": state_of_data(self.dataset), "made": self._made()}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Restore the count that `saved_state` returned, and compare dataset, model and parameters with its state.
+        """Restore the number of minibatches, and compare dataset, model and rollout parameters with the saved state.
 
         Returns:
-            A description of each difference; empty if all are the same.
+            A description of each difference; empty if there is no difference.
 
         Raises:
-            KeyError, TypeError, ValueError: If it is the state of something else, or minibatches were drawn but there
-                are no imagined transitions.
+            KeyError, TypeError, ValueError: If the state belongs to another object, or minibatches were sampled but
+                there are no imagined transitions.
         """
         count, before, now = state["count"], dict(state["made"]), self._made()
         if type(count) is not int or count < 0 or (count and not len(self.imagined)):
             raise ValueError(
-                f"there were {count!r:.100} minibatches, and {len(self.imagined)} transitions are imagined"
+                f"the saved number of minibatches is {count!r:.100}, but there are {len(self.imagined)} transitions"
             )
         reasons = [*restore_data(self.dataset, state["data"])]
         reasons += [
@@ -226,8 +227,11 @@ class ModelRollouts:
         return reasons
 
     def _made(self) -> dict[str, Any]:
-        """Parameters of the rollouts and the checksum of the model, by name; it is unknown without `state_dict`."""
-        model: Any = unknown(f"the model is {type(self.model).__name__} without state_dict, which may be another one")
+        """Return the rollout parameters and a checksum of the model, keyed by name.
+
+        Without `state_dict`, the checksum of the model is unknown.
+        """
+        model: Any = unknown(f"the model is {type(self.model).__name__} without state_dict and may have changed")
         if hasattr(self.model, "state_dict"):
             model = checksum(checksums_of(self.model))
         numbers = {name: getattr(self, name) for name in ("real_ratio", "n_transitions", "horizon", "interval", "lam")}
@@ -247,5 +251,5 @@ class ModelRollouts:
 
 
 def _steps_of(batch: Batch) -> Batch:
-    """A batch with only the columns that imagined transitions have."""
+    """Return a batch with only the columns that imagined transitions have."""
     return Batch(batch.obs, batch.action, batch.reward, batch.next_obs, batch.discount)

@@ -12,24 +12,25 @@ from pfrl_like.random_streams.streams import get_rng_state, legacy_rng, plain_st
 
 
 class ABC(Env):
-    """Chain of states in which action i is correct in state i, with PFRL's interface of four values.
+    """Chain of states with PFRL's interface of four values. Action i is correct in state i.
 
-    An episode starts in state 0. The correct action leads to the next state. In the last state it earns +1 and ends the
-    episode, or leads back to state 0 if the task is not episodic. A wrong action earns nothing and ends the episode, or
-    keeps the state if the task is not episodic. So the best return of an episode is 1.
+    An episode starts in state 0. The correct action moves to the next state. In the last state, the correct action has
+    the reward +1 and ends the episode; if the task is not episodic, it moves to state 0. A wrong action has the reward
+    0 and ends the episode; if the task is not episodic, the state stays the same. So the maximum return of an episode
+    is 1.
 
-    An observation is the number of the state as a one-hot float32 vector of length `size + 2`: the states, the terminal
-    state, and one more place, so that a partially observable task can shift all of them by one.
+    An observation is the one-hot float32 vector of the state, of length `size + 2`: the states, the terminal state, and
+    one additional entry, because a partially observable task shifts the index by one.
 
     Args:
-        size: Number of states before the terminal one, and of actions.
-        discrete: Whether an action is an integer. Otherwise it is a vector of `size` numbers, clipped to [-1, 1], that
-            are the logits of a distribution from which the integer is drawn.
-        partially_observable: Whether observations are shifted by one in some episodes. Then the first observation shows
-            whether the episode is shifted, and only an agent with a memory can act well.
-        episodic: Whether episodes end.
-        deterministic: Whether nothing is random: the largest logit decides, and every second episode, from the first
-            on, is shifted.
+        size: Number of states (not counting the terminal state), and number of actions.
+        discrete: True if an action is an integer. If False, an action is a vector [size], clipped to [-1, 1]: the
+            logits of the distribution that the integer is sampled from.
+        partially_observable: True to shift the observations by one in some episodes. The first observation shows if the
+            episode is shifted, so that only an agent with a memory can act optimally.
+        episodic: True if episodes end.
+        deterministic: True for a deterministic task: the action is the largest logit, and every second episode,
+            starting with the first, is shifted.
     """
 
     def __init__(
@@ -53,18 +54,18 @@ class ABC(Env):
         self._rng: Any = None
 
     def seed(self, seed: int) -> None:
-        """Seed the environment's own stream, which is used from then on; before, the global NumPy stream is used."""
+        """Seed the environment's own random stream. Before the first call, the global NumPy stream is used."""
         self._rng = np.random.RandomState(seed)
 
     def reset(self) -> NDArray[np.float32]:
-        """Start an episode; returns the observation, [size + 2]."""
+        """Start an episode and return the observation, [size + 2]."""
         self._state = 0
         if self.partially_observable:
             self._shift = 1 - self._shift if self.deterministic else int(self._random.randint(2))
         return self._observe()
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, dict[str, Any]]:
-        """Act; returns (obs, reward, done, info)."""
+        """Execute an action and return (obs, reward, done, info)."""
         is_right = self._choice(action) == self._state
         is_last = self._state == self.size - 1
         reward = 1.0 if is_right and is_last else 0.0
@@ -76,14 +77,14 @@ class ABC(Env):
         return self._observe(), reward, done, {}
 
     def close(self) -> None:
-        """Do nothing: there are no resources to release."""
+        """Do nothing, because there are no resources to release."""
 
     def saved_state(self) -> dict[str, Any]:
-        """State that persists from episode to episode."""
+        """Return the state that persists over episodes."""
         return {"shift": self._shift, "rng": plain_state(get_rng_state(self._rng))}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state returned by `saved_state`."""
+        """Restore the result of `saved_state`."""
         self._shift, self._rng = int(state["shift"]), legacy_rng(state["rng"])
 
     @property

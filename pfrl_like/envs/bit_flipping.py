@@ -14,19 +14,20 @@ Bits = NDArray[np.float32]
 
 
 class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
-    """Flip bits until they equal the desired ones (Andrychowicz et al. 2017, arXiv:1707.01495, section 3.1).
+    """Flip bits until they equal the desired bits (Andrychowicz et al. 2017, arXiv:1707.01495, section 3.1).
 
-    Action i flips bit i. Initial and desired bits are drawn uniformly. A step earns 0 if it leads to the desired bits,
-    else -1, so the best return of an episode is 1 minus the number of bits that differ at first. One of 2**n_bits
-    states is rewarded: beyond some 13 bits an agent that explores at random never reaches it.
+    Action i flips bit i. Initial and desired bits are sampled uniformly. The reward is 0 if a step reaches the desired
+    bits, and otherwise -1. So the maximum return of an episode is 1 minus the number of bits that differ initially.
+    Only one of the 2**n_bits states is a goal: with more than about 13 bits, random exploration never reaches it.
 
-    An observation is a dict with the keys `observation`, `achieved_goal` (both the bits) and `desired_goal`, each a
-    float32 vector [n_bits] of zeros and ones.
+    An observation is a dict with the keys `observation`, `achieved_goal` (both contain the bits) and `desired_goal`,
+    each a float32 vector [n_bits] of zeros and ones.
 
     Args:
         n_bits: Number of bits and of actions.
-        max_steps: Steps after which an episode is cut off (truncated); None for `n_bits`.
-        terminates: Whether the desired bits end the episode. Otherwise it continues, and leaving them costs again.
+        max_steps: Number of steps after which an episode is truncated; None uses `n_bits`.
+        terminates: True to end the episode at the desired bits. If False, the episode continues, and each step to other
+            bits has the reward -1 again.
 
     Raises:
         ValueError: If `n_bits` or `max_steps` is less than 1.
@@ -48,14 +49,14 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Bits], dict[str, Any]]:
-        """Start an episode; returns (obs, info)."""
+        """Start an episode and return (obs, info)."""
         super().reset(seed=seed)
         self._bits, self._goal = self.np_random.integers(2, size=(2, self.n_bits)).astype(np.float32)
         self._steps = 0
         return self._observe(), {}
 
     def step(self, action: Any) -> tuple[dict[str, Bits], float, bool, bool, dict[str, Any]]:
-        """Flip a bit; returns (obs, reward, terminated, truncated, info)."""
+        """Flip a bit and return (obs, reward, terminated, truncated, info)."""
         self._bits[action] = 1.0 - self._bits[action]
         self._steps += 1
         info = {"is_success": bool((self._bits == self._goal).all())}
@@ -64,11 +65,11 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
         return self._observe(), reward, terminated, self._steps >= self.max_steps, info
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """0 where the goals are equal, else -1: a number for goals [n_bits], shape [B] for stacks [B, n_bits]."""
+        """Return 0 where the goals are equal, else -1: a number for goals [n_bits], shape [B] for goals [B, n_bits]."""
         return (achieved_goal == desired_goal).all(axis=-1) - np.float32(1.0)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """True where the episode ends; shapes as for `compute_reward`."""
+        """Return True where the episode ends; same shapes as `compute_reward`."""
         return (achieved_goal == desired_goal).all(axis=-1) & self.terminates
 
     def _observe(self) -> dict[str, Bits]:

@@ -1,4 +1,4 @@
-"""Saved and restored states of environments, one for each layer of wrappers."""
+"""Saving and restoring the states of environments, with one state for each wrapper."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,14 +11,15 @@ from torch import Tensor
 from pfrl_like.random_streams.streams import Streams
 from pfrl_like.utils.plain_values import from_json, to_json
 
-#: Layers without `saved_state` and `restore_state`, gymnasium's and ours, and all attributes that they remember.
+#: Wrappers without `saved_state` and `restore_state` (gymnasium's and this package's), and all attributes of their
+#: state.
 _REMEMBERED: Mapping[str, tuple[str, ...]] = {
     "TimeLimit": ("_elapsed_steps",), "OrderEnforcing": ("_has_reset",), "PassiveEnvChecker": (), "EnvAdapter": (),
 }  # fmt: skip
 
 
 def layers_of(env: Any) -> Iterator[Any]:
-    """Yield an environment's wrappers from the outside in, then the environment itself."""
+    """Yield an environment's wrappers, the outermost wrapper first, then the environment itself."""
     while env is not None:
         yield env
         inside = getattr(env, "__dict__", {})
@@ -39,7 +40,7 @@ def can_be_left(env: Any) -> bool:
 
 
 def goes_on(env: Any) -> bool:
-    """True if a reset without arguments continues the running game, as `EpisodicLifeEnv` does."""
+    """True if a reset without arguments continues the current game, as with `EpisodicLifeEnv`."""
     return any(vars(layer).get("needs_real_reset") is False for layer in layers_of(env) if hasattr(layer, "__dict__"))
 
 
@@ -47,9 +48,9 @@ class EnvState(NamedTuple):
     """States of an environment's layers.
 
     Attributes:
-        layers: States of its wrappers and of itself.
-        innermost: Whole state of the innermost environment, None if it gives none.
-        envs: States of each environment of a vector environment, if they can be reached.
+        layers: States of the wrappers and of the environment.
+        innermost: Complete state of the innermost environment; None if the environment cannot return its state.
+        envs: State of each environment of a vector environment, if the environments are accessible.
     """
 
     layers: list[dict[str, Any]]
@@ -57,7 +58,7 @@ class EnvState(NamedTuple):
     envs: list[dict[str, Any]]
 
     def to_plain(self) -> dict[str, Any]:
-        """The states as plain values.
+        """Return the states as plain values.
 
         Raises:
             TypeError: If a value cannot be saved.
@@ -68,7 +69,7 @@ class EnvState(NamedTuple):
 
 
 class EnvLayers:
-    """Reads the states of an environment's layers; the way to read each one is determined once.
+    """Reads the states of an environment's layers. The constructor determines how to read each layer.
 
     Args:
         env: The environment.
@@ -90,7 +91,7 @@ def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
     """Restore the states that `EnvState.to_plain` returned.
 
     Raises:
-        ValueError: If they come from another environment.
+        ValueError: If the states belong to a different environment.
     """
     layers, state = list(layers_of(env)), from_json(plain["env"])
     if len(layers) != len(plain["layers"]):
@@ -106,13 +107,13 @@ def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
     if pair == "state":
         layers[-1].set_state(state)
     elif pair == "ale":
-        from ale_py import ALEState  # the environment is one of ale_py's
+        from ale_py import ALEState  # the environment is an Atari game of ale_py
 
         layers[-1].restore_state(ALEState(state))
 
 
 def check_taken(env: Any, plain: Mapping[str, Any]) -> None:
-    """Refuse environments whose state differs from the one given to `restore_env`, as far as they return their state.
+    """Raise an error if an environment's state differs from the restored state; unknown states are not compared.
 
     Raises:
         ValueError: If a state differs.
@@ -121,20 +122,20 @@ def check_taken(env: Any, plain: Mapping[str, Any]) -> None:
     if _pair_of(innermost) == "state":
         now = to_json(innermost.get_state())
         if now != plain["env"] and _in_words(now) != _in_words(plain["env"]):
-            raise ValueError("after set_state(state), get_state() gives another state than it was given")
+            raise ValueError("after set_state(state), get_state() returns a different state")
     for each, told in zip(_envs_of(innermost), plain["envs"], strict=True):
         check_taken(each, told)
 
 
 def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
-    """State, besides the agent's actions, that determines the next episodes of an environment or a vector environment.
+    """Return the state that determines the next episodes of an environment or vector environment for given actions.
 
     Args:
         env: The environment.
-        alone: Whether the global random streams belong to it.
+        alone: True if only this environment uses the global random streams.
     """
     *_, innermost = layers_of(env)
-    elsewhere = hasattr(type(innermost), "states_between_episodes")  # its environments run in other processes
+    elsewhere = hasattr(type(innermost), "states_between_episodes")  # True if the environments run in other processes
     return {
         "state": EnvLayers(env).now().to_plain(), "streams": Streams.of(env, with_global=alone).to_plain(),
         "envs": innermost.states_between_episodes() if elsewhere else None,
@@ -142,15 +143,15 @@ def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
 
 
 def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool = False) -> None:
-    """Restore a state of `state_between_episodes`, so that the same episodes follow.
+    """Restore the result of `state_between_episodes`, so that the next episodes are the same.
 
     Raises:
-        ValueError: If it comes from another environment or is rejected, or the environments of a vector environment
-            cannot be reached.
+        ValueError: If the state belongs to a different environment, if the environment rejects it, or if the
+            environments of a vector environment are not accessible.
     """
     *_, innermost = layers_of(env)
     try:
-        if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # a reset creates the others
+        if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # a reset creates the missing streams
             env.reset()
         restore_env(env, told["state"])
         check_taken(env, told["state"])
@@ -158,11 +159,11 @@ def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool =
         if told["envs"] is not None:
             innermost.restore_between_episodes(told["envs"])
         elif is_vector(innermost) and not (_envs_of(innermost) or _pair_of(innermost)):
-            raise ValueError(f"nobody knows the states of the environments in {type(innermost).__name__}")
+            raise ValueError(f"the states of the environments in {type(innermost).__name__} are not accessible")
     except ValueError:
         raise
     except Exception as error:  # raised by the user's code
-        raise ValueError(f"the environment does not take its state: {error!r:.200}") from error
+        raise ValueError(f"the environment rejected its saved state: {error!r:.200}") from error
 
 
 def _envs_of(env: Any) -> Sequence[Any]:
@@ -171,12 +172,12 @@ def _envs_of(env: Any) -> Sequence[Any]:
 
 
 def is_vector(env: Any) -> bool:
-    """True if this is a vector environment."""
+    """True if `env` is a vector environment."""
     return isinstance(getattr(env, "num_envs", None), int)
 
 
 def _tells(layer: Any) -> bool:
-    """True if the layer's own `saved_state` is used; that of vector environments covers running episodes."""
+    """True to use the layer's `saved_state`; `saved_state` of vector environments includes running episodes."""
     return is_resumable(layer) and not is_vector(layer)
 
 
@@ -186,7 +187,7 @@ def _remembered(layer: Any) -> dict[str, Any]:
 
 
 def _in_words(plain: Any) -> str:
-    """Text of saved numbers, independent of the containers and NumPy types that hold them."""
+    """Return saved numbers as text that does not depend on their containers and NumPy types."""
     return repr(_bare(from_json(plain)))
 
 
@@ -199,7 +200,7 @@ def _bare(value: Any) -> Any:
 
 
 def _pair_of(env: Any) -> str:
-    """Kind of the methods that read and set the whole state of an unwrapped environment; empty if there are none."""
+    """Return the kind of methods that get and set the complete state of an unwrapped environment; "" if none."""
     if hasattr(type(env), "clone_state") and hasattr(env, "ale"):
         return "ale"
     get, put = getattr(type(env), "get_state", None), getattr(type(env), "set_state", None)

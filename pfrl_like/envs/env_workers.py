@@ -1,4 +1,4 @@
-"""The workers of `MultiprocessVectorEnv`: their commands, their replacement, and observations in shared memory."""
+"""The workers of `MultiprocessVectorEnv`: commands, replacement of workers, and observations in shared memory."""
 
 import contextlib
 import logging
@@ -20,29 +20,29 @@ from pfrl_like.processes.shared_arrays import Layout, SharedArrays
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.random_seed import set_random_seed
 
-#: Reason why the episode of an environment that was made again cannot be repeated.
+#: Reason why the episode of an environment cannot be replayed after its worker was replaced.
 REPLACED = "its worker has been replaced"
 _LOGGER = logging.getLogger(__name__)
 _START = "start"
 
 
 class Slot(int):
-    """Placeholder in a message for an array that is in the shared array of this number."""
+    """Placeholder in a message for an array that is stored in the shared array with this index."""
 
 
 class SharedObservations:
     """Shared memory for the latest observation of each environment.
 
-    An array with the shape and dtype of its space is stored there, and a `Slot` replaces it in the message. Other
-    values are sent in the message itself, so that every observation arrives unchanged.
+    An array that has the shape and dtype of its space is stored in shared memory, and the message contains a `Slot`
+    instead. All other values are sent in the message, so that every observation is transferred unchanged.
 
     Args:
-        space: Observation space of one environment, made of any nesting of dicts, tuples and array spaces.
+        space: Observation space of one environment: any nesting of Dict, Tuple and array spaces.
         num_envs: Number of environments.
-        name: Name of the memory to attach to; None makes it.
+        name: Name of existing shared memory to attach to; None allocates shared memory.
 
     Attributes:
-        name: Name of the memory; empty if the space has no arrays, and there is none.
+        name: Name of the shared memory; empty if the space has no arrays, so that no memory is needed.
 
     Raises:
         OSError: If there is not enough shared memory.
@@ -63,18 +63,18 @@ class SharedObservations:
         return self._memory.arrays if self._memory else ()
 
     def put(self, index: int, obs: Any) -> Any:
-        """Store the observation of environment `index`; returns the message that represents it."""
+        """Store the observation of environment `index` and return the message for it."""
         message = self._put(self._tree, index, obs)
-        if self._tree == 0:  # one array, the usual case: a class in the message takes long to pickle
+        if self._tree == 0:  # one array, the usual case: pickling a class is slow
             return 0 if type(message) is Slot else (obs,)
         return message
 
     def message(self, obs: Any) -> Any:
-        """Message that contains the observation itself."""
+        """Return a message that contains the observation itself."""
         return (obs,) if self._tree == 0 else obs
 
     def get(self, messages: Sequence[Any]) -> tuple[Any, ...]:
-        """Observations of all environments, as fresh arrays, from the message of each."""
+        """Return the observations of all environments as new arrays, given their messages."""
         if self._tree == 0:
             if all(type(message) is int for message in messages):
                 return Rows.of(self.arrays[0].copy())
@@ -82,7 +82,7 @@ class SharedObservations:
         return tuple(self._get(self._tree, index, message) for index, message in enumerate(messages))
 
     def unlink(self) -> None:
-        """Remove the name of the memory after all processes have attached."""
+        """Remove the name of the shared memory after all processes have attached."""
         if self._memory is not None:
             self._memory.unlink()
 
@@ -115,7 +115,7 @@ class SharedObservations:
 
 
 def _tree(space: Any, leaves: list[tuple[tuple[int, ...], str]]) -> Any:
-    """Nesting of the space, with the number of a shared array for each array space, else None; extends `leaves`."""
+    """Return the nesting of the space: an array index for each array space, else None. Appends to `leaves`."""
     kind = space_kind(space)
     if kind == "dict":
         return {key: _tree(part, leaves) for key, part in space.spaces.items()}
@@ -130,16 +130,16 @@ def _tree(space: Any, leaves: list[tuple[tuple[int, ...], str]]) -> Any:
 def serve_env(
     channel: WaitingEnd, index: int, make_env: Callable[[], Any], entropy: Sequence[int], num_envs: int
 ) -> None:
-    """Make an environment, send its spaces, then answer commands until the other end of the pipe is closed.
+    """Make an environment, send its spaces, and answer commands until the other end of the pipe is closed.
 
     Args:
-        channel: The worker's end of the pipe; commands are pairs (name, argument).
+        channel: The worker's end of the pipe. Commands are pairs (name, argument).
         index: Index of this environment.
-        make_env: Makes it.
-        entropy: Seeds the global random streams of this process, so that environments that draw from them differ from
-            each other and are the same in the next run with the same seed. It holds a number that depends on the seed,
-            the index and, for a worker that replaces another, the number of workers replaced so far. Such a worker
-            seeds its environment, too.
+        make_env: Function that returns the environment.
+        entropy: Seed of the global random streams of this process. Environments that use these streams then differ from
+            each other, and are the same in the next run with the same seed. The entropy contains a number that depends
+            on the seed, the index and, for a replacement worker, the number of workers replaced so far. A replacement
+            worker also seeds its environment.
         num_envs: Number of environments.
     """
     of_streams, seed = map(int, np.random.SeedSequence(entropy).generate_state(2))
@@ -151,7 +151,7 @@ def serve_env(
         channel.send(cloudpickle.dumps((space, getattr(env, "action_space", None))))
         answers = _Answers(env, index, num_envs)
         if len(entropy) > 2:
-            with contextlib.suppress(ValueError):  # the environment takes no seed
+            with contextlib.suppress(ValueError):  # the environment accepts no seed
                 answers.seed(seed)
         while True:
             try:
@@ -166,7 +166,7 @@ def serve_env(
 
 
 class _Answers:
-    """Answers of a worker: one method for each command."""
+    """Answers of a worker, with one method for each command."""
 
     def __init__(self, env: Any, index: int, num_envs: int) -> None:
         self._env, self._index, self._num_envs = env, index, num_envs
@@ -226,7 +226,7 @@ class _Answers:
     def spec(self, _: None) -> bytes:
         try:
             packed: bytes = cloudpickle.dumps(getattr(self._env, "spec", None))
-        except Exception:  # it holds an object that cannot be sent to another process
+        except Exception:  # `spec` contains an object that cannot be sent to another process
             packed = cloudpickle.dumps(None)
         return packed
 
@@ -235,16 +235,16 @@ class EnvWorkers(Workers):
     """Workers that each serve an environment.
 
     Args:
-        factories: Functions that make the environments; they can be sent to processes of any kind.
-        entropy: Seeds the random streams of the workers, and of those that replace them.
+        factories: Functions that make the environments. They can be sent to processes of any start method.
+        entropy: Seed of the random streams of the workers and of replacement workers.
         start_method: Start method of the processes.
-        timeout: Seconds that an answer may take; None for no limit.
-        restarts: Number of workers that may be replaced.
+        timeout: Maximum time to wait for an answer, in seconds; None for no limit.
+        restarts: Maximum number of replacements of workers.
 
     Attributes:
-        cut: Reasons why episodes were cut off, by the environment's index, until they are reported.
+        cut: Reasons why episodes were truncated, keyed by the environment's index, until they are reported.
         spaces: First message of worker 0.
-        greeting: Command and argument that every worker gets when it starts, once set; see `greet`.
+        greeting: Command and argument that are sent to each new worker, set by `greet`.
     """
 
     def __init__(
@@ -278,18 +278,18 @@ class EnvWorkers(Workers):
         self._asked = command
         for index, argument in arguments.items():
             self.send(index, (command, argument), self.timeout)
-        return self.receive(arguments, None if command == "restore_state" else self.timeout)  # it repeats episodes
+        return self.receive(arguments, None if command == "restore_state" else self.timeout)  # no time limit
 
     def greet(self, command: str, argument: Any) -> None:
-        """Send a command to all workers and, before any other, to those that replace them."""
+        """Send a command to all workers, and send it to each replacement worker as its first command."""
         self.greeting = (command, argument)
         self.ask(command, dict.fromkeys(range(len(self)), argument))
 
     def ask_who_can(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """Answers of the workers that do not fail; the others are replaced, and listed in `cut`.
+        """Return the answers of workers that do not fail. Failed workers are replaced and listed in `cut`.
 
         Raises:
-            WorkerError: If no more may be replaced.
+            WorkerError: If a worker fails and no replacements are left.
         """
         self._asked = command
         for index, argument in arguments.items():
@@ -306,7 +306,7 @@ class EnvWorkers(Workers):
                 self._replace(error, command)
 
     def limit(self) -> str:
-        """Text that names the command and its time limit; at the start also what the limit covers."""
+        """Return a text with the command and its time limit; for the start of a worker it also explains the limit."""
         if self._asked == _START:
             return (
                 f": step_timeout is {self.timeout:g} s, which also bounds the start of a worker (importing modules, "
@@ -315,8 +315,8 @@ class EnvWorkers(Workers):
         return f": it was asked for {self._asked!r}, and step_timeout is {self.timeout:g} s"
 
     def _replace(self, error: WorkerError, command: str) -> None:
-        """Replace a worker that has failed, and all others that fail meanwhile."""
-        failed, fresh = [error], dict[int, bool]()  # new workers, and whether the greeting was sent
+        """Replace a failed worker, and all workers that fail in the meantime."""
+        failed, fresh = [error], dict[int, bool]()  # new workers; True if the greeting was sent
         while failed or fresh:
             try:
                 if not failed:
@@ -327,7 +327,7 @@ class EnvWorkers(Workers):
                 error = failed.pop()
                 self._put_another(error)
                 fresh[error.index] = False
-        self._asked = command  # restored: `_welcome` has changed it
+        self._asked = command  # restore the value that `_welcome` changed
 
     def _put_another(self, error: WorkerError) -> None:
         if self.n_restarted == self.restarts:
@@ -340,7 +340,7 @@ class EnvWorkers(Workers):
         self.restart(error.index, self._told(error.index, (self.n_restarted,)))
 
     def _welcome(self, fresh: dict[int, bool]) -> None:
-        """Wait for the next answer of a new worker: first the one of its start, then the one to the greeting."""
+        """Wait for the next answer of a new worker: first the answer at its start, then the answer to the greeting."""
         index, greeted = next(iter(fresh.items()))
         self._asked = self.greeting[0] if greeted and self.greeting else _START
         self.receive([index], self.timeout)

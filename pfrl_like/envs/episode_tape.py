@@ -1,4 +1,4 @@
-"""`EpisodeTape`: a record of the running episode of an environment, from which another process can continue it."""
+"""`EpisodeTape`: a record of an environment's current episode that lets another process continue the episode."""
 
 import contextlib
 import json
@@ -17,10 +17,11 @@ from pfrl_like.utils.env_values import Forwarding, own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_to_json, to_json
 
 _RESET = object()
-_NUMBERS = frozenset({int, np.int64, float, np.float64, np.float32})  # immutable, so that no copy is needed
-_SMALL = 1024  # largest observation, in bytes, whose step may wait
-_MOST = 64  # largest number of waiting steps
-#: Limit on the bytes of the running episodes' actions, in memory or in a file: a million actions of a few numbers each.
+_NUMBERS = frozenset({int, np.int64, float, np.float64, np.float32})  # immutable types, which need no copy
+_SMALL = 1024  # maximum size in bytes of an observation whose checksum may be delayed
+_MOST = 64  # maximum number of steps with delayed checksums
+#: Maximum bytes of the current episodes' actions, in memory or in a file: enough for a million actions of a few
+#: numbers.
 _ROOM_FOR_ACTIONS = 192 << 20
 _TOO_LONG = "the episode is too long to be repeated: its actions take more than {:,} bytes"
 _OTHERWISE = (
@@ -33,10 +34,10 @@ class Arrival(NamedTuple):
     """Result of restoring an environment.
 
     Attributes:
-        obs: The observation; None if the environment had none.
-        info: The info of the same step or reset.
-        exact: Whether the environment is in the saved state.
-        reason: Reason why it is not; empty if it is.
+        obs: The observation; None if the environment had no observation.
+        info: Info of the same step or reset.
+        exact: True if the environment is in the saved state.
+        reason: Reason why the environment is not in the saved state; empty if `exact`.
     """
 
     obs: Any
@@ -46,25 +47,25 @@ class Arrival(NamedTuple):
 
 
 class EpisodeTape(Forwarding):
-    """Records the running episode of an environment, and repeats it in another environment made in the same way.
+    """Records the current episode of an environment, and replays it in another environment made in the same way.
 
-    An environment that has `get_state()` and `set_state(state)`, and only wrappers whose state is known, returns its
-    state. For all others the episode is repeated: the random streams are restored to their states before the reset,
-    together with the state of layers that have `saved_state` and `restore_state`, of environments with `get_state` and
-    `set_state`, and of ALE's games. Then the actions are repeated. Checksums of observations, rewards and flags are
-    computed both times; if they differ, the state was not reached. The record of an episode that grows too long is
-    dropped.
+    If an environment has `get_state()` and `set_state(state)`, and only wrappers with a known state, the tape saves its
+    state. For all other environments the tape replays the episode. It first restores the random streams to their states
+    before the reset. It also restores layers that have `saved_state` and `restore_state`, environments with `get_state`
+    and `set_state`, and ALE games. Then it repeats the actions. Checksums of observations, rewards and flags are
+    computed both times. If they differ, the saved state was not reached. If an episode becomes too long, its record is
+    discarded.
 
-    `reset` and `step` return the environment's values, and other attributes are the environment's.
+    `reset` and `step` return the environment's values. Other attributes are the attributes of the environment.
 
     Args:
-        env: An environment of any form.
-        alone: Whether the global random streams belong to this environment alone, as in a worker process: then they are
-            saved and restored with it.
+        env: An environment of any supported interface.
+        alone: True if only this environment uses the global random streams, as in a worker process. The streams are
+            then saved and restored with the environment.
         num_envs: Number of environments whose tapes share the memory for actions.
 
     Attributes:
-        info: The info of the last step or reset.
+        info: Info of the last step or reset.
     """
 
     def __init__(self, env: Any, *, alone: bool = False, num_envs: int = 1) -> None:
@@ -77,15 +78,15 @@ class EpisodeTape(Forwarding):
         self._draws, self._draws_at_resets = GlobalDraws(128), GlobalDraws(16)
         self._streams, self._to_look = self._streams_of_env(), 2
         self._actions: list[Any] = []
-        self._bytes = 0  # bytes of the actions
+        self._bytes = 0  # size of the actions in bytes
         self._sums = 0, 0  # checksums of observations, and of rewards and flags
-        self._room = 0  # number of steps that may wait before the next check
-        # Steps that wait for their checksums: a loop over many steps makes better use of the cache.
+        self._room = 0  # number of steps with delayed checksums that are allowed before the next check
+        # Steps with delayed checksums: one loop over many steps is faster, because it uses the CPU cache better.
         self._waiting: list[tuple[Any, Any, Any]] = []
         self._start_over(None)
 
     def reset(self, **options: Any) -> Any:
-        """Start an episode; keyword arguments go to the environment."""
+        """Start an episode; keyword arguments are passed to the environment."""
         told = {key: value for key, value in options.items() if value is not None}
         if (self._begun is not None or self._trouble) and not told and goes_on(self.env):
             self._digest()
@@ -107,7 +108,7 @@ class EpisodeTape(Forwarding):
         return result
 
     def step(self, action: Any) -> Any:
-        """Act; returns the values of the environment's `step`."""
+        """Execute an action and return the values of the environment's `step`."""
         kept = action if type(action) in _NUMBERS else own_copy(action)
         waiting = self._waiting
         act = self.env.step if len(waiting) < self._room else self._step_and_look
@@ -119,7 +120,7 @@ class EpisodeTape(Forwarding):
         return result
 
     def _step_and_look(self, action: Any) -> Any:
-        """Act after computing the checksums of waiting steps, and record random draws if a check is due."""
+        """Compute delayed checksums, execute an action, and record the use of random streams if a check is due."""
         if self._begun is not None:
             self._digest()
         if self._begun is None:
@@ -143,25 +144,25 @@ class EpisodeTape(Forwarding):
         self._room = 0
 
     def saved_state(self) -> dict[str, Any]:
-        """Plain values from which `restore_state` reaches the same state, or the reason why there are none."""
+        """Return plain values from which `restore_state` restores the same state, or the reason why there are none."""
         self._digest()
         try:
             told = self._state_now() if self._gives_state else self._story()
             return told | {"own": self._own_streams().to_plain()}
         except Exception as error:  # raised by the user's code
-            reason = f"what brings the environment to where it is cannot be saved: {error!r:.200}"
+            reason = f"the values needed to restore the environment cannot be saved: {error!r:.200}"
             return {"way": "unknown", "reason": reason}
 
     def restore_state(self, state: Mapping[str, Any]) -> Arrival:
-        """Bring the environment into the state in which another one was saved.
+        """Restore the saved state of another environment in this environment.
 
-        The global random streams are left as they are, unless they belong to this environment alone.
+        The global random streams are not changed unless only this environment uses them (`alone`).
 
         Args:
             state: The result of `saved_state`.
 
         Raises:
-            KeyError, TypeError, ValueError: If it is no such state.
+            KeyError, TypeError, ValueError: If `state` is not a result of `saved_state`.
         """
         streams = GlobalStreams.now()
         arrival = Arrival(None, {}, False, "")
@@ -191,7 +192,7 @@ class EpisodeTape(Forwarding):
         self._start_over((told, state, self._streams.now()) if state is not None else None, trouble)
 
     def _start_over(self, begun: tuple[dict[str, Any], EnvState, dict[str, Any]] | None, trouble: str = "") -> None:
-        """Forget the episode, and record a new one that began with `begun`; None for no record, with the reason."""
+        """Discard the record and start a new record with `begun`; if None, record nothing, because of `trouble`."""
         self._begun, self._trouble = begun, trouble
         self._waiting.clear()
         self._draws.clear()
@@ -224,7 +225,7 @@ class EpisodeTape(Forwarding):
             check_taken(self.env, state["state"])
             self._own_streams().restore(state["own"])
         except Exception as error:
-            return Arrival(None, {}, False, f"the environment does not take its state: {error!r:.200}")
+            return Arrival(None, {}, False, f"the environment rejected its saved state: {error!r:.200}")
         self._last, self.info = obs, info
         return Arrival(obs, info, True, "")
 
@@ -234,7 +235,7 @@ class EpisodeTape(Forwarding):
         kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
         resets, left = set(state["resets"]), iter(actions)
         entries = [_RESET if number in resets else next(left, _RESET) for number in range(len(actions) + len(resets))]
-        most, self._most = self._most, math.inf  # no limit: the saved episode was short enough
+        most, self._most = self._most, math.inf  # no limit, because the saved episode was short enough
         try:
             restore_env(self.env, layers)
             if state["streams"].keys() - self._streams_of_env().names:  # a reset creates the others
@@ -255,32 +256,32 @@ class EpisodeTape(Forwarding):
                 raise ValueError(_OTHERWISE)
             self._own_streams().restore(own)
         except Exception as error:
-            return Arrival(None, {}, False, f"the environment did not come to where it was: {error!r:.300}")
+            return Arrival(None, {}, False, f"the environment did not reach its saved state: {error!r:.300}")
         finally:
             self._most = most
         return Arrival(self._last, self.info, True, "")
 
 
 def taped(envs: Sequence[Any]) -> list[Any]:
-    """The environments, wrapped in tapes where they are none."""
+    """Return the environments, each wrapped in an `EpisodeTape` if it is not already a tape."""
     return [env if isinstance(env, EpisodeTape) else EpisodeTape(env, num_envs=len(envs)) for env in envs]
 
 
 def _checksum_of_rewards(rewards_and_flags: Sequence[tuple[Any, ...]], total: int) -> int:
-    """Checksum of the numbers as doubles, the same for every way to divide them into calls."""
+    """Return a checksum of the numbers as doubles. The result does not depend on how they are split into calls."""
     with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
         numbers = np.array(rewards_and_flags, np.float64)
         if numbers.ndim == 2:
             return zlib.crc32(numbers.tobytes(), total)
     for each in rewards_and_flags:
-        with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):  # reported elsewhere
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):  # other code reports the error
             numbers = np.array([part.item() if hasattr(part, "item") else part for part in each], np.float64)
             total = zlib.crc32(numbers.tobytes(), total)
     return total
 
 
 def _bytes_of(action: Any) -> int:
-    """Approximate bytes of an action in memory or in a file, whichever is more."""
+    """Return the approximate size of an action in bytes: the maximum of its sizes in memory and in a file."""
     if type(action) is int:
         return 40
     if isinstance(action, np.ndarray | np.generic):

@@ -1,4 +1,4 @@
-"""`GymnasiumStream` for gymnasium's vector environments with their three autoreset modes, and `as_vector_stream`."""
+"""`GymnasiumStream` for gymnasium's vector environments in all three autoreset modes, and `as_vector_stream`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,11 @@ from pfrl_like.utils.plain_values import from_json, to_json
 
 
 class GymnasiumStream(VectorStream):
-    """A `gymnasium.vector.VectorEnv` in any autoreset mode; made by `as_vector_stream`.
+    """Stream of a `gymnasium.vector.VectorEnv` in any autoreset mode; made by `as_vector_stream`.
 
-    Next-step: the step after an episode's end ignores its action and only resets; its slot is not active then.
-    Same-step: the observation is already that of the new episode, and the last one of the old episode is in
-    `info["final_obs"]`. Disabled: `begin` resets.
+    Next-step: the step after the end of an episode ignores its action and only resets; the environment is not active in
+    this step. Same-step: the returned observation is the first observation of the new episode, and `info["final_obs"]`
+    contains the last observation of the old episode. Disabled: `begin` resets.
     """
 
     def __init__(self, env: Any) -> None:
@@ -45,7 +45,7 @@ class GymnasiumStream(VectorStream):
         self._gives_copies = is_own and bool(env.unwrapped.copy)
         self._can_cut_off = is_own or self.mode is AutoresetMode.DISABLED
         self._sync: Any = None  # set by `record`
-        self._resetting: BoolArray | None = None  # slots whose next step only resets
+        self._resetting: BoolArray | None = None  # environments whose next step only resets
         self._start(None, None)
 
     def reset(self) -> VectorObs:
@@ -55,7 +55,7 @@ class GymnasiumStream(VectorStream):
         return VectorObs(self._next_obs, self._all_active, self._next_mask)
 
     def step(self, actions: Any) -> VectorStep:
-        """Act in every environment."""
+        """Step all environments."""
         obs, reward, terminated, truncated, info = self.env.step(self._batched(actions))
         obs = self._next_obs = self._rows(obs)
         mask = self._next_mask = self._action_mask(info)
@@ -74,7 +74,7 @@ class GymnasiumStream(VectorStream):
         return VectorStep(obs, as_rewards(reward, self.num_envs), terminated, truncated, active, mask, info)
 
     def begin(self, end: Any) -> VectorObs:
-        """Begin new episodes where `end`."""
+        """Start new episodes in the environments where `end` is True."""
         end = self._checked(end, self._must_begin)
         active = self._all_active
         if np.count_nonzero(end):
@@ -88,13 +88,13 @@ class GymnasiumStream(VectorStream):
         return VectorObs(self._next_obs, active, self._next_mask)
 
     def record(self) -> None:
-        """Record episodes from now on, if the environments are in this process."""
+        """Start to record episodes, if the environments are in this process."""
         if isinstance(self.innermost, gymnasium.vector.SyncVectorEnv):
             self._sync = self.innermost
             self._sync.envs = taped(self._sync.envs)
 
     def saved_state(self) -> dict[str, Any]:
-        """Plain values from which `restore_state` reaches the same state."""
+        """Return plain values from which `restore_state` restores the same state."""
         if self._sync is None:
             return {"episodes": None, "way": "unknown", "reason": self.not_recorded}
         arrays = {"mask": self._next_mask, "ended": self._ended, "begin": self._must_begin, "reset": self._resetting}
@@ -105,7 +105,7 @@ class GymnasiumStream(VectorStream):
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Bring the environments into a saved state."""
+        """Restore the environments to a saved state."""
         sync = self._sync
         if state["episodes"] is None or sync is None:
             return [self.not_recorded]
@@ -120,9 +120,9 @@ class GymnasiumStream(VectorStream):
         return reasons
 
     def _start(self, obs: Any, mask: BoolArray | None) -> None:
-        self._next_obs, self._next_mask = obs, mask  # for the next action, except in slots that `begin` starts
-        self._ended = np.zeros(self.num_envs, dtype=np.bool_)  # from the environment's point of view
-        self._must_begin = self._ended  # from the agent's point of view
+        self._next_obs, self._next_mask = obs, mask  # for the next action, except in environments that `begin` resets
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)  # episodes that the environment has ended
+        self._must_begin = self._ended  # episodes that have ended for the agent
         self._resetting = None
 
     def _reset_some(self, rows: BoolArray) -> None:
@@ -137,9 +137,9 @@ class GymnasiumStream(VectorStream):
         self._next_mask = merge_masks(rows, self._action_mask(info), self._next_mask)
 
     def _rows(self, obs: Any) -> Any:
-        """Observations as an array [k, ...], or as a list of length k if an observation is no single array."""
+        """Return observations as an array [k, ...], or as a list of length k if one is not a single array."""
         if not self._gives_copies:
-            obs = own_copy(obs)  # the env may reuse it
+            obs = own_copy(obs)  # the environment may reuse the array
         if self._kind in ("dict", "tuple"):
             return [_row(self.observation_space, obs, i) for i in range(self.num_envs)]
         return obs if isinstance(obs, np.ndarray) and obs.dtype != object else list(obs)
@@ -192,7 +192,7 @@ def _autoreset_mode(env: Any) -> AutoresetMode:
 
 
 def _row(space: Any, obs: Any, index: int) -> Any:
-    """Observation of one environment, taken from gymnasium's batched form."""
+    """Return the observation of one environment from gymnasium's batched observations."""
     kind = space_kind(space)
     if kind == "dict":
         return {key: _row(part, obs[key], index) for key, part in space.spaces.items()}
@@ -205,12 +205,13 @@ def as_vector_stream(env: Any) -> VectorStream:
     """Wrap a vector environment in a `VectorStream`.
 
     Args:
-        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of PFRL's form (`num_envs`, `step(actions)` of
-            four or five values, `reset(mask)`), or a `gymnasium.vector.VectorEnv` in any autoreset mode.
+        env: A `SerialVectorEnv`, a `MultiprocessVectorEnv`, another vector environment with PFRL's interface
+            (`num_envs`, `step(actions)` with four or five values, `reset(mask)`), or a `gymnasium.vector.VectorEnv` in
+            any autoreset mode.
 
     Raises:
-        TypeError: If it is none of these.
-        ValueError: If a gymnasium vector environment does not name its autoreset mode.
+        TypeError: If `env` is not one of these.
+        ValueError: If the metadata of a gymnasium vector environment has no valid autoreset mode.
     """
     if isinstance(env, VectorStream):
         return env

@@ -22,39 +22,41 @@ Answers = TypeVar("Answers")
 
 
 class MultiprocessVectorEnv(VectorEnv):
-    """Environments that step at the same time, each in its own process.
+    """Environments that run in parallel, each in its own process.
 
-    Array observations are passed through shared memory, other values through pipes. If an environment raises or a
-    worker dies, the running call raises that error with its traceback, and all workers end; later calls raise the same
-    error. Ctrl-C also ends all workers. No worker outlives this process, however it ends. No program that an
-    environment has started outlives its worker, unless it begins its own session.
+    Array observations are passed through shared memory, other values through pipes. If an environment raises an error
+    or a worker dies, the current call raises this error with its traceback, and all workers end. Later calls raise the
+    same error. Ctrl-C also ends all workers. All workers end when this process ends for any reason. Programs that an
+    environment has started end with its worker, unless a program starts its own session.
 
     Args:
-        env_fns: Functions that each make one environment; lambdas are allowed.
-        start_method: Start method of the processes: "fork", "spawn" or "forkserver". None is forkserver where it is
-            available, else spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
-        step_timeout: Seconds that a step, a reset or making an environment may take. After that its worker counts as
-            lost and is ended, with an error that names the running command; None for no limit. The default only ends
-            environments that hang.
-        shared_memory: Whether observations may be passed through shared memory.
-        on_worker_failure: Reaction if an environment raises in a step or reset, or its worker dies or exceeds the time
-            limit. "raise" ends all workers; with "restart" a new worker makes the environment again, and seeds it. Its
-            episode ends with a truncated step (of four values: not done, with "needs_reset" in the info) of reward 0
-            that repeats its last observation and has "worker_restarted", the reason, in its info.
-        max_restarts: Number of restarts after which a failure raises.
+        env_fns: Functions that each return one environment; lambdas are allowed.
+        start_method: Start method of the processes: "fork", "spawn" or "forkserver". None uses "forkserver" if
+            available, else "spawn". For "forkserver" and "spawn", the main part of the script must be inside `if
+            __name__ == "__main__":`.
+        step_timeout: Maximum time of a step, a reset or the construction of an environment, in seconds; None for no
+            limit. After this time the worker is ended, and the error names the command. The default is long enough for
+            every environment that does not hang.
+        shared_memory: True to pass observations through shared memory.
+        on_worker_failure: Reaction if an environment raises an error in a step or reset, or if its worker dies or
+            exceeds the time limit. "raise" ends all workers. With "restart", a new worker makes the environment again
+            and seeds it. The episode then ends with a truncated step with reward 0 (for steps of four values: not done,
+            with "needs_reset" in the info). This step repeats the last observation, and `info["worker_restarted"]`
+            contains the reason.
+        max_restarts: Maximum number of restarts. The next failure raises an error.
 
     Attributes:
         num_envs: Number of environments.
         observation_space: Observation space of one environment.
         action_space: Action space of one environment.
-        last_obs: The observations returned last.
+        last_obs: Latest observations.
 
     Raises:
-        ValueError: If there is no function, the start method is not available, or an argument is out of range.
-        TypeError: If one is no function or cannot be sent to another process, or an argument that has to be a number is
-            none.
-        WorkerError: If an environment cannot be made, or not in time.
-        RuntimeError: In a daemonic process, which cannot start others; use `SerialVectorEnv` there.
+        ValueError: If `env_fns` is empty, if the start method is not available, or if an argument is out of range.
+        TypeError: If an item of `env_fns` is not a function or cannot be sent to another process, or if a numeric
+            argument is not a number.
+        WorkerError: If the construction of an environment fails or exceeds the time limit.
+        RuntimeError: If this is a daemonic process, which cannot start other processes; use `SerialVectorEnv` instead.
     """
 
     def __init__(
@@ -103,21 +105,22 @@ class MultiprocessVectorEnv(VectorEnv):
 
     @cached_property
     def spec(self) -> Any:
-        """The `spec` of the first environment, None if it has none."""
+        """`spec` of the first environment; None if the environment has no `spec`."""
         return cloudpickle.loads(self._ask("spec", {0: None})[0])
 
     @property
     def step_timeout(self) -> float | None:
-        """Seconds that an answer may take."""
+        """Maximum time to wait for an answer, in seconds."""
         return self._workers.timeout
 
     def step(self, action: Any) -> Any:
-        """Act in every environment; returns the values of `VectorEnv.step`, in the environments' own form.
+        """Step all environments and return the values of `VectorEnv.step`, with the environments' number of values.
 
         Raises:
             ValueError: If the number of actions is wrong.
-            EnvError: If the environments do not all return four or all return five values, or have been closed.
-            WorkerError: If an environment raised or its worker died, and it is not or no longer replaced.
+            EnvError: If the environments do not all return four values or all return five values, or if they have been
+                closed.
+            WorkerError: If an environment raised an error or its worker died, and the worker is not replaced.
         """
         check_action_count(action, self.num_envs)
         cut = self._workers.cut
@@ -125,7 +128,7 @@ class MultiprocessVectorEnv(VectorEnv):
         if cut:
             told = 5 if self._tells_at_reset else 4
             n_values = next((len(answer) for answer in answers.values()), told)
-            # The message contains the last observation itself: the one in shared memory may be half written.
+            # The message contains the last observation, because the observation in shared memory may be incomplete.
             last = {i: self._shared.message(self.last_obs[i]) for i in cut}
             answers |= {i: cut_step(last[i], reason, n_values) for i, reason in cut.items()}
             cut.clear()
@@ -135,16 +138,16 @@ class MultiprocessVectorEnv(VectorEnv):
         return (self.last_obs, *rest)
 
     def reset(self, mask: Any = None) -> Any:
-        """Start new episodes where `mask` is not True.
+        """Start new episodes in the environments where `mask` is not True.
 
         Returns:
-            A tuple of observations. If environments return (obs, info): that tuple and a list of dicts, empty ones
-            where nothing was reset.
+            A tuple of observations. If environments return (obs, info), the result is the tuple of observations and a
+            list of infos. The info is an empty dict for an environment that was not reset.
 
         Raises:
-            ValueError: If the mask has a wrong length.
+            ValueError: If the length of `mask` is not the number of environments.
             EnvError: If the environments have been closed.
-            WorkerError: If an environment raised or its worker died, and it is not or no longer replaced.
+            WorkerError: If an environment raised an error or its worker died, and the worker is not replaced.
         """
         to_reset = [i for i, skip in enumerate(skip_mask(mask, self.num_envs)) if not skip]
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
@@ -155,39 +158,39 @@ class MultiprocessVectorEnv(VectorEnv):
                 self._messages[i] = message
                 self._tells_at_reset = info is not None
                 infos[i] = info or {}
-            to_reset = [i for i in to_reset if i in self._workers.cut]  # by their new workers
+            to_reset = [i for i in to_reset if i in self._workers.cut]  # the new workers reset them
         self.last_obs = self._shared.get(self._messages)
         return (self.last_obs, infos) if self._tells_at_reset else self.last_obs
 
     def seed(self, seeds: Any = None) -> None:
-        """Seed the environments, at once or at their next reset, depending on the environment.
+        """Seed the environments; each applies its seed immediately or at its next reset.
 
         Args:
-            seeds: One integer for each environment, one for all, or None for nothing.
+            seeds: One integer for each environment, one integer for all environments, or None to seed no environment.
 
         Raises:
             ValueError: If the number of seeds is wrong.
-            WorkerError: If an environment takes no seed.
+            WorkerError: If an environment accepts no seed.
         """
         self._ask("seed", dict(enumerate(seed_list(seeds, self.num_envs))))
 
     def record(self) -> None:
-        """Record episodes from now on."""
+        """Start to record episodes."""
         self._ask("record", self._everybody)
 
     def saved_state(self) -> dict[str, Any]:
-        """Values from which `restore_state` reaches the same state, with the global random streams of the processes.
+        """Return values for `restore_state`, including the global random streams of the processes.
 
         Raises:
             EnvError: If the environments have been closed.
-            WorkerError: If a worker died, and it is not or no longer replaced.
+            WorkerError: If a worker died and is not replaced.
         """
         told = self._ask_who_can("saved_state", self._everybody)
         unknown = {"way": "unknown", "reason": REPLACED}
         return {"episodes": [told.get(i, unknown) for i in range(self.num_envs)]}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
-        """Bring the environments into a saved state; call `record` first.
+        """Restore the environments to a saved state; call `record` first.
 
         Returns:
             The `Arrival` of each environment.
@@ -201,24 +204,24 @@ class MultiprocessVectorEnv(VectorEnv):
         return [arrival._replace(obs=obs) for arrival, obs in zip(arrivals, self.last_obs, strict=True)]
 
     def states_between_episodes(self) -> list[dict[str, Any]]:
-        """States of the environments and of all random streams of their processes, which determine the next episodes.
+        """Return the states of the environments and of their random streams, which determine the next episodes.
 
         Raises:
-            EnvError: If an environment does not return its state; it can still be used.
-            WorkerError: If a worker died, and it is not or no longer replaced.
+            EnvError: If an environment does not return its state. The vector environment can still be used.
+            WorkerError: If a worker died and is not replaced.
         """
         answers = self._ask_who_can("state_between_episodes", self._everybody)
         states = [answers.get(i, REPLACED) for i in range(self.num_envs)]
         for i, state in enumerate(states):
             if isinstance(state, str):
-                raise EnvError(f"nobody knows the state of environment {i}: {state}")
+                raise EnvError(f"the state of environment {i} cannot be read: {state}")
         return states
 
     def restore_between_episodes(self, states: Sequence[Mapping[str, Any]]) -> None:
-        """Restore states of `states_between_episodes`, so that the same episodes follow.
+        """Restore the result of `states_between_episodes`, so that the next episodes are the same.
 
         Raises:
-            ValueError: If these come from other environments.
+            ValueError: If the states belong to different environments.
         """
         self._check_number(states)
         reasons = self._ask("restore_between_episodes", dict(enumerate(states)))
@@ -230,12 +233,12 @@ class MultiprocessVectorEnv(VectorEnv):
             raise ValueError(f"there are {self.num_envs} environments, expected {len(states)}")
 
     def close(self) -> None:
-        """Close the environments and end their processes, by force after 3 s; a second call does nothing."""
+        """Close the environments and end their processes (by force after 3 s). A second call does nothing."""
         self._workers.close()
         self._shared.close()
 
     def __deepcopy__(self, memo: Any) -> Any:
-        raise TypeError("its environments live in other processes")
+        raise TypeError("cannot copy a MultiprocessVectorEnv: its environments are in other processes")
 
     def _share_memory(self) -> None:
         try:
@@ -258,7 +261,7 @@ class MultiprocessVectorEnv(VectorEnv):
         return self._closing_on_error(self._workers.ask, command, arguments)
 
     def _ask_who_can(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """Send a command to workers that may be replaced and wait for the answers of those that do not fail."""
+        """Send a command to workers, wait for the answers of workers that do not fail, and replace failed workers."""
         try:
             return self._closing_on_error(self._workers.ask_who_can, command, arguments)
         except WorkerError as error:
@@ -267,8 +270,8 @@ class MultiprocessVectorEnv(VectorEnv):
             raise
 
     def _closing_on_error(self, ask: Callable[..., Answers], command: str, arguments: Mapping[int, Any]) -> Answers:
-        """Call `ask`; any error ends all workers, since the next call could mistake late answers for its own."""
-        if self._failure is not None:  # the caller may have caught the error, as checkpoints do
+        """Call `ask`. Any error ends all workers, because a later call could read answers to this call."""
+        if self._failure is not None:  # the caller may have caught the error, for example to write a checkpoint
             raise copy(self._failure)
         if self.closed:
             raise EnvError("this vector environment has been closed")
@@ -282,6 +285,6 @@ class MultiprocessVectorEnv(VectorEnv):
 
 
 def _entropy() -> int:
-    """Number that depends on the state of the global NumPy stream, computed without a draw from it."""
+    """Return a number that depends on the state of the global NumPy stream; the stream is not changed."""
     state = hashlib.sha256(pickle.dumps(np.random.get_state(legacy=False)))
     return int.from_bytes(state.digest()[:8], "little")

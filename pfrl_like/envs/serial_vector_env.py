@@ -1,4 +1,4 @@
-"""`SerialVectorEnv`: several environments stepped one after the other."""
+"""`SerialVectorEnv`: several environments that are stepped one after another."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,22 +10,22 @@ from pfrl_like.processes.supervisor import close_all
 
 
 class SerialVectorEnv(VectorEnv):
-    """Environments that run in this process, one after the other: for debugging and for cheap environments.
+    """Environments that run in this process, one after another; for debugging and for fast environments.
 
     Args:
-        envs: Environments of one kind; their steps all return four values or all five.
+        envs: Environments of the same kind. Their steps must all return four values or all return five values.
 
     Attributes:
         envs: The environments.
         num_envs: Number of environments.
         observation_space: Observation space of one environment.
         action_space: Action space of one environment.
-        spec: The `spec` of the first environment, None if it has none.
-        last_obs: The observations returned last.
+        spec: `spec` of the first environment; None if the environment has no `spec`.
+        last_obs: Latest observations.
 
     Raises:
-        ValueError: If there is no environment.
-        TypeError: If an object lacks `reset` or `step`, or is a class or a function.
+        ValueError: If `envs` is empty.
+        TypeError: If an object has no `reset` or no `step`, or is a class or a function.
     """
 
     def __init__(self, envs: Sequence[Any]) -> None:
@@ -36,7 +36,7 @@ class SerialVectorEnv(VectorEnv):
             if isinstance(env, type) or not (hasattr(env, "reset") and hasattr(env, "step")):
                 raise TypeError(
                     f"envs[{i}] is {env!r:.80} ({type(env).__name__}), expected an environment with reset and step; "
-                    "MultiprocessVectorEnv takes functions that make one"
+                    "MultiprocessVectorEnv takes functions that make environments"
                 )
             mend_gym(env)
         self.num_envs = len(envs)
@@ -44,15 +44,15 @@ class SerialVectorEnv(VectorEnv):
         self.action_space = getattr(envs[0], "action_space", None)
         self.spec = getattr(envs[0], "spec", None)
         self.last_obs: Sequence[Any] = [None] * self.num_envs
-        self._seeds: list[int | None] = [None] * self.num_envs  # for the next reset
+        self._seeds: list[int | None] = [None] * self.num_envs  # seeds for the next reset
         self._tells_at_reset = False
 
     def step(self, action: Any) -> Any:
-        """Act in every environment; returns the values of `VectorEnv.step`, in the environments' own form.
+        """Step all environments and return the values of `VectorEnv.step`, with the environments' number of values.
 
         Raises:
             ValueError: If the number of actions is wrong.
-            EnvError: If the environments do not all return four or all return five values.
+            EnvError: If the environments do not all return four values or all return five values.
         """
         check_action_count(action, self.num_envs)
         result = join_steps([env.step(a) for env, a in zip(self.envs, action, strict=True)])
@@ -60,14 +60,14 @@ class SerialVectorEnv(VectorEnv):
         return result
 
     def reset(self, mask: Any = None) -> Any:
-        """Start new episodes where `mask` is not True.
+        """Start new episodes in the environments where `mask` is not True.
 
         Returns:
-            A list of observations. If environments return (obs, info): that list and a list of dicts, empty ones where
-            nothing was reset.
+            A list of observations. If environments return (obs, info), the result is the list of observations and a
+            list of infos. The info is an empty dict for an environment that was not reset.
 
         Raises:
-            ValueError: If the mask has a wrong length.
+            ValueError: If the length of `mask` is not the number of environments.
         """
         observations, infos = list(self.last_obs), [{} for _ in self.envs]  # type: list[Any], list[dict[str, Any]]
         for i, skip in enumerate(skip_mask(mask, self.num_envs)):
@@ -82,28 +82,28 @@ class SerialVectorEnv(VectorEnv):
         return (observations, infos) if self._tells_at_reset else observations
 
     def seed(self, seeds: Any) -> None:
-        """Seed the environments, at once or at their next reset, depending on the environment.
+        """Seed the environments; each applies its seed immediately or at its next reset.
 
         Args:
-            seeds: One integer for each environment, one for all, or None for nothing.
+            seeds: One integer for each environment, one integer for all environments, or None to seed no environment.
 
         Raises:
-            ValueError: If the number of seeds is wrong or an environment takes none.
+            ValueError: If the number of seeds is wrong, or if an environment accepts no seed.
         """
         for i, seed in enumerate(seed_list(seeds, self.num_envs)):
             if seed is not None and not seed_env(self.envs[i], seed):
                 self._seeds[i] = seed
 
     def record(self) -> None:
-        """Record episodes from now on."""
+        """Start to record episodes."""
         self.envs = taped(self.envs)
 
     def saved_state(self) -> dict[str, Any]:
-        """Values from which `restore_state` reaches the same state; call `record` first."""
+        """Return values from which `restore_state` restores the same state; call `record` first."""
         return {"episodes": [env.saved_state() for env in self.envs]}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
-        """Bring the environments into a saved state; call `record` first.
+        """Restore the environments to a saved state; call `record` first.
 
         Returns:
             The `Arrival` of each environment.
@@ -113,5 +113,5 @@ class SerialVectorEnv(VectorEnv):
         return arrivals
 
     def close(self) -> None:
-        """Close every environment that has `close`, and raise the first error."""
+        """Close every environment that has `close`; then raise the first error, if any."""
         close_all(self.envs)

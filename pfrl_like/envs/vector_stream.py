@@ -1,4 +1,4 @@
-"""`VectorStream`: the common interface of vector environments for agents; `PfrlStream`: the one for PFRL's form."""
+"""`VectorStream`: the common interface of vector environments for agents; `PfrlStream`: PFRL's vector environments."""
 
 import operator
 from abc import ABC, abstractmethod
@@ -12,21 +12,21 @@ from pfrl_like.envs.env_states import is_resumable, layers_of
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy, reset_values
 
-#: Attributes that every vector wrapper has, gymnasium's and ours.
+#: Attributes that every vector wrapper (gymnasium's or this package's) has.
 _COMMON = frozenset(("env", "action_space", "observation_space", "spec"))
 
 
 def saved_layers(env: Any) -> list[Any]:
-    """States of the wrappers, from the outside in; None for those that save nothing."""
+    """Return the states of the wrappers, the outermost first; None for wrappers that save no state."""
     *wrappers, _ = layers_of(env)
     return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
 
 
 def restore_layers(env: Any, arrivals: Sequence[Any], states: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Restore the result of `saved_layers`, if the environments inside have reached their saved states.
+    """Restore the result of `saved_layers`, if the wrapped environments have reached their saved states.
 
     Returns:
-        Reasons why the environments or the wrappers are not in their saved states; empty if all are.
+        Reasons why the environments or the wrappers are not in their saved states; empty if all states were restored.
 
     Raises:
         ValueError: If the number of wrappers differs.
@@ -39,7 +39,7 @@ def restore_layers(env: Any, arrivals: Sequence[Any], states: Sequence[Mapping[s
         if state is not None:
             layer.restore_state(state)
         elif {name.lstrip("_") for name in vars(layer)} - _COMMON:
-            reasons.append(f"nothing is known of what {type(layer).__name__} remembers")
+            reasons.append(f"the state of {type(layer).__name__} is not known")
     return reasons
 
 
@@ -51,9 +51,9 @@ class VectorObs(NamedTuple):
 
     Attributes:
         obs: One observation for each environment: an array [k, ...] or a sequence of length k.
-        active: False where the next step of an environment only resets it: any action is accepted there, and none has
-            to be drawn; bool [k].
-        action_mask: True where an action is allowed, bool [k, n_actions]; None if no environment gives one.
+        active: False for environments whose next step only resets them, bool [k]. They accept any action, and no action
+            needs to be selected.
+        action_mask: True for allowed actions, bool [k, n_actions]; None if no environment returns a mask.
     """
 
     obs: Any
@@ -65,14 +65,15 @@ class VectorStep(NamedTuple):
     """One transition of each active environment.
 
     Attributes:
-        obs: The true observations after the step, also where the episode ended; form as in `VectorObs`.
+        obs: True observations after the step, also at the end of episodes, in the format of `VectorObs`.
         reward: float64 [k].
-        terminated: Whether `obs` is terminal, bool [k].
-        truncated: Whether the episode was cut off at `obs`, also by `info["needs_reset"]`, bool [k].
-        active: False where the environment only reset itself, so that there is no transition, bool [k].
-        action_mask: Masks at `obs`: True where an action is allowed, bool [k, n_actions]; None if no environment gives
-            one.
-        infos: Infos in the environment's form: a sequence of dicts (PFRL) or a dict of arrays (gymnasium).
+        terminated: True if `obs` is terminal, bool [k].
+        truncated: True if the episode was truncated at `obs`, also by `info["needs_reset"]`, bool [k].
+        active: False for environments that only reset themselves in this step, so that there is no transition, bool
+            [k].
+        action_mask: Masks at `obs`: True for allowed actions, bool [k, n_actions]; None if no environment returns a
+            mask.
+        infos: Infos in the environment's format: a sequence of dicts (PFRL) or a dict of arrays (gymnasium).
     """
 
     obs: Any
@@ -85,15 +86,15 @@ class VectorStep(NamedTuple):
 
 
 class VectorStream(ABC):
-    """Several environments: call `reset`, then `step` and `begin` in turn.
+    """Interface of several environments: call `reset`, then `step` and `begin` alternately.
 
     Attributes:
         env: The vector environment.
-        num_envs: The number k of environments in it.
+        num_envs: Number k of environments.
         observation_space: Observation space of one environment, None if unknown.
         action_space: Action space of one environment, None if unknown.
-        innermost: The vector environment below all wrappers.
-        not_recorded: Message for an environment that cannot be recorded.
+        innermost: The vector environment inside all wrappers.
+        not_recorded: Message that explains why the environment cannot be recorded.
     """
 
     def __init__(self, env: Any, observation_space: Any, action_space: Any) -> None:
@@ -102,9 +103,9 @@ class VectorStream(ABC):
         self.observation_space = observation_space
         self.action_space = action_space
         *_, self.innermost = layers_of(env)
-        self.not_recorded = f"nobody knows how the episodes in {type(self.innermost).__name__} come about"
+        self.not_recorded = f"{type(self.innermost).__name__} cannot record its episodes"
         self._all_active = np.ones(self.num_envs, dtype=np.bool_)
-        self._all_active.flags.writeable = False  # shared by all steps
+        self._all_active.flags.writeable = False  # all steps share the array
 
     @abstractmethod
     def reset(self) -> VectorObs:
@@ -112,46 +113,46 @@ class VectorStream(ABC):
 
     @abstractmethod
     def step(self, actions: Any) -> VectorStep:
-        """Act in every environment.
+        """Step all environments.
 
         Args:
-            actions: One action for each, length k.
+            actions: One action for each environment, length k.
 
         Raises:
-            EnvError: If the environment breaks its contract.
-            WorkerError: If an environment in another process raised or its process died.
+            EnvError: If the environment violates its interface.
+            WorkerError: If an environment in another process raised an error, or if its process died.
         """
 
     @abstractmethod
     def begin(self, end: Any) -> VectorObs:
-        """Begin new episodes where the last ones have ended.
+        """Start new episodes in the environments whose episode has ended.
 
         Args:
-            end: Whether an episode is over, bool [k]: terminated or truncated by the last step, or cut off by the
+            end: True if the episode has ended, bool [k]: terminated or truncated by the last step, or truncated by the
                 caller.
 
         Raises:
-            ValueError: If an ended episode is not in `end`, or if the environment does not allow callers to cut off
+            ValueError: If an ended episode is not in `end`, or if the environment does not allow callers to truncate
                 episodes.
         """
 
     @abstractmethod
     def record(self) -> None:
-        """Record episodes from now on for `saved_state`, as far as possible."""
+        """Start to record episodes for `saved_state`, as far as possible."""
 
     @abstractmethod
     def saved_state(self) -> dict[str, Any]:
-        """Plain values from which `restore_state` reaches the same state."""
+        """Return plain values from which `restore_state` restores the same state."""
 
     @abstractmethod
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Bring the environments into the state of a `saved_state`; call `record` first.
+        """Restore the result of `saved_state`; call `record` first.
 
         Returns:
-            Reasons why they are in another state; empty if they are not.
+            Reasons why the environments are not in the saved state; empty if they are in the saved state.
 
         Raises:
-            ValueError: If it comes from another kind of environment.
+            ValueError: If the state belongs to a different kind of environment.
         """
 
     def close(self) -> None:
@@ -159,7 +160,7 @@ class VectorStream(ABC):
         self.env.close()
 
     def _checked(self, end: Any, ended: BoolArray) -> BoolArray:
-        """Flags of the episodes that are over; checks that they include all ended ones."""
+        """Return the flags `end`, after checking that they include all ended episodes."""
         over = as_bools(end, self.num_envs, "end")
         if np.count_nonzero(ended > over):
             raise ValueError(f"end is {over}, but these episodes have ended: {ended}")
@@ -167,7 +168,7 @@ class VectorStream(ABC):
 
 
 def merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
-    """Take action masks from `mask` where `rows`, else from `other`; None allows everything."""
+    """Take action masks from `mask` where `rows` is True, else from `other`; None allows all actions."""
     known = other if mask is None else mask
     if known is None:
         return None
@@ -176,7 +177,7 @@ def merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None
 
 
 def merge_rows(rows: BoolArray, obs: Any, other: Any) -> Any:
-    """Take observations from `obs` where `rows`, else from `other`; fresh containers."""
+    """Take observations from `obs` where `rows` is True, else from `other`; the result is a new container."""
     if isinstance(obs, np.ndarray) and isinstance(other, np.ndarray):
         merged = other.copy()
         merged[rows] = obs[rows]
@@ -185,7 +186,7 @@ def merge_rows(rows: BoolArray, obs: Any, other: Any) -> Any:
 
 
 def as_bools(values: Any, num_envs: int, name: str) -> BoolArray:
-    """Fresh bool array of length `num_envs`.
+    """Return a new bool array of length `num_envs`.
 
     Raises:
         ValueError: If the length differs.
@@ -197,10 +198,10 @@ def as_bools(values: Any, num_envs: int, name: str) -> BoolArray:
 
 
 def as_rewards(values: Any, num_envs: int) -> NDArray[np.float64]:
-    """Fresh float64 array of length `num_envs`.
+    """Return a new float64 array of length `num_envs`.
 
     Raises:
-        ValueError: If these are not that many numbers.
+        ValueError: If `values` are not `num_envs` numbers.
     """
     try:
         array = np.array(values, dtype=np.float64)
@@ -212,7 +213,7 @@ def as_rewards(values: Any, num_envs: int) -> NDArray[np.float64]:
 
 
 class Rows(tuple[Any, ...]):
-    """Observations of several environments that are in one array; a tuple of its rows.
+    """Observations of several environments that are stored in one array: a tuple of the rows of the array.
 
     Attributes:
         array: The array, shape [num_envs, ...].
@@ -229,10 +230,10 @@ class Rows(tuple[Any, ...]):
 
 
 def join_steps(results: Sequence[Any]) -> tuple[Any, ...]:
-    """Turn the results of `step` of each environment into one tuple of tuples.
+    """Convert the `step` results of all environments to one tuple of tuples.
 
     Raises:
-        EnvError: If they are not all four or all five values.
+        EnvError: If the results do not all have four values or all have five values.
     """
     lengths = {len(result) if isinstance(result, tuple | list) else 0 for result in results}
     if lengths not in ({4}, {5}):
@@ -241,7 +242,7 @@ def join_steps(results: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def cut_step(obs: Any, reason: str, n_values: int) -> tuple[Any, ...]:
-    """Step of four or five values that ends an episode because its environment was lost.
+    """Return a step of four or five values that ends an episode after its environment was lost.
 
     Args:
         obs: Last observation of the episode.
@@ -253,10 +254,10 @@ def cut_step(obs: Any, reason: str, n_values: int) -> tuple[Any, ...]:
 
 
 def skip_mask(mask: Any, num_envs: int) -> list[bool]:
-    """Check the mask of a `reset`, which is True where an environment is not reset.
+    """Check the mask of a `reset`; it is True for environments that are not reset.
 
     Raises:
-        ValueError: If its length is not the number of environments.
+        ValueError: If the length of `mask` is not the number of environments.
     """
     if mask is None:
         return [False] * num_envs
@@ -266,20 +267,21 @@ def skip_mask(mask: Any, num_envs: int) -> list[bool]:
 
 
 def check_action_count(actions: Any, num_envs: int) -> None:
-    """Refuse a wrong number of actions with a `ValueError`."""
+    """Raise ValueError if the number of actions is not `num_envs`."""
     if len(actions) != num_envs:
         raise ValueError(f"actions has length {len(actions)}, expected one action for each of {num_envs} environments")
 
 
 def seed_list(seeds: Any, num_envs: int) -> list[int | None]:
-    """One seed for each environment.
+    """Return one seed for each environment.
 
     Args:
-        seeds: A sequence of integers (or None where an environment is not to be seeded), one integer for all, or None.
+        seeds: A sequence with an integer for each environment (None for environments that are not seeded), one integer
+            for all environments, or None.
         num_envs: Number of environments.
 
     Raises:
-        ValueError: If the length does not fit.
+        ValueError: If the length of `seeds` is not the number of environments.
         TypeError: If an item is neither an integer nor None.
     """
     if seeds is None:
@@ -300,9 +302,9 @@ def _as_int(seed: Any) -> int:
 
 
 class PfrlStream(VectorStream):
-    """Vector environment with `step(actions)` of four or five values and `reset(mask)`.
+    """Stream of a vector environment with `reset(mask)` and `step(actions)` that returns four or five values.
 
-    It may return the same arrays every time: they are copied.
+    The vector environment may return the same arrays in every step, because they are copied.
     """
 
     def __init__(self, env: Any) -> None:
@@ -320,7 +322,7 @@ class PfrlStream(VectorStream):
         return VectorObs(self._obs, self._all_active, self._mask)
 
     def step(self, actions: Any) -> VectorStep:
-        """Act in every environment."""
+        """Step all environments."""
         result = self.env.step(actions)
         if not isinstance(result, tuple | list) or len(result) not in (4, 5):
             came = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
@@ -344,7 +346,7 @@ class PfrlStream(VectorStream):
         return VectorStep(self._obs, reward, terminated, truncated, self._all_active, self._mask, infos)
 
     def begin(self, end: Any) -> VectorObs:
-        """Begin new episodes where `end`."""
+        """Start new episodes in the environments where `end` is True."""
         end = self._checked(end, self._ended)
         if np.count_nonzero(end):
             self._obs, infos = self._reset_values(self.env.reset(~end))
@@ -353,20 +355,20 @@ class PfrlStream(VectorStream):
         return VectorObs(self._obs, self._all_active, self._mask)
 
     def record(self) -> None:
-        """Record episodes from now on, if the environment can."""
+        """Start to record episodes, if the environment supports it."""
         self._recorded = is_resumable(self.innermost)
         if self._recorded:
             self.innermost.record()
 
     def saved_state(self) -> dict[str, Any]:
-        """Plain values from which `restore_state` reaches the same state."""
+        """Return plain values from which `restore_state` restores the same state."""
         if not self._recorded:
             return {"env": None, "way": "unknown", "reason": self.not_recorded}
         told = {"env": self.innermost.saved_state(), "layers": saved_layers(self.env)}
         return told | {"ended": self._ended.tolist()}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Bring the environments into a saved state."""
+        """Restore the environments to a saved state."""
         if state["env"] is None or not self._recorded:
             return [self.not_recorded]
         arrivals = self.innermost.restore_state(state["env"])
@@ -386,7 +388,7 @@ class PfrlStream(VectorStream):
         obs = self._stacked(result)
         if isinstance(obs, np.ndarray):
             return obs, ()
-        pairs = [reset_values(one) for one in obs]  # PFRL's own classes do not split gymnasium's (obs, info)
+        pairs = [reset_values(one) for one in obs]  # PFRL's classes do not split gymnasium's (obs, info)
         return [pair[0] for pair in pairs], [pair[1] or {} for pair in pairs]
 
     def _stacked(self, obs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Runners: training, evaluation, and the directories that record runs."""
+"""Runners for training and evaluation, and run directories."""
 
 from pfrl_like.debug.crash_replay import replay_crash
 from pfrl_like.experiments.collect_demonstrations import collect_demonstrations

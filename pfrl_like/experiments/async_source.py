@@ -1,4 +1,4 @@
-"""`AsyncWorkers`, a source of the training loop that watches training processes, and the agents it saves."""
+"""`AsyncWorkers`, the source of training steps for asynchronous processes, and the agents that checkpoints save."""
 
 import logging
 import os
@@ -17,30 +17,31 @@ from pfrl_like.processes import Countdown, Failure, Finished, Workers
 from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.plain_values import from_json
 
-#: Seconds between two checks of the events; seconds that processes get at most to end after one of them has failed, and
-#: after Ctrl-C, SIGTERM or an error in this process; and seconds for interrupted processes to send tracebacks.
-GLANCE, GRACE, PROMPT, LAST_WORDS = 0.1, 2.0, 0.5, 1.0
+#: Seconds between two checks of the events (`POLL`), and for interrupted processes to send tracebacks (`LAST_WORDS`).
+#: Maximum seconds for processes to end after a process has failed (`GRACE`), and after an error here (`PROMPT`).
+POLL, GRACE, PROMPT, LAST_WORDS = 0.1, 2.0, 0.5, 1.0
 
 
 class AsyncWorkers:
-    """Training processes, as seen from the process that started them.
+    """Source of training steps that starts training processes, receives their messages and watches them.
 
     Args:
-        job: Job of the processes; one process is started for each of its seeds.
-        stop_event: Ends training when it is set; None for none.
-        exception_event: Ends training with an error when it is set; the error contains its attribute `error`, if it has
-            one. None for none.
-        logger: Gets a line for every score.
-        start_method: How processes start.
-        grace: Seconds that processes get to end once training is over; each step of an evaluation restarts this time.
-        step_timeout: Seconds without a sign of life after which a process counts as hanging while training runs; None
-            for no limit.
+        job: Job of the processes. One process is started for each of its seeds.
+        stop_event: Event that ends training when it is set, or None.
+        exception_event: Event that ends training with an error when it is set, or None. If the event has an attribute
+            `error`, the error contains it.
+        logger: Logger that gets a line for every score.
+        start_method: Start method of the processes, or None.
+        grace: Number of seconds after the end of training in which a process must end. Each step of an evaluation
+            restarts this time.
+        step_timeout: Maximum number of seconds between two heartbeats of a process during training. If None, there is
+            no limit.
 
     Attributes:
-        tensorboard: Gets the results of evaluations; None for none.
-        statistics: Latest statistics of process 0's agent; None before the first.
-        state: Latest state that process 0's agent saves besides the shared attributes; None before the first, or if it
-            has none.
+        tensorboard: Logger for the results of evaluations, or None.
+        statistics: Latest statistics of the agent of process 0. None before the first message.
+        state: Latest state of the agent of process 0, without the shared attributes. None before the first message, or
+            if the agent saves no such state.
     """
 
     def __init__(
@@ -60,13 +61,13 @@ class AsyncWorkers:
         self.state: dict[str, Any] | None = None
         self._reason = ""
         self._failures: dict[int | str, Failure] = {}
-        self._signs: dict[int, Any] = {}  # latest sign of life of each process
-        self._countdowns: dict[int, Countdown] = {}  # started at that sign
+        self._signs: dict[int, Any] = {}  # latest heartbeat of each process
+        self._countdowns: dict[int, Countdown] = {}  # started at that heartbeat
         self.workers = Workers(work, [(job,)] * len(job.seeds), start_method=start_method, name="actor")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """Wait for messages for a moment at most; set the clock to the steps that all processes have begun."""
-        ended = self._listen(GLANCE)
+        """Wait briefly for messages, and set the clock to the total number of steps that the processes have started."""
+        ended = self._listen(POLL)
         if self.exception_event is not None and self.exception_event.is_set():
             self._note_exception()
         if self._failures:
@@ -74,7 +75,7 @@ class AsyncWorkers:
         over = bool(self.counters.stop.value) or self.counters.steps_begun >= clock.steps
         hung = self._hung(over)
         if hung and not over:
-            bound = f"{self.step_timeout:g} s (step_timeout, which bounds making environment and agent, too)"
+            bound = f"{self.step_timeout:g} s (step_timeout, which also limits make_env and make_agent)"
             self._fail(self._end(min(GRACE, self.grace), hung, f"has made no step for {bound}"))
         if hung and hung == self.workers.running:
             self._fail(self._end(0.0))
@@ -90,11 +91,11 @@ class AsyncWorkers:
         return ended
 
     def stop(self) -> None:
-        """Ask all processes to end after their present step."""
+        """Tell all processes to end after the current step."""
         self.counters.stop.value = 1
 
     def close(self) -> None:
-        """Ask all processes to end; kill those that do not, and log where they were."""
+        """Tell all processes to end. Kill processes that do not end, and log their tracebacks."""
         try:
             if not self.workers.closed:
                 for index, failure in self._end(min(PROMPT, self.grace)).items():
@@ -129,9 +130,9 @@ class AsyncWorkers:
         self._failures.setdefault("learner", Failure(text, lines))
 
     def _hung(self, over: bool) -> frozenset[int]:
-        """The processes without a sign of life for too long.
+        """The running processes whose last heartbeat is too long ago.
 
-        The limit is `grace` once training is over, else `step_timeout`.
+        The limit is `grace` after the end of training, else `step_timeout`.
         """
         running = self.workers.running
         for index in running:
@@ -144,15 +145,15 @@ class AsyncWorkers:
     def _end(
         self, seconds: float, hung: frozenset[int] = frozenset(), how: str = "did not end when training was over"
     ) -> dict[int | str, Failure]:
-        """Ask all processes to end; kill those that hang, and after some seconds the others that are still running.
+        """Tell all processes to end. Interrupt hanging processes at once, and the others after `seconds`.
 
         Args:
-            seconds: Seconds that the other processes get.
-            hung: Processes that hang.
-            how: Reason given for the processes that hang.
+            seconds: Number of seconds after which processes that do not hang are interrupted.
+            hung: Indices of the processes that hang.
+            how: Reason that the error gives for the processes that hang.
 
         Returns:
-            The killed processes, with the reason and their tracebacks.
+            A dict from the index of each interrupted process to the reason and its traceback.
         """
         self.stop()
         self._interrupt(hung)
@@ -162,7 +163,7 @@ class AsyncWorkers:
         self._listen_for(LAST_WORDS)
         reasons = dict.fromkeys(sorted(hung), how) | dict.fromkeys(sorted(late), "did not end when training was over")
         return {
-            index: Failure(f"{reason}: it was ended by force", self._last_words(index))
+            index: Failure(f"{reason}: the process was killed", self._traceback_of(index))
             for index, reason in reasons.items()
         }
 
@@ -170,21 +171,21 @@ class AsyncWorkers:
         for index in indices:
             self.workers.interrupt(index)
 
-    def _last_words(self, index: int) -> str:
+    def _traceback_of(self, index: int) -> str:
         return self._failures.pop(index, Failure("")).traceback_text or self.workers.stack(index)
 
     def _saves(self) -> bool:
         return bool(self.counters.saving.value) and 0 in self.workers.running
 
-    def _listen_for(self, seconds: float, but: frozenset[int] = frozenset()) -> None:
-        """Receive messages until all processes except `but` have ended, for some seconds and while process 0 saves."""
+    def _listen_for(self, seconds: float, excluded: frozenset[int] = frozenset()) -> None:
+        """Receive messages until the other processes have ended, or until time is up and process 0 is not saving."""
         deadline = time.monotonic() + seconds
-        self._listen(0.0)  # messages of processes that have ended meanwhile
-        while self.workers.running - but and (time.monotonic() < deadline or self._saves()):
-            self._listen(GLANCE)
+        self._listen(0.0)  # receives messages of processes that have ended
+        while self.workers.running - excluded and (time.monotonic() < deadline or self._saves()):
+            self._listen(POLL)
 
     def _fail(self, late: dict[int | str, Failure]) -> NoReturn:
-        """Raise an error about the failures that ended training, and about processes that did not end in time."""
+        """Raise an error with the failures that ended training and the processes that did not end in time."""
         self.workers.close(hurry=True)
         failures = self._failures | late
         reasons = {who: failure.reason for who, failure in failures.items()}
@@ -193,54 +194,55 @@ class AsyncWorkers:
 
 
 class SharedAgent:
-    """An agent whose shared attributes are trained by other processes.
+    """The agent of this process, whose shared attributes are trained by other processes.
 
     Args:
         agent: The agent of this process.
-        source: The processes.
+        source: Source of training steps.
     """
 
     def __init__(self, agent: Any, source: AsyncWorkers) -> None:
-        self.shared, self.source = agent, source  # the agent's own counters are not those of the processes
+        self.shared, self.source = agent, source  # the agent's own counters do not change
 
     def save(self, dirname: str) -> None:
-        """Save the agent with the present parameters and the present step of the processes.
+        """Save the agent with the current parameters and the current step of the processes.
 
-        Attributes that are not shared, such as running means, are those of process 0 after its last finished episode.
+        Attributes that are not shared, such as running means, have the values of process 0 after its last finished
+        episode.
         """
         if self.source.state is not None:
             self.shared.restore_state(self.source.state)
-            stop_episode(self.shared)  # the running episode is process 0's, and is not resumed
+            stop_episode(self.shared)  # the running episode of process 0 is not resumed
         getattr(self.shared, "sync_parameters", lambda: None)()
         if hasattr(self.shared, "t"):
             self.shared.t = self.source.counters.steps_begun
         self.shared.save(dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """The latest statistics of process 0; those of the agent itself before the first."""
+        """The latest statistics of process 0; before the first message, the statistics of this process's agent."""
         return statistics_of(self.shared) if self.source.statistics is None else self.source.statistics
 
 
 class AgentOfProcess0:
-    """The agent of process 0 in training without shared attributes; process 0 saves it when it ends.
+    """Stands for the agent of process 0 in training without shared memory. Process 0 saves the agent when it ends.
 
     Args:
-        source: The processes.
+        source: Source of training steps.
         folder: Folder in which process 0 saves its agent.
-        logger: Gets a warning if process 0 could not save its agent.
+        logger: Logger that gets a warning if process 0 could not save its agent.
     """
 
     def __init__(self, source: AsyncWorkers, folder: str, logger: logging.Logger) -> None:
         self.source, self.folder, self.logger = source, folder, logger
 
     def save(self, dirname: str) -> None:
-        """End all processes, and copy the agent that process 0 has saved."""
+        """End all processes and copy the agent that process 0 saved."""
         self.source.close()
         if os.path.isdir(self.folder):
             shutil.copytree(self.folder, dirname, dirs_exist_ok=True)
         else:
-            self.logger.warning("Process 0 ended without saving its agent, so that %s was not written", dirname)
+            self.logger.warning("Process 0 ended without saving its agent; %s was not written", dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """The latest statistics of process 0; empty before the first."""
+        """The latest statistics of process 0; an empty list before the first message."""
         return self.source.statistics or []

@@ -1,4 +1,4 @@
-"""The worker process of asynchronous training: the serial loop on a clock that all processes share."""
+"""The worker process of asynchronous training: the training loop with a clock that all processes share."""
 
 import contextlib
 import cProfile
@@ -19,20 +19,20 @@ from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
 
-#: Most levels of nested JSON values in an agent's saved state.
+#: Maximum nesting depth of the JSON values in an agent's saved state.
 _LEVELS = 100
 
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters in memory that the processes share.
+    """Counters in shared memory.
 
     Attributes:
-        totals: Number of steps that have begun, and number of episodes that have ended; a `multiprocessing.Array`.
-        stop: 1 when all processes have to end; a raw `multiprocessing.Value`.
-        beats: Number of signs of life of each process: its steps, those of evaluation, and the parts it constructs
-            before; a raw `multiprocessing.Array`.
-        saving: 1 while process 0 saves its agent at its end; a raw `multiprocessing.Value`.
+        totals: Two numbers in a `multiprocessing.Array`: steps that have started, and episodes that have ended.
+        stop: A raw `multiprocessing.Value`; 1 if all processes must end.
+        beats: Number of heartbeats of each process, in a raw `multiprocessing.Array`. A heartbeat is a step of training
+            or evaluation, or the construction of an environment or agent.
+        saving: A raw `multiprocessing.Value`; 1 while process 0 saves its agent at the end of training.
     """
 
     totals: Any
@@ -42,35 +42,39 @@ class Counters:
 
     @property
     def steps_begun(self) -> int:
-        """The first of `totals`, read without its lock, which a killed process may still hold."""
+        """Number of steps that have started. It is read without the lock, which a killed process may still hold."""
         return int(self.totals.get_obj()[0])
 
     def beat(self, index: int) -> None:
-        """Count a sign of life of a process."""
+        """Count a heartbeat of a process."""
         self.beats[index] += 1
 
 
 @dataclass(frozen=True)
 class Job:
-    """The job that every process gets.
+    """The arguments of every process.
 
     Attributes:
-        counters: Counters shared with the other processes.
-        make_env: Called as (process index, test=).
-        make_agent: Called as (process index); None if `agent` is given.
-        agent: The agent itself, of which every process gets a copy.
-        shared: Attributes of the agent that all processes share, by name.
+        counters: Counters that all processes share.
+        make_env: Function that makes an environment, called as `make_env(process_index, test=...)`.
+        make_agent: Function that makes an agent, called as `make_agent(process_index)`. None if `agent` is given.
+        agent: Agent of which every process gets a copy. None if `make_agent` is given.
+        shared: Attributes of the agent that all processes share; keys are the attribute names.
         seeds: Seeds of the random streams, one for each process.
-        steps: Step, counted over all processes, at which training ends.
+        steps: Step at which training ends. Steps are counted over all processes.
         step_offset: Step at which training starts.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
-        global_step_hooks: Returns the hooks that are called as (env, agent, t) after every step.
-        evaluator: Returns the arguments of the `Evaluator` of process 0; None for no evaluation.
-        tells_evaluations: Whether process 0 sends the results of evaluations to the process that started all, which
-            logs them.
-        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
-        profile: Folder for profiles; None for none.
-        outcome: Folder in which process 0 saves its agent at the end; empty for none.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        global_step_hooks: Function that returns the hooks that are called as `hook(env, agent, t)` after every step.
+        evaluator: Function that returns the arguments of the `Evaluator` of process 0. If None, there are no
+            evaluations.
+        tells_evaluations: True if process 0 sends the results of evaluations to the main process, which logs them to
+            TensorBoard.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
+            ends training.
+        profile: Folder for profiles. If None, no profiles are written.
+        outcome: Folder in which process 0 saves its agent at the end of training. If it is empty, the agent is not
+            saved.
     """
 
     counters: Counters
@@ -91,7 +95,7 @@ class Job:
 
 
 class SharedClock(Clock):
-    """The clock of one process; `t` is the number of its latest step, counted over all processes.
+    """The clock of one process. `t` is the number of its last step; steps are counted over all processes.
 
     Args:
         job: Job of the process.
@@ -103,16 +107,16 @@ class SharedClock(Clock):
 
     @property
     def done(self) -> bool:
-        """True if training is over, in this process or in all."""
+        """True if training is over in this process or in all processes."""
         return super().done or self.asked_to_stop
 
     @property
     def asked_to_stop(self) -> bool:
-        """True if all processes have to end."""
+        """True if all processes must end."""
         return bool(self.counters.stop.value)
 
     def take_step(self) -> bool:
-        """Take the number of the next step; return False if no steps are left."""
+        """Reserve the number of the next step. Return False if no steps are left."""
         with self.counters.totals.get_lock():
             t = self.counters.totals[0]
             if t < self.steps:
@@ -128,7 +132,7 @@ class SharedClock(Clock):
 
 
 class AsyncSource(SerialSource):
-    """A source with one agent and one environment, for one of several processes."""
+    """Source of training steps for one of several processes: one agent in one environment."""
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Make one step, if any steps are left."""
@@ -137,15 +141,15 @@ class AsyncSource(SerialSource):
 
 
 def work(channel: WaitingEnd, index: int, job: Job) -> None:
-    """Train until the steps are used up or all processes have to end, and send messages.
+    """Train until no steps are left or all processes must end, and send messages to the main process.
 
-    The messages are ("episode", t, episode), ("score", t, score) and ("stop", t, reason). If the job asks for it,
-    ("evaluation", t, (statistics of the agent, of the returns, of the environment)) is sent, too. Process 0 sends
-    ("agent", t, (statistics, state)) after each of its episodes and at the end; the state is what its agent saves
-    besides the shared attributes, or None if nothing is shared or it has none.
+    The messages are ("episode", t, episode), ("score", t, score) and ("stop", t, reason). If `job.tells_evaluations` is
+    True, process 0 also sends ("evaluation", t, (agent_stats, eval_stats, env_stats)). Process 0 sends ("agent", t,
+    (statistics, state)) after each of its episodes and at the end. The state is the `saved_state` of its agent. It is
+    None if the agent has no `saved_state` or if no attributes are shared.
 
     Args:
-        channel: Channel for the messages.
+        channel: Channel to the main process.
         index: Index of the process.
         job: Job of the process.
     """
@@ -165,15 +169,15 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
         for episode in clock.ended:
             channel.send(("episode", clock.t, episode))
         if clock.ended:
-            tell_of_agent()
+            send_agent()
 
-    def tell_of_agent() -> None:
+    def send_agent() -> None:
         if index == 0:
-            tells = job.shared and hasattr(agent, "saved_state")
-            own = to_json(agent.saved_state(), _LEVELS) if tells else None  # tensors by value
+            has_state = job.shared and hasattr(agent, "saved_state")
+            own = to_json(agent.saved_state(), _LEVELS) if has_state else None  # with copies of tensors
             channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), own)))
 
-    def tell_of_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
+    def send_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
         channel.send(("evaluation", step, (_numbers(agent_stats), eval_stats, _numbers(env_stats))))
 
     with closing_all(opened):
@@ -187,17 +191,17 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
         callbacks: list[Callback] = [StepHooks(job.global_step_hooks(), env, agent), report]
         if job.evaluator is not None and index == 0:
             opened.append(job.make_env(index, test=True))
-            told: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [lambda _: counters.beat(0)]}
-            evaluator = Evaluator(agent, opened[-1], **job.evaluator() | told)
+            options: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [lambda _: counters.beat(0)]}
+            evaluator = Evaluator(agent, opened[-1], **job.evaluator() | options)
             if job.tells_evaluations:
-                evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, tell_of_evaluation]
+                evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, send_evaluation]
             opened.append(evaluator)
             callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
         saves = job.outcome and index == 0 and hasattr(agent, "save")
         saved = _saved_in(job.outcome, agent, counters) if saves else contextlib.nullcontext()
         with saved, _profiled(job.profile, index):
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
-            tell_of_agent()
+            send_agent()
 
 
 def _numbers(statistics: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
@@ -205,7 +209,7 @@ def _numbers(statistics: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
-    """A callback that evaluates, sends the scores, and ends training in all processes if a score is good enough."""
+    """Return a callback that evaluates, sends the scores, and ends all processes if a score is high enough."""
 
     def evaluate(clock: Clock) -> None:
         assert isinstance(clock, SharedClock)
@@ -224,7 +228,7 @@ def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
 
 @contextlib.contextmanager
 def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
-    """Save the agent at the end of the context, even after an error; a failure to save then does not hide the error."""
+    """Save the agent at the end of the context. After an error, the agent is saved too, and the error is re-raised."""
 
     def save() -> None:
         counters.saving.value = 1

@@ -1,4 +1,4 @@
-"""Callbacks of training: hooks, logs, evaluation, a progress bar. Each reads only the clock."""
+"""Callbacks of the training loop: step hooks, logs, evaluation and a progress bar. They read only the clock."""
 
 import collections
 import logging
@@ -20,7 +20,7 @@ from pfrl_like.runs.loop import Clock
 
 
 class StepHooks:
-    """Calls every hook as `hook(env, agent, t)` for every step; `env` is the user's own environment."""
+    """Calls every hook as `hook(env, agent, t)` for every step. `env` is the environment that the user passed."""
 
     def __init__(self, hooks: Sequence[Callable[[Any, Any, int], Any]], env: Any, agent: Any) -> None:
         self.hooks, self.env, self.agent = hooks, env, agent
@@ -32,15 +32,16 @@ class StepHooks:
 
 
 class EpisodeLog:
-    """Logs every finished episode: to the metrics loggers and, in serial runs, to the logging module.
+    """Logs every finished episode to the loggers of metrics and, in serial runs, to the logging module.
 
-    An episode that the end of training cut off goes to the logging module alone, since its return is not comparable.
+    An episode that the end of training truncated is logged only to the logging module, because its return cannot be
+    compared with other returns.
 
     Args:
-        agent: Its statistics are logged.
+        agent: Agent whose statistics are logged.
         loggers: Loggers of the metrics.
-        logger: Gets a readable line; None for none.
-        outdir: Run directory named in that line.
+        logger: Logger that gets a readable line for every episode. If None, no line is logged.
+        outdir: Run directory. The line names it.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class EpisodeLog:
 
 
 class IntervalLog:
-    """Logs the mean return of recent episodes every `interval` steps (batch runs)."""
+    """Logs the mean return of the last episodes every `interval` steps. Batch runs use it."""
 
     def __init__(self, agent: Any, interval: int | None, window: int, logger: logging.Logger, outdir: str) -> None:
         self.agent, self.interval, self.logger, self.outdir = agent, interval, logger, outdir
@@ -76,7 +77,7 @@ class IntervalLog:
         self.logger.info("statistics:%s", statistics_of(self.agent))
 
     def saved_state(self) -> dict[str, Any]:
-        """The recent returns."""
+        """The returns of the last episodes."""
         return {"returns": [*self.returns]}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
@@ -85,13 +86,14 @@ class IntervalLog:
 
 
 class Evaluation:
-    """Evaluates when it is due, and ends training once a score is good enough.
+    """Evaluates the agent when an evaluation is due, and ends training when a score is high enough.
 
     Args:
-        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations.
-        agent: Its statistics are kept with every score.
-        successful_score: Training ends once an evaluation reaches this score; None disables this.
-        during_episode: Whether evaluation may take place during an episode.
+        evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
+            is due.
+        agent: Agent whose statistics are stored with every score.
+        successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
+        during_episode: True to allow evaluation during an episode.
     """
 
     def __init__(self, evaluator: Any, agent: Any, successful_score: float | None, during_episode: bool) -> None:
@@ -109,24 +111,24 @@ class Evaluation:
             self.stop_if_successful(clock)
 
     def stop_if_successful(self, clock: Clock) -> None:
-        """End training if a score so far is good enough."""
+        """End training if any score so far is high enough."""
         if self.successful_score is None:
             return
-        for score in (one["eval_score"] for one in self.history):
+        for score in (row["eval_score"] for row in self.history):
             if score >= self.successful_score:
                 clock.stop(f"score {score:.1f} >= {self.successful_score:g}")
 
     def saved_state(self) -> dict[str, Any]:
-        """The statistics so far."""
+        """The statistics and scores of all evaluations so far."""
         return {"history": self.history}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Restore what `saved_state` returned.
 
-        The evaluator is restored separately, as a part of the run.
+        The evaluator itself is restored separately.
 
         Returns:
-            A message if the evaluator cannot be restored; else empty.
+            A list with one message if the evaluator has no `restore_state`, else an empty list.
         """
         self.history[:] = state["history"]
         known = hasattr(self.evaluator, "restore_state")
@@ -138,16 +140,16 @@ class Evaluation:
 
 
 def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:
-    """Save an agent as `<outdir>/<t><suffix>`; random streams are unaffected, and a failed save leaves no directory."""
+    """Save an agent as `<outdir>/<t><suffix>`. Random streams do not change. A failed save leaves no directory."""
     dirname = os.path.join(outdir, f"{t}{suffix}")
     if not hasattr(agent, "save"):
-        logger.warning("The agent (%s) has no method save, so that %s was not written", type(agent).__name__, dirname)
+        logger.warning("The agent (%s) has no method save; %s was not written", type(agent).__name__, dirname)
         return
     is_new = not os.path.lexists(dirname)
     try:
         with isolated_rng():
             agent.save(dirname)
-    except (CheckpointError, OSError):  # after other errors what was saved so far stays, since they may refer to it
+    except (CheckpointError, OSError):  # other errors may name saved files, which therefore stay
         if is_new:
             shutil.rmtree(dirname, ignore_errors=True)
         raise
@@ -155,39 +157,40 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
 
 
 def statistics_of(agent: Any) -> list[tuple[str, Any]]:
-    """The (name, value) pairs of an agent or an environment; empty if it has no statistics."""
+    """The statistics of an agent or an environment as (name, value) pairs; an empty list if there are none."""
     statistics: Any = getattr(agent, "get_statistics", list)()
     return list(statistics) if isinstance(statistics, Iterable) else []
 
 
-#: Largest and smallest number of columns of the bar; in less space it is left out.
+#: Maximum and minimum width of the bar in columns. If less space is left, the bar is not drawn.
 WIDTH, MIN_WIDTH = 24, 8
 
-#: Parts that are left out of a line that is too long, in this order.
+#: Parts that are removed from a line that is too long, in this order.
 DISPENSABLE = ("speed", "score", "return", "time")
 
 _SEPARATOR = "  "
-#: Seconds for which the line shows the text given to `tell`.
-TOLD_FOR = 10.0
+#: Number of seconds for which the line shows the text that was passed to `tell`.
+NOTICE_SECONDS = 10.0
 
 
 def wants_progress(progress: bool | None) -> bool:
-    """True if progress is shown; None shows it only on a terminal."""
+    """True if the progress bar is shown. If `progress` is None, the bar is shown only on a terminal."""
     return sys.stderr.isatty() if progress is None else progress
 
 
 class Progress:
-    """Draws a progress bar as wide as the terminal; without a terminal it prints a plain line at intervals.
+    """Draws a progress bar as wide as the terminal. Without a terminal, it prints a line of text every 10 seconds.
 
     Args:
         steps: Step at which training ends.
         step_offset: Step at which training starts.
-        evaluator: Its `max_score` is shown, if there is an evaluator.
-        stream: Stream to write to; None is the standard error stream.
-        clock: Returns the time in seconds.
-        last_words: Returns the message printed at the end, "" for none.
-        waits: Returns what the first update waits for, "" for nothing; called for every line.
-        first_words: Line printed at once, "" for none.
+        evaluator: Evaluator whose `max_score` is shown. If None, no score is shown.
+        stream: Stream to write to. If None, the standard error stream is used.
+        clock: Function that returns the time in seconds.
+        closing: Function that returns the last line to print, or an empty string.
+        waits: Function that returns the reason why no update has been made yet, or an empty string. It is called for
+            every line.
+        opening: Line that is printed at construction. If it is empty, nothing is printed.
     """
 
     def __init__(
@@ -197,16 +200,16 @@ class Progress:
         evaluator: Any = None,
         stream: TextIO | None = None,
         clock: Any = None,
-        last_words: Callable[[], str] = str,
+        closing: Callable[[], str] = str,
         waits: Callable[[], str] = str,
-        first_words: str = "",
+        opening: str = "",
     ) -> None:
         self.stream = stream or sys.stderr
-        if first_words:
-            self.stream.write(f"{first_words}\n")
+        if opening:
+            self.stream.write(f"{opening}\n")
         self.now = clock or time.monotonic
         self.steps, self.first, self.evaluator = steps, step_offset, evaluator
-        self.last_words, self.waits = last_words, waits
+        self.closing, self.waits = closing, waits
         self.is_terminal = self.stream.isatty()
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
         can_draw = "█░".encode(encoding, "ignore").decode(encoding) == "█░"
@@ -215,11 +218,11 @@ class Progress:
         self.returns: collections.deque[float] = collections.deque(maxlen=20)
         self.started = self.shown = self.now()
         self._last: Clock | None = None
-        self._told, self._told_at = "", -TOLD_FOR
+        self._notice, self._notice_at = "", -NOTICE_SECONDS
         LISTENERS.add(self)
 
     def __call__(self, clock: Clock) -> None:
-        """Show the clock, unless it was shown a moment ago; `close` shows the last state."""
+        """Show the progress, at most once in `interval` seconds. `close` shows the last state."""
         self._last = clock
         if clock.ended:
             self.returns.extend(episode.total_reward for episode in clock.ended)
@@ -229,23 +232,23 @@ class Progress:
             self._write(clock, now)
 
     def tell(self, text: str) -> None:
-        """Show a text in the line at once and for some seconds, such as a notice that compilation delays the run."""
-        self._told, self._told_at = text, self.now()
+        """Show a notice in the line for `NOTICE_SECONDS`, for example that compilation delays the run."""
+        self._notice, self._notice_at = text, self.now()
         if self._last is not None:
-            self._write(self._last, self._told_at)
+            self._write(self._last, self._notice_at)
 
     def close(self) -> None:
-        """Leave the last state, and how training ended, on the screen."""
+        """Print the last state and the way in which training ended."""
         LISTENERS.discard(self)
         clock = self._last
         if clock is None:
             return
         self._write(clock, self.now())
-        ending = "stopped" if clock.stopped else "finished" if clock.done else "broken off"
+        ending = "stopped" if clock.stopped else "finished" if clock.done else "interrupted"
         reason = f": {clock.reason}" if clock.reason else ""
         newline = "\n" if self.is_terminal else ""
         self.stream.write(f"{newline}{ending} at step {clock.t:,}{reason}\n")
-        if words := self.last_words():
+        if words := self.closing():
             self.stream.write(f"{words}\n")
         self.stream.flush()
 
@@ -259,8 +262,8 @@ class Progress:
             parts["score"] = f"best score {self.evaluator.max_score:.1f}"
         left = (self.steps - clock.t) / max(speed, 1e-9)
         parts["time"] = f"{_duration(now - self.started)} + {_duration(left)} left"
-        if words := self._told if now - self._told_at < TOLD_FOR else self.waits():
-            parts["told"] = words
+        if words := self._notice if now - self._notice_at < NOTICE_SECONDS else self.waits():
+            parts["notice"] = words
         if self.is_terminal:
             room = _columns(self.stream) - 1  # some terminals begin a new line in the last column
             text = _shortened(parts, room)
@@ -270,7 +273,7 @@ class Progress:
         self.stream.flush()
 
     def _bar(self, share: float, room: int) -> str:
-        """A bar and a space; empty if there is too little space."""
+        """The bar followed by a space; an empty string if the space is too narrow."""
         width = min(WIDTH, room - 1)
         if width < MIN_WIDTH:
             return ""
@@ -279,7 +282,7 @@ class Progress:
 
 
 def _columns(stream: TextIO) -> int:
-    """The number of columns of a stream's terminal, which may change at any time."""
+    """The number of columns of the terminal of a stream. It may change at any time."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):  # the stream has no descriptor, or is not a terminal
@@ -288,7 +291,7 @@ def _columns(stream: TextIO) -> int:
 
 
 def _shortened(parts: Mapping[str, str], room: int) -> str:
-    """A line without the parts that do not fit."""
+    """The parts as one line. Parts are removed until the line fits into `room` columns."""
     kept = dict(parts)
     for name in DISPENSABLE:
         if len(_SEPARATOR.join(kept.values())) <= room:

@@ -1,11 +1,11 @@
-"""Checkpoints of a run: everything that another process needs to resume as if the run had not stopped.
+"""Checkpoints of a run, which contain everything that another process needs to resume the run.
 
-    <t>_checkpoint/             the agent, as `agent.save` writes it
-    <t>_checkpoint/run/         the rest of the run's state, see `RunState`, and the names of the buffer files it needs
-    checkpoint_buffers/<name>/  the content of replay buffers, shared by all checkpoints; each part is written once
+    <t>_checkpoint/             files that `agent.save` writes
+    <t>_checkpoint/run/         all other state of the run, see `RunState`, and the names of its buffer files
+    checkpoint_buffers/<name>/  contents of replay buffers; checkpoints share files, and each file is written once
 
-`run/` is written last, by one atomic operation, which completes the checkpoint. A directory without a `run/` holds an
-agent only. If the name of a checkpoint is needed again, the old one is called `<t>_previous` until the new one is
+`run/` is written last, by one atomic operation. The checkpoint is then complete. A directory without `run/` contains
+only an agent. If a checkpoint of the same name exists, it is renamed to `<t>_previous` until the new checkpoint is
 complete.
 """
 
@@ -40,9 +40,9 @@ from pfrl_like.storage.attributes import Owner, limits_of
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 
 RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
-#: Number of complete checkpoints if all agents are kept: if the newest one is damaged, the one before is used.
+#: Number of checkpoints with the full state if `keep` is None. The older one is used if the newest is damaged.
 _RESUMABLE = 2
-#: In ascending preference among those of one step; the end of a run may cut an episode off.
+#: Kinds of saves of the same step, least preferred first. `finish` may be in the middle of an episode.
 _KINDS = ("previous", "finish", "checkpoint", "except")
 _PREVIOUS = "_previous"
 _NAME = re.compile(rf"(\d+)_(?:{'|'.join(_KINDS)})")
@@ -53,8 +53,8 @@ class Saved(NamedTuple):
     """A saved agent in a run directory.
 
     Attributes:
-        t: Step in the name of its directory.
-        path: Its directory.
+        t: Step in the name of the directory.
+        path: Path of the directory.
     """
 
     t: int
@@ -62,19 +62,20 @@ class Saved(NamedTuple):
 
     @property
     def is_checkpoint(self) -> bool:
-        """True if the rest of the run's state is saved, too."""
+        """True if the directory also contains the other state of the run."""
         return has_manifest(os.path.join(self.path, RUN))
 
     @property
-    def is_broken_off(self) -> bool:
-        """True if the save of a checkpoint, or of an agent, was not completed."""
+    def is_incomplete(self) -> bool:
+        """True if the save of a checkpoint or agent was not completed."""
         return not self.is_checkpoint and (os.path.isdir(os.path.join(self.path, RUN)) or is_unfinished(self.path))
 
     def state(self, agent: Any = None) -> dict[str, Any]:
-        """The saved state besides agent and buffers; all files except those of buffers are verified first.
+        """The saved state without agent and buffers. All files except buffer files are verified first.
 
         Args:
-            agent: Agent that will be loaded; the sizes of its files are checked against it. None checks no sizes.
+            agent: Agent that will be loaded. The sizes of the files are compared with this agent. If None, sizes are
+                not checked.
 
         Raises:
             CheckpointError: If a file is missing, damaged or too large.
@@ -83,34 +84,34 @@ class Saved(NamedTuple):
         if has_manifest(self.path):
             load_directory(self.path, limits=limits_of(agent, self.path) if isinstance(agent, Owner) else None)
         elif getattr(getattr(type(agent), "save", None), "__module__", "").startswith("pfrl_like."):
-            raise CheckpointError(self.path, f"holds no {MANIFEST}, which {type(agent).__name__} writes")
+            raise CheckpointError(self.path, f"contains no {MANIFEST}, which {type(agent).__name__} always writes")
         if state.get("agent") != _stamp(self.path):
-            raise CheckpointError(self.path, "holds another agent than that of its run/")
+            raise CheckpointError(self.path, "contains an agent that does not belong to the state in run/")
         return state
 
 
 def saved_in(outdir: str) -> list[Saved]:
-    """The agents in a run directory, the newest first."""
+    """The saved agents in a run directory, newest first."""
     matches = filter(None, map(_NAME.fullmatch, names_in(outdir) if os.path.isdir(outdir) else []))
     found = [Saved(int(match[1]), os.path.join(outdir, match[0])) for match in matches]
     return sorted(found, key=lambda saved: (saved.t, _KINDS.index(saved.path.rpartition("_")[2])), reverse=True)
 
 
 class Checkpoints:
-    """Saves a run as `<t>_checkpoint` at every multiple of `interval`; at the last step only if `at_end` is True.
+    """Saves a run as `<t>_checkpoint` at every multiple of `interval`, at the last step only if `at_end` is True.
 
     Args:
         agent: The agent.
-        state: The rest of the run's state; None saves only the agent.
-        interval: Steps between checkpoints; None saves only when `save` is called.
+        state: All other state of the run. If None, only the agent is saved.
+        interval: Number of steps between checkpoints. If None, checkpoints are saved only by calls of `save`.
         outdir: Run directory.
-        writes: Decides whether a failed write ends training; knows the files that are missing.
-        at_end: Whether a checkpoint is also saved at the last step, if that is a multiple of `interval`.
-        keep: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps all agents,
-            and the complete state of the newest two checkpoints.
-        critical: Returns a context manager in which nothing is interrupted.
-        goes_on_from: Checkpoint that training resumed from, with its step `t` and `references`, the files of buffers
-            that belong to it; None for a new run.
+        writes: Object that decides if a failed write ends training, and that lists the missing files.
+        at_end: True to save a checkpoint at the last step, too, if this step is a multiple of `interval`.
+        keep: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If None, all
+            agents are kept, and the complete state of the newest two checkpoints.
+        critical: Function that returns a context manager. Signals do not interrupt the code inside this context.
+        resumed_from: Checkpoint from which training resumed, with the attributes `t` and `references` (the buffer files
+            of the checkpoint). None for a new run.
     """
 
     def __init__(
@@ -124,16 +125,16 @@ class Checkpoints:
         at_end: bool,
         keep: int | None = None,
         critical: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        goes_on_from: Any = None,
+        resumed_from: Any = None,
     ) -> None:
         self.agent, self.interval, self.outdir, self.at_end = agent, interval, outdir, at_end
         self.writes, self.logger = writes, writes.logger
         self.state = state if hasattr(agent, "save") else None
         self.keep, self.critical = keep, critical
-        self._references: dict[str, Any] = dict(goes_on_from.references) if goes_on_from is not None else {}
+        self._references: dict[str, Any] = dict(resumed_from.references) if resumed_from is not None else {}
         self._references_of: dict[str, Mapping[str, Any]] = {}
-        self._saved_t = goes_on_from.t if goes_on_from is not None else None
-        self._name = ""  # of the last checkpoint
+        self._saved_t = resumed_from.t if resumed_from is not None else None
+        self._name = ""  # name of the last checkpoint
         self._next = 0  # no checkpoint is due before this step
 
     def __call__(self, clock: Clock) -> None:
@@ -142,25 +143,25 @@ class Checkpoints:
         self._next = clock.t - clock.t % self.interval + self.interval
         first = clock.previous_t - clock.previous_t % self.interval + self.interval
         *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
-        for passed in others if self.keep is None else ():  # multiples passed in the same tick as the last one
-            with self._told(f"{passed}_checkpoint"):
+        for passed in others if self.keep is None else ():  # earlier multiples that this tick has passed
+            with self._handling_failures(f"{passed}_checkpoint"):
                 save_agent(self.agent, passed, self.outdir, self.logger, suffix="_checkpoint")
         if due < clock.steps or (due == clock.steps and self.at_end):
             self.save(clock, "_checkpoint", due)
 
     def save(self, clock: Clock, suffix: str, due: int | None = None) -> None:
-        """Save the run, between two ticks, as `<due><suffix>`.
+        """Save the run as `<due><suffix>`. It must be called between two ticks.
 
         Args:
             clock: Clock of the run.
             suffix: "_checkpoint", "_finish" or "_except".
-            due: Step in the name; None for that of the clock.
+            due: Step in the name. If None, the step of the clock.
 
         Raises:
-            CheckpointError: If a file cannot be written and that ends training; earlier checkpoints stay.
+            CheckpointError: If a file cannot be written and this ends training. Earlier checkpoints are kept.
         """
         name = f"{clock.t if due is None else due}{suffix}"
-        with self._told(name):
+        with self._handling_failures(name):
             if self.state is None:
                 save_agent(self.agent, name, self.outdir, self.logger)
             else:
@@ -170,9 +171,9 @@ class Checkpoints:
                 self.logger.info("Saved the run to %s", os.path.join(self.outdir, name))
 
     def save_interrupted(self, clock: Clock) -> None:
-        """Save a run that ended by an error or a signal as `<t>_except`.
+        """Save a run as `<t>_except` after an error or a signal.
 
-        The complete state is saved if the run ended between two ticks, else only the agent.
+        If the run ended between two ticks, the complete state is saved, else only the agent.
         """
         if not clock.between_ticks or self.state is None:
             self._make_room(os.path.join(self.outdir, f"{clock.t}_except"))
@@ -196,7 +197,7 @@ class Checkpoints:
                     for name, buffer in buffers.items()
                 }
                 self.agent.save(path)
-                if not has_manifest(path):  # the user's own agent
+                if not has_manifest(path):  # the user's own agent class
                     for file in _files_of_agent(path):
                         sync_file(file)
             state |= {"agent": _stamp(path), "buffers": references}
@@ -204,36 +205,36 @@ class Checkpoints:
         except Exception:
             self._remove(path if is_new else run)
             if moved:
-                with contextlib.suppress(OSError):  # it can be loaded under the other name, too
+                with contextlib.suppress(OSError):  # it can also be loaded under the name <t>_previous
                     os.rename(_previous(path), path)
-            self._tidy(path)
+            self._remove_obsolete_or_warn(path)
             raise
         self._references_of[path] = references
         self._references.update(references)
         self._remove(_previous(path))
-        self._tidy(path)
+        self._remove_obsolete_or_warn(path)
 
     @property
     def failure(self) -> str:
-        """The reason why the last save failed; empty if it succeeded."""
+        """The reason why the last save failed; an empty string if it succeeded."""
         return self.writes.lacking.get(self._name, "")
 
     @property
     def newest(self) -> str:
         """A text that names the newest complete save."""
-        whole = (os.path.basename(saved.path) for saved in saved_in(self.outdir) if not saved.is_broken_off)
-        return f"the newest that is saved is {next(whole, 'none')}"
+        whole = (os.path.basename(saved.path) for saved in saved_in(self.outdir) if not saved.is_incomplete)
+        return f"the newest complete save is {next(whole, 'none')}"
 
-    def _told(self, name: str) -> contextlib.AbstractContextManager[None]:
+    def _handling_failures(self, name: str) -> contextlib.AbstractContextManager[None]:
         self.writes.lacking.pop(self._name, None)  # replaced by the new save
         self._name = name
         return self.writes.told(name)
 
     def _make_room(self, path: str) -> bool:
-        """Rename the checkpoint that has this name, if there is one; return True if there was one."""
+        """Rename the existing checkpoint of this name. Return False if there is no such checkpoint."""
         previous = _previous(path)
         if not Saved(0, path).is_checkpoint:
-            self._remove(os.path.join(path, RUN))  # of an incomplete save
+            self._remove(os.path.join(path, RUN))  # left by an incomplete save
             return False
         self._remove(previous)
         with named_errors(path, "renamed"):
@@ -241,14 +242,14 @@ class Checkpoints:
         self._references_of.pop(previous, None)
         return True
 
-    def _tidy(self, path: str) -> None:
+    def _remove_obsolete_or_warn(self, path: str) -> None:
         try:
-            self._forget()
+            self._remove_obsolete()
         except (OSError, CheckpointError) as error:
-            self.logger.warning("beside %s, what nobody needs any more is not removed: %s", path, error)
+            self.logger.warning("obsolete checkpoint files next to %s could not be removed: %s", path, error)
 
     def _sync_tables(self) -> None:
-        """Write all rows of the tables to disk, so that they exist whenever this checkpoint does."""
+        """Write all rows of the tables to disk before the checkpoint is completed."""
         assert self.state is not None
         try:
             self.state.flush()
@@ -259,13 +260,13 @@ class Checkpoints:
             if os.path.exists(path):
                 sync_file(path)
 
-    def _forget(self) -> None:
-        """Remove checkpoints that are not kept, and files of buffers that no kept checkpoint needs."""
+    def _remove_obsolete(self) -> None:
+        """Remove obsolete checkpoints, and buffer files that no remaining checkpoint needs."""
         whole = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
         steps = sorted({saved.t for saved in whole}, reverse=True)[: self.keep or _RESUMABLE]
         for saved in (saved for saved in whole if saved.t not in steps):
-            goes = saved.path.endswith(_PREVIOUS) or (self.keep is not None and saved.path.endswith("_checkpoint"))
-            self._remove(saved.path if goes else os.path.join(saved.path, RUN))
+            obsolete = saved.path.endswith(_PREVIOUS) or (self.keep is not None and saved.path.endswith("_checkpoint"))
+            self._remove(saved.path if obsolete else os.path.join(saved.path, RUN))
         self._references_of = {saved.path: self._references_in(saved) for saved in whole if saved.t in steps}
         folder = os.path.join(self.outdir, BUFFERS)
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -274,7 +275,7 @@ class Checkpoints:
             shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
 
     def _remove(self, path: str) -> None:
-        """Remove a directory, if it exists, by first renaming it, so that no half-removed directory keeps its name."""
+        """Remove a directory if it exists. It is renamed first, so that no half-removed directory has its name."""
         gone = os.path.join(self.outdir, f".tmp-gone-{os.getpid()}-{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
             os.rename(path, gone)
@@ -285,7 +286,7 @@ class Checkpoints:
             return self._references_of[saved.path]
         try:
             references: Mapping[str, Any] = saved.state(self.agent)["buffers"]
-        except (CheckpointError, KeyError):  # no run can resume from it
+        except (CheckpointError, KeyError):  # no run can resume from this checkpoint
             references = {}
         return references
 
@@ -295,7 +296,7 @@ def _previous(path: str) -> str:
 
 
 def _stamp(path: str) -> str:
-    """An identifier of the agent in a directory: the SHA-256 of its manifest or, without one, of its files."""
+    """An identifier of a saved agent: the SHA-256 of its manifest, or of all its files if it has no manifest."""
     manifest = os.path.join(path, MANIFEST)
     if os.path.lexists(manifest):
         return hashlib.sha256(read_bounded(manifest, MAX_MANIFEST)).hexdigest()
@@ -308,7 +309,7 @@ def _stamp(path: str) -> str:
 
 
 def _files_of_agent(path: str) -> list[str]:
-    """The files of the agent's directory, sorted, without those of `run/`."""
+    """Sorted paths of the files of the agent, without the files of `run/`."""
     found = []
     for folder, folders, names in os.walk(path):
         if folder == path:

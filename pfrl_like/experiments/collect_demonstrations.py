@@ -1,4 +1,4 @@
-"""Collection of demonstrations: transitions of an agent that neither explores nor learns."""
+"""Collection of demonstrations, which are transitions of an agent that neither explores nor learns."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class _Recorder:
-    """Wraps an agent in the loop, and stores its transitions with their action masks."""
+    """Wraps an agent and stores its transitions with their action masks."""
 
     def __init__(self, agent: Any, append: Callable[..., None], stop: Callable[[], None]) -> None:
         self.agent, self.append, self.stop = agent, append, stop
@@ -49,19 +49,20 @@ def collect_demonstrations(
     """Run an agent in evaluation mode and save its transitions in `<outdir>/demonstrations.replay`.
 
     Args:
-        agent: Agent that demonstrates.
-        env: Environment of any of the forms that `as_gymnasium` takes.
-        steps: Steps to record; None with `episodes`.
-        episodes: Episodes to record; None with `steps`.
-        outdir: Directory of the file; made if it is missing.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
-        logger: Gets a line for every episode.
+        agent: Agent whose transitions are recorded.
+        env: Environment in any form that `as_gymnasium` accepts.
+        steps: Number of steps to record. None if `episodes` is given.
+        episodes: Number of episodes to record. None if `steps` is given.
+        outdir: Directory of the file. It is created if it does not exist.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        logger: Logger that gets a line for every episode.
 
     Returns:
-        The `ReplayBuffer` that was saved; `ReplayBuffer.load` reads the file.
+        The saved `ReplayBuffer`. `ReplayBuffer.load` reads the file.
 
     Raises:
-        ValueError: If both or neither of `steps` and `episodes` are given, or a number is out of range.
+        ValueError: If both or neither of `steps` and `episodes` are given, or if a number is out of range.
         TypeError: If a number is not an integer, or `outdir` is not a path.
     """
     from pfrl_like.replay_buffers import ReplayBuffer

@@ -1,4 +1,4 @@
-"""Training in epochs that an algorithm drives: the runner samples, evaluates, saves snapshots and resumes."""
+"""Training in epochs. The algorithm calls the runner, which samples, evaluates, saves snapshots and resumes."""
 
 import logging
 import os
@@ -26,16 +26,17 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class EpochAlgorithm(Actor, Protocol):
-    """The interface that the runner needs of an algorithm; `algos.OffPolicyRLAlgorithm` implements it.
+    """Interface of algorithms that `EpochRunner` can run; `algos.OffPolicyRLAlgorithm` implements it.
 
     Attributes:
         agent: The agent that is evaluated and saved.
-        env_spec: Has the observation and action spaces that the algorithm is made for.
-        max_path_length: Steps after which a training episode is cut off; None for no limit.
-        max_eval_path_length: Steps after which an evaluation episode is cut off; None takes `max_path_length`.
-        rollout_batch_size: Paths of a batch of samples.
-        average_return: Its latest average return.
-        success_rate: Its latest share of successful episodes.
+        env_spec: Object with the observation and action spaces for which the algorithm was made.
+        max_path_length: Maximum number of steps in a training episode. An episode that reaches this length is
+            truncated. If None, there is no limit.
+        max_eval_path_length: Maximum number of steps in an evaluation episode. If None, `max_path_length` is used.
+        rollout_batch_size: Number of paths in a batch of samples.
+        average_return: Latest average return.
+        success_rate: Latest fraction of successful episodes.
     """
 
     agent: Any
@@ -53,40 +54,41 @@ class EpochAlgorithm(Actor, Protocol):
 class EpochRunner:
     """Runs an algorithm for epochs in an environment.
 
-    The run directory is that of `train_agent`, with `epochs.csv`, a row for every epoch. After every
-    `snapshot_interval` epochs and after the last one it gets a snapshot, the checkpoint `<t>_checkpoint`, from which
-    training can resume.
+    The run directory contains the same files as after `train_agent`, and `epochs.csv` with a row for every epoch. After
+    every `snapshot_interval` epochs and after the last epoch, a snapshot is saved as the checkpoint `<t>_checkpoint`.
+    Training can resume from a snapshot.
 
-    A resumed run also restores attributes of the algorithm that training changes. They have to be numbers, flags, text,
-    arrays, tensors, lists, tuples or dicts of such, or generators of random numbers. The algorithm saves any other
-    state by `saved_state` and `restore_state`.
+    A resumed run also restores attributes of the algorithm that training has changed. Their values must be numbers,
+    bools, strings, arrays, tensors, random generators, or lists, tuples and dicts of these. For any other state, define
+    `saved_state` and `restore_state` on the algorithm.
 
     Args:
         algorithm: The algorithm.
-        env: Environment to train in, of any of the forms that `as_gymnasium` takes.
-        outdir: Run directory; made if it is missing.
-        eval_env: Environment to evaluate in; None for a new one of the same specification, else a deep copy of `env`,
-            else `env` itself. `run.json` records the choice.
-        eval_n_episodes: Episodes of the evaluation after every epoch; 0 for none.
-        snapshot_interval: Epochs between snapshots.
-        keep_snapshots: Number of snapshots to keep, besides `best`; a run can resume from each of them. None keeps all
-            agents, and the complete state of the newest two snapshots.
-        on_snapshot_failure: "raise" if a snapshot, table or trace that cannot be written ends training; "warn" if the
-            failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
-            snapshots stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
-            and of the report never end training.
+        env: Training environment, in any form that `as_gymnasium` accepts.
+        outdir: Run directory. It is created if it does not exist.
+        eval_env: Environment for evaluation. If None, a new environment is made from `env.spec`. If that is impossible,
+            a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. `run.json` records the choice.
+        eval_n_episodes: Number of episodes of the evaluation after every epoch. If 0, there are no evaluations.
+        snapshot_interval: Number of epochs between snapshots.
+        keep_snapshots: Number of snapshots to keep, in addition to `best`. A run can resume from each of them. If None,
+            all agents are kept, and the complete state of the newest two snapshots.
+        on_snapshot_failure: "raise": a failed write of a snapshot, table or trace ends training. "warn": the first
+            failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
+            has space. In both cases, earlier snapshots are kept. A file that cannot be created always raises an error.
+            Failed writes of `run.log` and of the report never end training.
         logger: Logger of this run.
-        hooks: Called with the `Clock` of the loop after every step; `clock.stop()` ends training after the epoch.
-        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
+        hooks: Functions that are called with the `Clock` after every step. `clock.stop()` ends training after the
+            epoch.
+        loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
 
     Attributes:
         epoch: Number of finished epochs.
-        step_itr: Number of iterations so far; the algorithm counts them.
-        step_path: Paths of the last iteration; the algorithm stores them here.
+        step_itr: Number of iterations so far. The algorithm increases it.
+        step_path: Paths of the last iteration. The algorithm sets it.
 
     Raises:
-        ValueError: If a number is out of range, or the spaces of the environment differ from those that the algorithm
-            is made for.
+        ValueError: If a number is out of range, or if the spaces of the environment differ from the spaces in
+            `algorithm.env_spec`.
         TypeError: If the algorithm is not an `EpochAlgorithm`.
     """
 
@@ -123,12 +125,13 @@ class EpochRunner:
         self._table: CSVLogger | None = None
 
     def train(self, n_epochs: int, batch_size: int | None = None, *, resume: bool = False) -> float:
-        """Train up to an epoch; epochs before `restore` count.
+        """Train up to an epoch. Epochs of the run that `restore` loaded are included in the number.
 
         Args:
-            n_epochs: Epochs in all.
-            batch_size: Steps of a batch of samples; None for `algorithm.rollout_batch_size` whole paths.
-            resume: Whether to call `restore` first if anything was saved in `outdir`.
+            n_epochs: Total number of epochs.
+            batch_size: Number of steps in a batch of samples. If None, a batch contains `algorithm.rollout_batch_size`
+                complete paths.
+            resume: True to call `restore` first if anything was saved in `outdir`.
 
         Returns:
             The result of `algorithm.train`: the average return of the last epoch.
@@ -148,19 +151,19 @@ class EpochRunner:
 
         with owned(self.outdir), ExitStack() as stack:
             if resume:
-                self._take_up()
-            goes_on_from, self._restored = self._restored, None
+                self._load_newest()
+            resumed_from, self._restored = self._restored, None
             train(
                 algorithm.agent, self.env, recorder.source, None, self._given_outdir, drive=drive,
                 make_logs=partial(self._make_logs, stack), logger=self.logger, hooks=self.hooks, loggers=self.loggers,
                 evaluator=partial(self._make_evaluator, stack) if self.eval_n_episodes else None,
-                parts=self._parts(), resume=goes_on_from or resume,
+                parts=self._parts(), resume=resumed_from or resume,
                 keep_checkpoints=self.keep_snapshots, on_checkpoint_failure=self.on_snapshot_failure,
             )  # fmt: skip
-        return average[0] if average else float("nan")  # NaN in a program that was started again for another run
+        return average[0] if average else float("nan")  # NaN if a rerun of the program skips this run
 
     def step_epochs(self) -> Iterator[int]:
-        """Yield the numbers of the epochs; each epoch is logged, evaluated and saved when the next one is requested."""
+        """Yield the epoch numbers. When the next number is requested, the last epoch is logged, evaluated and saved."""
         _, clock, _ = self._walked
         while self.epoch < self._n_epochs and not clock.stopped:
             yield self.epoch
@@ -168,33 +171,33 @@ class EpochRunner:
             self._end_epoch(clock)
 
     def obtain_samples(self, itr: int) -> list[dict[str, Any]]:
-        """Sample new paths of the algorithm in the environment; see `PathRecorder` for their content.
+        """Sample new paths with the algorithm in the environment; `PathRecorder` documents the content of a path.
 
         Args:
-            itr: Number of the iteration, for the log.
+            itr: Iteration number, for the log.
         """
         self.logger.debug("iteration %d: sampling", itr)
         assert self._recorder is not None
         return self._recorder.walk(*self._walked, self.algorithm.rollout_batch_size, self._batch_size)
 
     def restore(self) -> int:
-        """Load the newest complete snapshot in `outdir`; the algorithm has to be constructed like the saved one.
+        """Load the newest complete snapshot in `outdir`. The algorithm must be constructed as in the saved run.
 
-        `train` then resumes as if it had not been stopped, like `train_agent` with `resume=True`.
+        `train` then resumes as if the run had not stopped, like `train_agent` with `resume=True`.
 
         Returns:
             Number of finished epochs.
 
         Raises:
-            CheckpointError: If there is no snapshot, or it cannot be read.
+            CheckpointError: If no snapshot exists, or if the snapshot cannot be read.
         """
-        self._take_up()
+        self._load_newest()
         if self._restored is None:
-            raise CheckpointError(self.outdir, "holds no snapshot to go back to")
+            raise CheckpointError(self.outdir, "contains no snapshot to restore")
         return self.epoch
 
-    def _take_up(self) -> None:
-        """Load the newest snapshot, if there is one."""
+    def _load_newest(self) -> None:
+        """Load the newest snapshot, if `outdir` contains a snapshot."""
         agent = self.algorithm.agent
         made = Configuration(agent, self.env, None)
         checkpoint = newest_checkpoint(agent, None, self.outdir, self.logger, made)
@@ -205,7 +208,7 @@ class EpochRunner:
         self._restored = checkpoint
 
     def saved_state(self) -> dict[str, Any]:
-        """The numbers of finished epochs and iterations, and the state of the table of epochs."""
+        """Number of finished epochs, number of iterations, and state of `epochs.csv`."""
         assert self._table is not None
         return {"epoch": self.epoch, "step_itr": self.step_itr, "table": self._table.saved_state()}
 
@@ -216,7 +219,7 @@ class EpochRunner:
             self._table.restore_state(state["table"])
 
     def flush(self) -> None:
-        """Write all rows of the table of epochs to its file, as a snapshot requires.
+        """Write all buffered rows to `epochs.csv`.
 
         Raises:
             CheckpointError: If the file cannot be written.
@@ -230,11 +233,11 @@ class EpochRunner:
     def _check_spaces(self) -> None:
         if not hasattr(self.algorithm, "env_spec"):
             name = type(self.algorithm).__name__
-            raise TypeError(f"algorithm: got {name}, expected an EpochAlgorithm, such as algos.EpochDQN of your parts")
+            raise TypeError(f"algorithm: got {name}, expected an EpochAlgorithm, such as an algos.EpochDQN")
         for name in ("observation_space", "action_space"):
             wanted, found = getattr(self.algorithm.env_spec, name), getattr(self.env, name, None)
             if found is not None and found != wanted:
-                raise ValueError(f"env: has the {name} {found}, expected {wanted} as env_spec of the algorithm says")
+                raise ValueError(f"env: has the {name} {found}, but env_spec of the algorithm has {wanted}")
 
     def _make_evaluator(self, stack: ExitStack, t: int) -> Evaluator:
         algorithm = self.algorithm
@@ -256,12 +259,12 @@ class EpochRunner:
         assert self._table is not None
         if self._evaluator is not None:
             score = self._evaluator.evaluate_and_update_max_score(clock.t, clock.episodes)
-        told = {
+        row = {
             "epoch": self.epoch, "itr": self.step_itr, "return": algorithm.average_return,
             "success_rate": algorithm.success_rate, "eval_return": score,
         }  # fmt: skip
-        self._table.log(clock.t, told | dict(statistics_of(algorithm.agent)))
+        self._table.log(clock.t, row | dict(statistics_of(algorithm.agent)))
         self._table.push()
-        self.logger.info("step %d: %s", clock.t, told)
+        self.logger.info("step %d: %s", clock.t, row)
         if self.epoch % self.snapshot_interval == 0 or self.epoch == self._n_epochs:
             self._checkpoints.save(clock, "_checkpoint")

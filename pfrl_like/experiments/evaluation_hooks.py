@@ -23,21 +23,21 @@ class EvaluationHook(ABC):
     def __call__(
         self, env: Any, agent: Any, evaluator: Any, step: int, eval_stats: Any, agent_stats: Any, env_stats: Any
     ) -> None:
-        """Act after an evaluation.
+        """Run after an evaluation.
 
         Args:
             env: Evaluation environment.
             agent: The agent.
-            evaluator: The evaluator; its `max_score` is not yet updated by this evaluation.
-            step: Training steps so far.
+            evaluator: The evaluator. Its `max_score` does not yet include this evaluation.
+            step: Number of training steps so far.
             eval_stats: Dict of the evaluation's statistics ("mean", "median", ...).
-            agent_stats: The agent's statistics, (name, value) pairs.
-            env_stats: The environment's statistics, (name, value) pairs.
+            agent_stats: Statistics of the agent as (name, value) pairs.
+            env_stats: Statistics of the environment as (name, value) pairs.
         """
 
 
 class OptunaPrunerHook(EvaluationHook):
-    """Reports the mean return of every evaluation to an Optuna trial and ends the run when it is pruned.
+    """Reports the mean return of every evaluation to an Optuna trial. If the trial is pruned, the run ends.
 
     Args:
         trial: `optuna.trial.Trial`.
@@ -60,7 +60,7 @@ class OptunaPrunerHook(EvaluationHook):
     def __call__(
         self, env: Any, agent: Any, evaluator: Any, step: int, eval_stats: Any, agent_stats: Any, env_stats: Any
     ) -> None:
-        """Report, and raise `optuna.TrialPruned` if the trial should end."""
+        """Report the mean return. Raise `optuna.TrialPruned` if the trial should be pruned."""
         self.trial.report(eval_stats["mean"], step)
         if self.trial.should_prune():
             raise self._pruned()

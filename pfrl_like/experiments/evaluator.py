@@ -1,4 +1,4 @@
-"""Evaluation of an agent without exploration and learning, and the choice of the environment for it."""
+"""Evaluation of an agent without exploration and learning, and the choice of the evaluation environment."""
 
 import contextlib
 import copy
@@ -45,19 +45,21 @@ def run_evaluation_episodes(
     """Run an agent in evaluation mode in one environment.
 
     Args:
-        env: Environment of any of the forms that `as_gymnasium` takes.
+        env: Environment in any form that `as_gymnasium` accepts.
         agent: Agent to evaluate.
-        n_steps: Steps to run for; an unfinished episode then counts only if it is the first. None with `n_episodes`.
-        n_episodes: Episodes to run for; None with `n_steps`.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
-        logger: Gets a line for every episode.
-        hooks: Called with the `Clock` of the evaluation after every step.
+        n_steps: Number of steps. An unfinished last episode is discarded, unless it is the only episode. None if
+            `n_episodes` is given.
+        n_episodes: Number of episodes. None if `n_steps` is given.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        logger: Logger that gets a line for every episode.
+        hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Returns:
-        Returns and lengths of the episodes.
+        Two lists: the returns and the lengths of the episodes.
 
     Raises:
-        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is less than 1.
         TypeError: If a number is not an integer.
     """
     check_extent(n_steps=n_steps, n_episodes=n_episodes)
@@ -89,23 +91,25 @@ def batch_run_evaluation_episodes(
 ) -> tuple[list[float], list[float]]:
     """Run an agent in evaluation mode in a vector environment.
 
-    Episodes count in the order in which they began, not ended, so that short episodes are not preferred.
+    The result contains the episodes in the order in which they started. In the order in which they ended, short
+    episodes would be preferred.
 
     Args:
-        env: Vector environment of any of the forms that `as_vector_stream` takes.
+        env: Vector environment in any form that `as_vector_stream` accepts.
         agent: Agent to evaluate.
-        n_steps: Steps to run for, counted over the episodes that count; an unfinished episode then counts only if it is
-            the first. None with `n_episodes`.
-        n_episodes: Episodes to run for; None with `n_steps`.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
-        logger: Gets a line for every episode.
-        hooks: Called with the `Clock` of the evaluation after every step.
+        n_steps: Number of steps, counted over the episodes in the result. An unfinished last episode is discarded,
+            unless it is the only episode. None if `n_episodes` is given.
+        n_episodes: Number of episodes. None if `n_steps` is given.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        logger: Logger that gets a line for every episode.
+        hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Returns:
-        Returns and lengths of the episodes.
+        Two lists: the returns and the lengths of the episodes.
 
     Raises:
-        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is less than 1.
         TypeError: If a number is not an integer.
     """
     check_extent(n_steps=n_steps, n_episodes=n_episodes)
@@ -113,7 +117,7 @@ def batch_run_evaluation_episodes(
     counted: list[tuple[float, int]] | None = None
     with agent.eval_mode():
         source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
-        number = np.arange(source.num_envs)  # of the episode running in each environment
+        number = np.arange(source.num_envs)  # of the running episode in each environment
         while counted is None:
             step, reset, end = source.step(clock)
             for i in np.flatnonzero(end):
@@ -135,7 +139,7 @@ def _counted(
     n_steps: int | None,
     n_episodes: int | None,
 ) -> list[tuple[float, int]] | None:
-    """The episodes that count, once there are enough; None before that."""
+    """The (return, length) of each episode in the result; None if more episodes are needed."""
     in_order = [finished[i] for i in itertools.takewhile(finished.__contains__, itertools.count())]
     if n_steps is None:
         assert n_episodes is not None
@@ -159,19 +163,22 @@ def eval_performance(
     """Evaluate an agent in one or several environments.
 
     Args:
-        env: Environment, or vector environment.
+        env: Environment or vector environment.
         agent: Agent to evaluate.
-        n_steps: Steps to run for; an unfinished episode then counts only if it is the first. None with `n_episodes`.
-        n_episodes: Episodes to run for; None with `n_steps`.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
-        logger: Gets a line for every episode.
+        n_steps: Number of steps. An unfinished last episode is discarded, unless it is the only episode. None if
+            `n_episodes` is given.
+        n_episodes: Number of episodes. None if `n_steps` is given.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        logger: Logger that gets a line for every episode.
 
     Returns:
-        "episodes" (their number), "mean", "median", "stdev", "max" and "min" of the returns, and the last five for the
-        lengths with the prefix "length_". The deviation is that of a sample, 0 for one episode.
+        A dict with "episodes" (the number of episodes) and "mean", "median", "stdev", "max" and "min" of the returns.
+        The same five statistics of the episode lengths have the prefix "length_". "stdev" is the sample standard
+        deviation; it is 0 for one episode.
 
     Raises:
-        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is less than 1.
         TypeError: If a number is not an integer.
     """
     return _statistics(*_run(env, agent, n_steps, n_episodes, max_episode_len, logger))
@@ -198,38 +205,40 @@ def _summary(values: Sequence[float]) -> dict[str, float]:
 
 
 class Evaluator:
-    """Evaluates an agent at regular intervals, writes the scores to `scores.txt` and saves the best agent as `best`.
+    """Evaluates an agent at regular intervals, writes the scores to `scores.txt`, and saves the best agent as `best`.
 
     Args:
         agent: Agent to evaluate.
-        env: Environment, or vector environment, to evaluate in.
-        n_steps: Steps of each evaluation; None with `n_episodes`.
-        n_episodes: Episodes of each evaluation; None with `n_steps`.
-        eval_interval: Training steps between evaluations.
-        outdir: Run directory; made if it is missing.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
-        step_offset: Step at which training starts; evaluation stays on multiples of `eval_interval`. Above 0 the scores
-            of an earlier run in `outdir` and `max_score` continue. Later scores are moved aside, and so is `best` if a
-            later score is the best of all. At 0 the scores and `best` are moved aside.
-        evaluation_hooks: `EvaluationHook`s, called after every evaluation.
-        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
+        env: Environment or vector environment for evaluation.
+        n_steps: Number of steps of each evaluation. None if `n_episodes` is given.
+        n_episodes: Number of episodes of each evaluation. None if `n_steps` is given.
+        eval_interval: Number of training steps between evaluations.
+        outdir: Run directory. It is created if it does not exist.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        step_offset: Step at which training starts. Evaluations take place at multiples of `eval_interval`. If positive,
+            the run in `outdir` resumes: the evaluator appends to its scores and keeps its `max_score`. Scores of later
+            steps are moved to `outdir/beyond-...`, and so is `best` if it was saved at a later step. If 0, all scores
+            and `best` are moved to `outdir/earlier-...`.
+        evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
+        save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         logger: Logger of this run.
-        use_tensorboard: Whether to log evaluations to TensorBoard, too. A runner then also logs the metrics of training
-            there.
-        success_threshold: Least return of an episode that counts as a success; adds "success_rate" to the statistics.
-            None adds nothing.
-        env_choice: Description of the choice of `env`, for `run.json`. A new environment is seeded from the global
-            NumPy stream, whose state is restored.
-        hooks: Called with the `Clock` of the evaluation after every step.
+        use_tensorboard: True to log evaluations to TensorBoard, too. A runner then also logs the metrics of training to
+            TensorBoard.
+        success_threshold: Minimum return for an episode to count as a success. If it is given, "success_rate" is added
+            to the statistics. If None, nothing is added.
+        env_choice: Description of the choice of `env`, which is written to `run.json`. An environment that the runner
+            made is seeded from the global NumPy stream; the state of the stream is then restored.
+        hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Attributes:
         max_score: Best mean return so far.
-        tensorboard: TensorBoard logger; None for none.
-        writes_to: Its files, as a tuple. A runner sets on them how failed writes are handled, including those of
-            `best`.
+        tensorboard: TensorBoard logger. None if `use_tensorboard` is False.
+        writes_to: Tuple of the files that the evaluator writes. The runner sets how failed writes of these files and of
+            `best` are handled.
 
     Raises:
-        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is out of range.
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is out of range.
         TypeError: If a number of steps or episodes is not an integer.
         MissingDependencyError: If `use_tensorboard` is True and TensorBoard is not installed.
     """
@@ -269,12 +278,12 @@ class Evaluator:
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
             self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
-            earlier = {t: score for t, score in rows if t <= step_offset}  # of a run that resumes
+            earlier = {t: score for t, score in rows if t <= step_offset}  # scores of the run that resumes
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
             self.prev_eval_t = last - last % eval_interval  # an overdue evaluation still takes place
             self._scores = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if step_offset else 0)
-            if not self._scores.size:  # a run that resumes keeps its scores
+            if not self._scores.size:  # the table of a resumed run has a header
                 names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
                 self._scores.append(_row([*BASIC_COLUMNS, *names]))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
@@ -287,11 +296,11 @@ class Evaluator:
         """Evaluate if `eval_interval` steps have passed since the last evaluation.
 
         Args:
-            t: Training steps so far.
-            episodes: Training episodes finished so far.
+            t: Number of training steps so far.
+            episodes: Number of training episodes that have ended so far.
 
         Returns:
-            The mean return; None without an evaluation.
+            The mean return, or None if no evaluation is due.
         """
         if t < self.prev_eval_t + self.eval_interval:
             return None
@@ -303,14 +312,14 @@ class Evaluator:
         """Evaluate now.
 
         Args:
-            t: Training steps so far.
-            episodes: Training episodes finished so far.
+            t: Number of training steps so far.
+            episodes: Number of training episodes that have ended so far.
 
         Returns:
             The mean return.
         """
         getattr(self.env, "clear_statistics", lambda: None)()
-        with isolated_rng(self.env), _own_stream_kept(self.env if self.env_choice.startswith("the training") else None):
+        with isolated_rng(self.env), _rng_restored(self.env if self.env_choice.startswith("the training") else None):
             set_random_seed((self._seed + t) % 2**32)  # scores do not depend on training's streams or earlier scores
             returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
@@ -338,7 +347,7 @@ class Evaluator:
         return mean
 
     def saved_state(self) -> dict[str, Any]:
-        """The state, besides the agent's, that later scores depend on."""
+        """The state that later scores depend on, without the state of the agent."""
         return {
             "seed": self._seed, "max_score": self.max_score, "prev_eval_t": self.prev_eval_t,
             "elapsed": time.time() - self.start_time, "env": state_between_episodes(self.env),
@@ -348,7 +357,8 @@ class Evaluator:
         """Restore what `saved_state` returned.
 
         Returns:
-            Reasons why later scores may differ from those of an uninterrupted run; empty if they do not.
+            Reasons why later scores may differ from the scores of an uninterrupted run. The list is empty if they are
+            equal.
         """
         self._seed, self.max_score, self.prev_eval_t = state["seed"], state["max_score"], state["prev_eval_t"]
         self.start_time = time.time() - state["elapsed"]
@@ -360,7 +370,7 @@ class Evaluator:
         return ()
 
     def close(self) -> None:
-        """Close the evaluator's files; the environment is left open for its owner."""
+        """Close the evaluator's files. The environment stays open; the caller closes it."""
         close_all(self.writes_to)
 
     def flush(self) -> None:
@@ -377,8 +387,8 @@ def _row(values: Sequence[Any]) -> bytes:
 
 
 @contextlib.contextmanager
-def _own_stream_kept(env: Any) -> Iterator[None]:
-    """Restore the generator of an environment that is also used for training; None for no environment."""
+def _rng_restored(env: Any) -> Iterator[None]:
+    """Restore the random generator of `env` at the end of the context. If `env` is None, nothing is restored."""
     generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
     state = getattr(getattr(generator, "bit_generator", None), "state", None)
     try:
@@ -393,7 +403,7 @@ def _log_episode(logger: logging.Logger | None, number: int, length: int, score:
 
 
 def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
-    """The TensorBoard logger of a run directory; files of an earlier run were moved aside before.
+    """The TensorBoard logger of a run directory. Files of an earlier run must have been moved before.
 
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
@@ -406,15 +416,15 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
 
     Args:
         env: Training environment.
-        eval_env: The user's choice, or None.
-        vector: Whether `env` is a vector environment, in which some episode is always running.
+        eval_env: Evaluation environment that the user passed, or None.
+        vector: True if `env` is a vector environment. Its episodes are always running.
 
     Returns:
-        A context manager that returns the environment, and closes it if it was made here; and a description of the
-        choice.
+        A context manager and a description of the choice. The context manager returns the environment. It also closes
+        the environment if this function has made it from a specification.
 
     Raises:
-        ValueError: If a vector environment can be neither made anew nor copied.
+        ValueError: If a vector environment can neither be made again from its specification nor be copied.
     """
     if eval_env is not None and not (vector and eval_env is env):
         return contextlib.nullcontext(eval_env), "eval_env given"
@@ -427,8 +437,8 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     except Exception as error:  # copying any part of an environment may fail
         if vector:
             raise ValueError(
-                f"eval_env is None, and env ({type(env).__name__}) can be neither made anew nor copied "
-                f"({type(error).__name__}: {error}): give an eval_env, "
+                f"eval_env is None, and env ({type(env).__name__}) cannot be copied "
+                f"({type(error).__name__}: {error}): pass an eval_env, "
                 "a single environment or another vector environment"
             ) from error
         return contextlib.nullcontext(env), "the training environment, between episodes"
@@ -436,7 +446,7 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     return contextlib.nullcontext(copied), "deep copy of the training environment"
 
 
-#: Arguments of runners, and the names of the corresponding arguments of `Evaluator`.
+#: Names of arguments of the runners (keys) and of the corresponding arguments of `Evaluator` (values).
 _OF_EVALUATOR = {
     **{name: name for name in ("eval_interval", "evaluation_hooks", "save_best_so_far_agent", "use_tensorboard")},
     **{f"eval_{name}": name for name in ("n_steps", "n_episodes", "success_threshold")},
@@ -446,12 +456,12 @@ _OF_EVALUATOR = {
 
 
 def evaluator_options(given: Mapping[str, Any], max_episode_len: int | None) -> dict[str, Any]:
-    """The arguments of `Evaluator` among those of a runner.
+    """The arguments of a runner that `Evaluator` accepts, under the names that `Evaluator` uses.
 
     Args:
         given: Arguments of the runner.
-        max_episode_len: Steps after which a training episode is cut off, and an evaluation episode if
-            `eval_max_episode_len` is None or missing.
+        max_episode_len: Maximum number of steps in a training episode. It is also the maximum in an evaluation episode
+            if `eval_max_episode_len` is None or missing. If None, there is no limit.
     """
     limit = given.get("eval_max_episode_len")
     options = {name: given[of_runner] for of_runner, name in _OF_EVALUATOR.items() if of_runner in given}
@@ -462,17 +472,17 @@ def evaluator_options(given: Mapping[str, Any], max_episode_len: int | None) -> 
 def evaluating(
     given: Mapping[str, Any], env: Any, max_episode_len: int | None = None, *, vector: bool = False
 ) -> Iterator[Callable[[int], Evaluator]]:
-    """Lock the run directory, choose the environment to evaluate in, and yield a function that makes the evaluator.
+    """Lock the run directory, choose the evaluation environment, and yield a function that makes the evaluator.
 
     Args:
         given: Arguments of the runner.
-        env: Environment that the agent is trained in.
-        max_episode_len: Steps after which a training episode is cut off, and an evaluation episode if
-            `eval_max_episode_len` is None or missing.
-        vector: Whether `env` is a vector environment.
+        env: Training environment.
+        max_episode_len: Maximum number of steps in a training episode. It is also the maximum in an evaluation episode
+            if `eval_max_episode_len` is None or missing. If None, there is no limit.
+        vector: True if `env` is a vector environment.
 
     Returns:
-        A function that makes the evaluator from the step at which training starts.
+        A function that takes the step at which training starts and returns the evaluator.
     """
     own_env, choice = choose_eval_env(env, given["eval_env"], vector=vector)
     options = evaluator_options(given, max_episode_len)
@@ -481,17 +491,17 @@ def evaluating(
 
 
 def check_apart(env: Any, eval_env: Any) -> None:
-    """Refuse to evaluate in the training environment while its episodes are running.
+    """Check that the evaluation environment is not the training environment.
 
     Raises:
-        ValueError: If both are the same environment.
+        ValueError: If `eval_env` is `env`, because an evaluation would interrupt the training episode.
     """
     if eval_env is not None and getattr(eval_env, "unwrapped", eval_env) is getattr(env, "unwrapped", env):
-        raise ValueError("eval_env is env, whose episode every evaluation would break off: make another one")
+        raise ValueError("eval_env is env: an evaluation would interrupt training; pass another environment")
 
 
 def _make(env: Any) -> Any:
-    """A new single environment of the same registered specification, wrappers included; None if that is impossible."""
+    """A new single environment with the specification and wrappers of `env`; None if it cannot be made."""
     import gymnasium
 
     spec = getattr(env, "spec", None)
@@ -499,7 +509,7 @@ def _make(env: Any) -> Any:
         return None
     try:
         fresh = gymnasium.make(spec)
-    except Exception:  # some wrappers cannot be made anew
+    except Exception:  # some wrappers cannot be made from a specification
         return None
     if fresh.observation_space == env.observation_space and fresh.action_space == env.action_space:
         return fresh
@@ -508,7 +518,7 @@ def _make(env: Any) -> Any:
 
 
 def _share_running_statistics(env: Any, own: Any) -> None:
-    """Let the normalising wrappers of an evaluation environment read training's statistics without updating them."""
+    """Let the normalising wrappers of `own` use the statistics of `env` without updating them."""
     while type(env) is type(own) and hasattr(env, "env"):
         if hasattr(own, "update_running_mean"):  # gymnasium's flag for updates of the statistics
             own.update_running_mean = False

@@ -8,23 +8,23 @@ import numpy as np
 
 
 class StepHook(ABC):
-    """Base class of step hooks; any callable of (env, agent, step) can be used instead."""
+    """Base class of step hooks. Any function that can be called as (env, agent, step) can be used instead."""
 
     @abstractmethod
     def __call__(self, env: Any, agent: Any, step: int) -> Any:
-        """Act after a step.
+        """Run after a training step.
 
         Args:
-            env: Environment that was given to the runner.
-            agent: Agent in training.
-            step: Training steps so far.
+            env: Environment that was passed to the runner.
+            agent: Agent that is trained.
+            step: Number of training steps so far.
         """
 
 
 class LinearInterpolationHook(StepHook):
-    """Passes a value to a setter that changes linearly from step 1 to step `total_steps` and then stays constant.
+    """Sets a value that changes linearly from step 1 to step `total_steps` and then stays constant.
 
-    For instance, to decay a learning rate::
+    Example that decays a learning rate::
 
         def set_lr(env, agent, value):
             for group in agent.optimizer.param_groups:
@@ -35,8 +35,8 @@ class LinearInterpolationHook(StepHook):
     Args:
         total_steps: Step at which `stop_value` is reached.
         start_value: Value at step 1.
-        stop_value: Value from step `total_steps` on.
-        setter: Called as (env, agent, value) at every step.
+        stop_value: Value at step `total_steps` and at all later steps.
+        setter: Function that is called as `setter(env, agent, value)` at every step.
     """
 
     def __init__(
@@ -45,6 +45,6 @@ class LinearInterpolationHook(StepHook):
         self.total_steps, self.start_value, self.stop_value, self.setter = total_steps, start_value, stop_value, setter
 
     def __call__(self, env: Any, agent: Any, step: int) -> None:
-        """Set the value of this step."""
+        """Call the setter with the value for this step."""
         value = np.interp(step, [1, self.total_steps], [self.start_value, self.stop_value])
         self.setter(env, agent, float(value))

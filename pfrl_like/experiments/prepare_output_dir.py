@@ -1,4 +1,4 @@
-"""Preparation of a run's directory, with a record of arguments, command, environment variables and git state."""
+"""Creation of a run directory, with a record of arguments, command, environment variables and git state."""
 
 import argparse
 import datetime
@@ -31,18 +31,18 @@ def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -
     """Make an id that depends only on the commit, the uncommitted changes and the command line.
 
     Args:
-        prefix: First part of the id; None for none.
+        prefix: First part of the id. If None, there is no prefix.
         argv: Command line.
 
     Returns:
-        A text that is a valid directory name.
+        The id, which is a valid directory name.
 
     Raises:
         RuntimeError: If the current directory is not under git control.
     """
     head, diff = git("rev-parse", "HEAD"), git("diff", "HEAD")
     if head is None or diff is None:
-        raise RuntimeError("an experiment id needs git, and the current directory is not in a repository with a commit")
+        raise RuntimeError("an experiment id needs git, but the current directory is not in a repository with a commit")
     parts = [] if prefix is None else [prefix]
     parts.append(head.decode().strip())
     parts += [f"{zlib.crc32(source):08x}" for source in (diff, json.dumps(list(argv)).encode())]
@@ -57,23 +57,24 @@ def prepare_output_dir(
     time_format: str = "%Y%m%dT%H%M%S.%f",
     make_backup: bool = True,
 ) -> str:
-    """Make the directory of a run.
+    """Create the directory of a run.
 
-    It gets `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (the variables that are known to be
-    harmless), `start.txt` (the time, one line for every start) and, under git, `git-head.txt`, `git-status.txt`,
-    `git-log.txt` and `git-diff.txt`. Secrets in them are masked: values of names such as "api_key" and "password",
-    passwords in URLs, keys of known services, long random strings in arguments and command line, and secrets that are
-    known from elsewhere (see "Secrets" in docs/guide/trust.md).
+    These files are written: `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (environment variables
+    that are known to be harmless), `start.txt` (the time, one line for every start) and, under git, `git-head.txt`,
+    `git-status.txt`, `git-log.txt` and `git-diff.txt`. Secrets in these files are masked: values of names such as
+    "api_key" and "password", passwords in URLs, keys of known services, long random strings in arguments and command
+    line, and other known secrets (see "Secrets" in docs/guide/trust.md).
 
     Args:
         args: Arguments to record. Values that JSON cannot represent are recorded as text, and None as null. NaN and
-            infinity are written as in PFRL, as NaN and Infinity; `json.load` reads them, strict readers do not.
-        basedir: Parent of the directory; None is the current directory.
-        exp_id: Name of the directory below `basedir`; None takes `generate_exp_id()` under git and the time elsewhere.
-        argv: Command line; None is that of this process.
+            infinity are written as NaN and Infinity, as in PFRL. `json.load` can read them, strict JSON readers cannot.
+        basedir: Parent of the directory. If None, the current directory.
+        exp_id: Name of the directory below `basedir`. If None, the name is `generate_exp_id()` under git, and the time
+            without git.
+        argv: Command line. If None, the command line of this process.
         time_format: Format of times in names.
-        make_backup: Whether to copy an older run with the same id to `<directory>.<time>.backup` first. Runs that were
-            moved aside inside it are not copied.
+        make_backup: True to copy an existing run with the same id to `<directory>.<time>.backup` first. The copy does
+            not contain `earlier-...` folders.
 
     Returns:
         Path of the directory.
@@ -83,11 +84,11 @@ def prepare_output_dir(
         ValueError: If the directory would lie outside `basedir`.
     """
     if (order := ordered()) is not None:
-        return order.outdir  # of a rerun, which must not write into the run directory
+        return order.outdir  # a rerun must not write into the run directory
     if not isinstance(args, Mapping | argparse.Namespace | None):
         raise TypeError(f"args is {args!r:.80} ({type(args).__name__}), expected a dict, an argparse.Namespace or None")
     if exp_id is not None and (os.path.isabs(exp_id) or os.pardir in os.path.normpath(exp_id).split(os.sep)):
-        raise ValueError(f"exp_id is {exp_id!r}, expected a name below basedir: where to make it is basedir's business")
+        raise ValueError(f"exp_id is {exp_id!r}, expected a name below basedir: set the parent directory with basedir")
     argv = list(sys.argv if argv is None else argv)
     under_git = git("rev-parse", "--verify", "HEAD") is not None  # with at least one commit
     if exp_id is None:

@@ -17,7 +17,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 380, 70, 45, 30, 20
 
 
 def write_report(outdir: str) -> None:
-    """Draw the learning curve of a run and write its report.
+    """Draw the learning curve of a run and write the report.
 
     Args:
         outdir: Run directory with `metrics.csv`, `run.json` and, if the run was evaluated, `scores.txt`.
@@ -35,7 +35,7 @@ def write_report(outdir: str) -> None:
 
 
 def learning_curve(episodes: Curve, scores: Curve) -> str:
-    """An SVG picture of training returns (with their running mean as a line) and evaluation scores over the steps.
+    """Return an SVG plot of the training returns, their running mean, and the evaluation scores over the steps.
 
     Args:
         episodes: Steps at which training episodes ended, and their returns.
@@ -122,6 +122,6 @@ def _text(value: object) -> str:
 
 def _part(record: dict[str, object]) -> str:
     """A short text about an earlier part of a run."""
-    gap = f"{record[PARTS_LEFT_OUT]} parts that are not named here; " if PARTS_LEFT_OUT in record else ""
+    gap = f"{record[PARTS_LEFT_OUT]} earlier parts omitted; " if PARTS_LEFT_OUT in record else ""
     steps = f"from step {record.get('step_offset', 0)}" + (f" to {record['t']}" if "t" in record else "")
     return f"{gap}{steps}, started {record.get('start')}: {record.get('outcome')}"

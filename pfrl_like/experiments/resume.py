@@ -1,4 +1,4 @@
-"""Loading of the newest complete checkpoint of a run directory, and comparison of the run's configuration."""
+"""Loading of the newest complete checkpoint of a run, and comparison of the run's configuration with it."""
 
 import contextlib
 import inspect
@@ -19,64 +19,64 @@ from pfrl_like.runs.loop import Clock
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.plain_values import from_json
 
-_LONGEST = 300  # characters of a description
+_LONGEST = 300  # maximum characters of a description
 _OF_BUFFERS = ("capacity", "num_steps")
 _SPACES = ("observation_space", "action_space")
 _OF_ENVS = ("num_envs", *_SPACES)
 
 
 class Configuration:
-    """A part of a run (see `loop.Resumable`) that describes how the other parts were constructed.
+    """Description of the agent, the environment and the replay buffers of a run; see `loop.Resumable`.
 
-    It has to be made before anything is loaded or trained. Values that change during training are left out. The agent
-    itself compares its weights.
+    Construct it before anything is loaded or trained. The description omits values that change during training. The
+    agent itself compares its weights.
 
     Args:
-        agent: Described by its class, its numbers and flags that training does not change, those of its explorer, and
-            its optimisers' hyperparameters.
-        env: Described by its wrappers, the name it is registered by, and its spaces.
-        source: May hold replay buffers, like the agent; they are described by their classes, capacities and numbers of
-            steps.
+        agent: Agent. Its description contains its class, the hyperparameters of its optimisers, and those numbers and
+            bools of the agent and its explorer that training does not change.
+        env: Environment. Its description contains its wrappers, the name under which it is registered, and its spaces.
+        source: Source of training steps. The agent and the source may contain replay buffers; their description
+            contains their classes, capacities and `num_steps`.
     """
 
     def __init__(self, agent: Any, env: Any, source: Any) -> None:
         self._made = agent, env, buffers_of(agent, source)
-        self._told = self._tell()
+        self._facts = self._describe()
 
     def saved_state(self) -> dict[str, Any]:
         """The description."""
-        now = self._tell()
-        self._told = {name: value for name, value in self._told.items() if now.get(name) == value}
-        return {"told": self._told}
+        now = self._describe()
+        self._facts = {name: value for name, value in self._facts.items() if now.get(name) == value}
+        return {"told": self._facts}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:
-        """Return the differences from a saved description."""
-        return [*self._otherwise(state["told"])]
+        """Return the differences between this description and a saved description."""
+        return [*self._differences(state["told"])]
 
-    def check_env(self, told: Mapping[str, Any]) -> None:
-        """Refuse a checkpoint of an environment with spaces of another form.
+    def check_env(self, saved: Mapping[str, Any]) -> None:
+        """Check that the spaces of the environment have the same form as in a checkpoint.
 
         Args:
-            told: Description that `told_in` returned.
+            saved: Description that `description_in` returned.
 
         Raises:
-            ValueError: If the forms differ; the message shows both.
+            ValueError: If the forms differ. The message contains both forms.
         """
-        forms = {name: told[name] for name in map(_form_of, _SPACES) if told.get(name) and self._told.get(name)}
-        if reasons := [*self._otherwise(forms)]:
-            raise ValueError(f"it belongs to another environment: {'; '.join(reasons)}")
+        forms = {name: saved[name] for name in map(_form_of, _SPACES) if saved.get(name) and self._facts.get(name)}
+        if reasons := [*self._differences(forms)]:
+            raise ValueError(f"the checkpoint belongs to another environment: {'; '.join(reasons)}")
 
-    def _tell(self) -> dict[str, Any]:
+    def _describe(self) -> dict[str, Any]:
         return {name: _plain(value) for name, value in _of_all(*self._made)}
 
-    def _otherwise(self, told: Mapping[str, Any]) -> Iterator[str]:
-        for name, before in told.items():
-            if self._told.get(name) != before:
-                yield f"{name} was {before!r:.100} and is {self._told.get(name)!r:.100}"
+    def _differences(self, saved: Mapping[str, Any]) -> Iterator[str]:
+        for name, before in saved.items():
+            if self._facts.get(name) != before:
+                yield f"{name} was {before!r:.100} and is {self._facts.get(name)!r:.100}"
 
 
-def told_in(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The description in the state of a whole run; empty if there is none."""
+def description_in(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The description in the saved state of a run; empty if the state contains no description."""
     own = state["parts"].get(Configuration.__name__)
     return {} if own is None else dict(from_json(own)["told"])
 
@@ -105,7 +105,7 @@ def _form_of(space: str) -> str:
 
 
 def _form(space: Any) -> str | None:
-    """The form of a space that networks depend on; None for spaces other than boxes and discrete ones."""
+    """The form of a Box or Discrete space, on which networks depend; None for other spaces."""
     kind = space_kind(space)
     if kind == "box":
         return f"a box of shape {space.shape}"
@@ -113,10 +113,10 @@ def _form(space: Any) -> str | None:
 
 
 def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:
-    """Numbers and flags among the attributes of an object that are not saved with it and describe its construction.
+    """Yield the numbers and bools among an object's attributes that describe its construction and are not saved.
 
-    An attribute that begins with a default of the class, and is not an argument, is left out: it describes the present
-    state, like `training` of an agent.
+    An attribute that has a default in the class and is not an argument of the constructor is omitted. Such an attribute
+    describes the current state, like `training` of an agent.
     """
     kind, arguments = type(owner), _arguments_of(type(owner))
     saved = {"t", *getattr(kind, "saved_attributes", ())}
@@ -127,7 +127,7 @@ def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _arguments_of(kind: type) -> set[str]:
-    """The names of all arguments of the constructors of a class and of its base classes."""
+    """The argument names of the constructors of a class and of its base classes."""
     constructors = filter(inspect.isfunction, (vars(each).get("__init__") for each in kind.__mro__))
     return {name for constructor in constructors for name in inspect.signature(constructor).parameters}
 
@@ -139,7 +139,7 @@ def _optimizers_of(agent: Any) -> dict[str, Optimizer]:
 
 
 def _plain(value: Any) -> Any:
-    """A value that equals itself after it was written as JSON and read back."""
+    """Convert a value to a value that does not change when it is written as JSON and read again."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, bool | int | float | str | None) else str(value)[:_LONGEST]
@@ -152,10 +152,10 @@ class Checkpoint(NamedTuple):
     """A checkpoint whose agent and replay buffers have been loaded.
 
     Attributes:
-        path: Its directory.
+        path: Directory of the checkpoint.
         t: Step at which it was saved.
-        state: The rest of the saved state, see `RunState`.
-        references: Files of replay buffers that belong to it.
+        state: All other saved state, see `RunState`.
+        references: Files of the replay buffers of this checkpoint.
     """
 
     path: str
@@ -169,15 +169,15 @@ class Checkpoint(NamedTuple):
         return self.path.endswith("_finish")
 
     def restore(self, run: RunState, clock: Clock, logger: logging.Logger) -> dict[str, Any]:
-        """Restore the rest of the run.
+        """Restore the other state of the run.
 
         Args:
-            run: State of the rest of the run.
-            clock: Clock of the run; it is set to the step and episodes of the checkpoint.
-            logger: Gets a warning if later steps may differ from those of an uninterrupted run.
+            run: The other state of the run.
+            clock: Clock of the run. It is set to the step and the number of episodes of the checkpoint.
+            logger: Logger that gets a warning if later steps may differ from the steps of an uninterrupted run.
 
         Returns:
-            A record for `run.json`: the checkpoint, and reasons why later steps may differ.
+            A record for `run.json`, which contains the checkpoint and the reasons why later steps may differ.
 
         Raises:
             CheckpointError: If the checkpoint belongs to another run.
@@ -187,7 +187,7 @@ class Checkpoint(NamedTuple):
             clock.episodes = int(self.state["episodes"])
             reasons = run.restore(self.state)
         if clock.done:
-            logger.warning("nothing is left to train: steps is %d, %s is of step %d", clock.steps, self.path, self.t)
+            logger.warning("nothing is left to train: steps is %d, %s has step %d", clock.steps, self.path, self.t)
         for reason in () if clock.done else reasons:
             logger.warning("the run does not resume exactly: %s", reason)
         logger.info("The run resumes from %s", self.path)
@@ -197,33 +197,34 @@ class Checkpoint(NamedTuple):
 
 @contextlib.contextmanager
 def fitting(path: str) -> Iterator[None]:
-    """Turn errors inside the context into an error that says that the checkpoint does not fit the run.
+    """Convert errors inside the context into a `CheckpointError`: the checkpoint does not match this run.
 
     Raises:
-        CheckpointError: Instead of the original error.
+        CheckpointError: If an error is raised inside the context.
     """
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PfrlLikeError):
             raise
-        told = str(error) if type(error) is ValueError else repr(error)  # messages of this library are used unchanged
-        raise CheckpointError(path, f"does not fit this run: {told:.300}") from error
+        reason = str(error) if type(error) is ValueError else repr(error)  # keeps messages of this library unchanged
+        raise CheckpointError(path, f"does not match this run: {reason:.300}") from error
 
 
 def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
-    """Load the newest complete agent of a run directory; asynchronous training resumes nothing else.
+    """Load the newest complete agent of a run directory. Asynchronous training resumes only from agents.
 
     Args:
-        agent: An agent constructed like that of the run.
-        outdir: Run directory; it need not exist.
-        logger: Gets a message about every agent that is skipped.
+        agent: Agent that was constructed in the same way as the saved agent.
+        outdir: Run directory. It may be missing.
+        logger: Logger that gets a message about every agent that is skipped.
 
     Returns:
-        The step at which the agent was saved; 0 if this directory has no complete agent.
+        The step at which the agent was saved; 0 if the directory contains no complete agent.
 
     Raises:
-        CheckpointError: If there are agents, but none that can be loaded; the message gives the reason for each.
+        CheckpointError: If agents exist, but none of them can be loaded. The message contains the reason for each
+            agent.
         TypeError: If the agent has no method `load`.
     """
     return _newest(lambda saved: _load_agent(agent, saved), outdir, logger) or 0
@@ -232,85 +233,86 @@ def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
 def newest_checkpoint(
     agent: Any, source: Any, outdir: str, logger: logging.Logger, configuration: Configuration | None = None
 ) -> Checkpoint | None:
-    """Load agent and replay buffers from the newest complete checkpoint; older checkpoints are not changed.
+    """Load agent and replay buffers from the newest complete checkpoint. Other checkpoints do not change.
 
-    In the rerun of a program from a given checkpoint, that checkpoint is loaded.
+    If this process reruns a program from a given checkpoint, this checkpoint is loaded instead.
 
     Args:
-        agent: An agent constructed like that of the run.
-        source: Source of the training steps, which may hold a replay buffer.
-        outdir: Run directory; it need not exist.
-        logger: Gets a message about every checkpoint that is skipped.
-        configuration: Configuration of the run, to refuse checkpoints of other environments; None refuses none.
+        agent: Agent that was constructed in the same way as the saved agent.
+        source: Source of training steps, which may contain a replay buffer.
+        outdir: Run directory. It may be missing.
+        logger: Logger that gets a message about every checkpoint that is skipped.
+        configuration: Configuration of the run. Checkpoints of other environments are rejected. If None, the
+            environment is not compared.
 
     Returns:
-        The checkpoint; None if this directory has no complete one.
+        The checkpoint; None if the directory contains no complete checkpoint.
 
     Raises:
-        CheckpointError: If there are agents, but no checkpoint that can be loaded; the message gives the reason for
-            each.
+        CheckpointError: If agents exist, but no checkpoint can be loaded. The message contains the reason for each
+            agent.
         TypeError: If the agent has no method `load`.
     """
     if (path := crash_replay.checkpoint()) is not None:
         return _load(agent, source, Saved(0, path), os.path.dirname(path), configuration)
-    way_out = (
-        " A run with checkpoint_freq makes them; to continue from an agent alone, load it and give the step_offset; "
-        "for a new run, give another outdir"
+    hint = (
+        " A run with checkpoint_freq saves checkpoints; to continue from an agent, load it and pass step_offset; "
+        "for a new run, pass another outdir"
     )
-    return _newest(lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, way_out)
+    return _newest(lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, hint)
 
 
-def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, way_out: str = "") -> _T | None:
-    """Load the newest agent in a run directory that can be loaded; return None if no save was completed."""
+def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, hint: str = "") -> _T | None:
+    """Return the result of `load` for the newest save that can be loaded; None if no save is complete."""
     problems = []
     for saved in saved_in(outdir):
-        if saved.is_broken_off:
-            logger.info("%s was not saved to its end and is passed over", saved.path)
+        if saved.is_incomplete:
+            logger.info("%s is incomplete and is skipped", saved.path)
             continue
         try:
             return load(saved)
         except CheckpointError as error:
             problems.append(str(error))
             level = logging.WARNING if saved.is_checkpoint else logging.INFO
-            logger.log(level, "a checkpoint is passed over: %s", error)
+            logger.log(level, "a checkpoint is skipped: %s", error)
     if problems:
-        raise CheckpointError(outdir, f"has no checkpoint to resume from: {'; '.join(problems)}.{way_out}")
+        raise CheckpointError(outdir, f"has no checkpoint to resume from: {'; '.join(problems)}.{hint}")
     return None
 
 
 def _load_agent(agent: Any, saved: Saved) -> int:
     if not hasattr(agent, "load"):
-        raise TypeError(f"agent: {type(agent).__name__} has no method load, which resume=True needs")
+        raise TypeError(f"agent: {type(agent).__name__} has no method load, which resume=True requires")
     try:
         agent.load(saved.path)
     except PfrlLikeError:
         raise
     except Exception as error:  # the user's own agents may raise anything
-        raise CheckpointError(saved.path, f"holds an agent that cannot be loaded: {error!r:.300}") from error
+        raise CheckpointError(saved.path, f"contains an agent that cannot be loaded: {error!r:.300}") from error
     return saved.t
 
 
 def _load(agent: Any, source: Any, saved: Saved, outdir: str, configuration: Configuration | None) -> Checkpoint:
     if not saved.is_checkpoint:
-        raise CheckpointError(saved.path, "holds an agent alone")
+        raise CheckpointError(saved.path, "contains only an agent")
     state = saved.state(agent)
     with fitting(saved.path):
-        told = told_in(state)
+        description = description_in(state)
         if configuration is not None:
-            configuration.check_env(told)
+            configuration.check_env(description)
     try:
         with fitting(saved.path):
             t, references = int(state["t"]), dict(state["buffers"])
             buffers = buffers_of(agent, source)
             if references.keys() != buffers.keys():
-                raise ValueError(f"it has the buffers {sorted(references)}, the run has {sorted(buffers)}")
+                raise ValueError(f"the checkpoint has the buffers {sorted(references)}, the run has {sorted(buffers)}")
             for name, buffer in buffers.items():
                 buffer.load_increment(os.path.join(outdir, BUFFERS, name), references[name])
         _load_agent(agent, saved)
     except CheckpointError as error:
-        was, now = told.get("agent"), type(agent).__name__
+        was, now = description.get("agent"), type(agent).__name__
         if was in (None, now):
             raise
-        reason = f"was saved by the agent {was}, and that of this run is {now}: {error.reason}"
+        reason = f"was saved by the agent {was}, but the agent of this run is {now}: {error.reason}"
         raise CheckpointError(error.path, reason) from error
     return Checkpoint(saved.path, t, state, references)

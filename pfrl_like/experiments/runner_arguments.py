@@ -1,4 +1,4 @@
-"""Checks of the arguments of runners, before any file is moved or made for a run."""
+"""Checks of the arguments of runners. They run before a run moves or creates any file."""
 
 import inspect
 import logging
@@ -13,20 +13,20 @@ from pfrl_like.utils.checks import check_counts, check_flags
 
 
 def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, Any]:
-    """Refuse wrong arguments of a runner; arguments with unknown names are not checked.
+    """Check the arguments of a runner. Arguments with unknown names are not checked.
 
     Args:
-        arguments: All arguments of the runner: `locals()`, in one of its first lines.
-        methods: Methods that its agent must have.
+        arguments: All arguments of the runner. The runner passes `locals()` before it defines other variables.
+        methods: Names of the methods that the agent must have.
 
     Returns:
         The arguments.
 
     Raises:
-        TypeError: If an argument has the wrong type; the message gives the name, the value and the expected type.
-        ValueError: If a number or a choice is out of range, if training would start after its end, if both `resume` and
-            `step_offset` are given, or if both or neither of `eval_n_steps` and `eval_n_episodes` are given although
-            there is an evaluation.
+        TypeError: If an argument has the wrong type. The message contains the name, the value and the expected type.
+        ValueError: If a number is out of range, if a string is not one of the options, if `step_offset` is larger than
+            `steps`, if both `resume` and `step_offset` are given, or if evaluations are requested and both or neither
+            of `eval_n_steps` and `eval_n_episodes` are given.
     """
     if methods:
         check_has("agent", arguments["agent"], *methods)
@@ -49,20 +49,20 @@ def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, An
     return dict(arguments)
 
 
-def handed_on(function: Callable[..., Any], arguments: Mapping[str, Any], **others: Any) -> dict[str, Any]:
-    """Those of a runner's arguments that a function accepts, by name, and further arguments."""
+def arguments_for(function: Callable[..., Any], arguments: Mapping[str, Any], **others: Any) -> dict[str, Any]:
+    """Return the arguments of a runner that `function` accepts, and `others`; keys are the argument names."""
     names = inspect.signature(function).parameters
     return {name: arguments[name] for name in names if name in arguments} | others
 
 
 def check_extent(**extent: int | None) -> None:
-    """Check that exactly one of two numbers, of steps and of episodes, is given, and that it is a positive integer.
+    """Check that exactly one of two arguments (numbers of steps and of episodes) is given and is a positive integer.
 
     Args:
-        **extent: The numbers, under the caller's names for them.
+        **extent: The two arguments, under the names that the caller uses.
 
     Raises:
-        ValueError: If both or neither are given, or the number is less than 1.
+        ValueError: If both or neither are given, or if the number is less than 1.
         TypeError: If the number is not an integer.
     """
     if len(extent) - list(extent.values()).count(None) != 1:
@@ -71,17 +71,17 @@ def check_extent(**extent: int | None) -> None:
     check_counts(1, True, **extent)
 
 
-def check_has(name: str, part: Any, *attributes: str, way_out: str = "") -> None:
-    """Refuse an object that lacks a required attribute.
+def check_has(name: str, part: Any, *attributes: str, hint: str = "") -> None:
+    """Check that an object has the required attributes. `hint` is appended to the error.
 
     Raises:
-        TypeError: If an attribute is missing; the message names the object and the first missing attribute.
+        TypeError: If an attribute is missing. The message names the object and the first missing attribute.
     """
     if isinstance(part, type):
-        raise TypeError(f"{name} is the class {part.__name__}, expected one that is made of it: {part.__name__}(...)")
+        raise TypeError(f"{name} is the class {part.__name__}, expected an instance: {part.__name__}(...)")
     for attribute in attributes:
         if not hasattr(part, attribute):
-            raise _unfit(name, part, f"something with {attribute}{way_out}")
+            raise _unfit(name, part, f"something with {attribute}{hint}")
 
 
 def _check_list(name: str, given: Any, fits: Callable[[Any], bool], one: str, several: str) -> None:
@@ -144,7 +144,7 @@ _ON_FAILURE = {"on_checkpoint_failure", "on_snapshot_failure"}
 _FLAGS = {"eval_during_episode", "save_best_so_far_agent", "use_tensorboard", "profile", "use_shared_memory"}
 
 
-#: Runners that can train an agent, by a method of the agent.
+#: The runner for agents that have a method; the keys are the methods.
 _RUNNERS = {
     "setup_actor_learner_training": "train_agent_actor_learner",
     "batch_act": "train_agent_batch",
@@ -153,28 +153,28 @@ _RUNNERS = {
 
 
 def check_shares(agent: Any, name: str) -> None:
-    """Refuse an agent without shared attributes, whose copies in several processes would not learn from each other.
+    """Check that an agent has shared attributes, so that its copies in several processes are trained together.
 
     Args:
         agent: The agent.
         name: Name of the agent in the error message.
 
     Raises:
-        TypeError: If the agent does not name its shared attributes; the message names runners that can train it.
+        TypeError: If the agent has no `shared_attributes`. The message names runners that can train it.
     """
     if hasattr(agent, "shared_attributes"):
         return
     runners = [runner for method, runner in _RUNNERS.items() if hasattr(agent, method)]
     raise TypeError(
-        f"{name} is {type(agent).__name__}, which has no shared_attributes: each process would train a copy of its "
-        "own. Agents that processes train together are A3C, ACER, and those that name what they share "
-        f"(AsyncAgent.shared_attributes). Train this one with {' or '.join(runners)}; use_shared_memory=False trains "
-        "the copies by themselves, and saves that of process 0"
+        f"{name} is {type(agent).__name__}, which has no shared_attributes. Only agents with "
+        "AsyncAgent.shared_attributes, such as A3C and ACER, can be trained by several processes together. Train "
+        f"{type(agent).__name__} with {' or '.join(runners)}, or pass use_shared_memory=False: then each process "
+        "trains its own copy, and the copy of process 0 is saved"
     )
 
 
 def seeds_of_processes(random_seeds: Any, processes: int) -> Sequence[int]:
-    """The seed of each process: those given, or 0, 1, ...
+    """The seed of each process: `random_seeds`, or 0, 1, ... if it is None.
 
     Raises:
         TypeError: If a seed is not an integer.
@@ -183,60 +183,60 @@ def seeds_of_processes(random_seeds: Any, processes: int) -> Sequence[int]:
     if random_seeds is None:
         return range(processes)
     if not isinstance(random_seeds, Iterable):
-        raise TypeError(f"random_seeds is {random_seeds!r}, expected one for each of {processes} processes, or None")
+        raise TypeError(f"random_seeds is {random_seeds!r}, expected a list with one seed for each process, or None")
     seeds = list(random_seeds)
     if len(seeds) != processes:
-        raise ValueError(f"random_seeds has {len(seeds)} seeds for {processes} processes, expected one for each")
+        raise ValueError(f"random_seeds has {len(seeds)} seeds for {processes} processes, expected one seed for each")
     check_counts(0, False, **{f"random_seeds[{i}]": seed for i, seed in enumerate(seeds)})
     if max(seeds) >= 2**32:
-        raise ValueError(f"random_seeds holds {max(seeds)}, expected integers below 2**32")
+        raise ValueError(f"random_seeds contains {max(seeds)}, expected integers below 2**32")
     return [int(seed) for seed in seeds]
 
 
 def _check_start(step_offset: int, steps: int | None, resume: Any) -> None:
     if steps is not None and step_offset > steps:
         raise ValueError(
-            f"step_offset is {step_offset} and steps is {steps}, expected a step at which training ends that is not "
-            "before that at which it starts"
+            f"step_offset is {step_offset} and steps is {steps}, expected step_offset <= steps: training starts at "
+            "step_offset and ends at steps"
         )
     if not isinstance(resume, bool):
         raise _unfit("resume", resume, "True or False")
     if resume and step_offset:
         raise ValueError(
-            f"resume is True and step_offset is {step_offset}, expected one of them: the newest checkpoint says at "
-            "which step training resumes"
+            f"resume is True and step_offset is {step_offset}, expected only one of them: resume=True "
+            "continues from the step of the newest checkpoint"
         )
 
 
 def warn_of_other_step(t: int, step_offset: int, logger: logging.Logger) -> None:
-    """Warn that the step of an agent is reset to that of the run; a fresh agent is at step 0."""
+    """Warn that `agent.t` is set to the step of the run, unless `t` is 0 or already equal."""
     if t not in (0, step_offset):
         logger.warning(
-            "the agent has come to step %s, step_offset is %d: its t is set to that; to continue where the agent "
-            "stopped, give step_offset=agent.t", t, step_offset,
+            "agent.t is %s and step_offset is %d: agent.t is set to step_offset; to continue from agent.t, pass "
+            "step_offset=agent.t", t, step_offset,
         )  # fmt: skip
 
 
 def items_on_disk(*owners: Any) -> dict[str, int]:
-    """The number of items in each replay buffer that outlasts its process, by name."""
+    """The number of items in each persistent replay buffer; keys are the names of the buffers."""
     found = buffers_of(*owners).items()
     return {name: len(buffer) for name, buffer in found if isinstance(buffer, PersistentBuffer)}
 
 
 def warn_of_items_left(items: Mapping[str, int], outdir: str, logger: logging.Logger) -> None:
-    """Warn that a new run finds items of the interrupted run in a replay buffer that outlasts its process.
+    """Warn that a persistent replay buffer still contains items of the interrupted run.
 
     Args:
-        items: Number of items in each such buffer, by name.
-        outdir: Run directory, before files of the interrupted run are moved aside.
-        logger: Logger of the warning.
+        items: Number of items in each persistent replay buffer; keys are the names of the buffers.
+        outdir: Run directory. Files of the interrupted run must not have been moved yet.
+        logger: Logger that gets the warning.
     """
     then = record_of(outdir).get("items_on_disk", {})
     for name, count in items.items():
         if then.get(name, count) != count:
             logger.warning(
-                "%s holds %s items, of which there were %s when the run began that was broken off: nothing is removed, "
-                "so that this one begins with those; for an equal run, give a buffer in another directory",
+                "%s contains %s items; it contained %s when the interrupted run started. No items are removed: the new "
+                "run starts with all of them. To reproduce the run, pass a buffer in an empty directory",
                 name, f"{count:,}", f"{then[name]:,}",
             )  # fmt: skip
 
@@ -244,12 +244,12 @@ def warn_of_items_left(items: Mapping[str, int], outdir: str, logger: logging.Lo
 def warn_of_no_evaluation(
     evaluator: Any, successful_score: float | None, steps: int, step_offset: int, logger: logging.Logger
 ) -> None:
-    """Warn that a run will not be evaluated, if its arguments suggest that an evaluation is expected."""
+    """Warn if the arguments request an evaluation, but no evaluation will take place."""
     interval = getattr(evaluator, "eval_interval", None)
     if evaluator is None and successful_score is not None:
-        logger.warning("successful_score is %s, but there is no evaluator to reach it", successful_score)
+        logger.warning("successful_score is %s, but there is no evaluator: it has no effect", successful_score)
     if isinstance(interval, numbers.Integral) and steps > step_offset and steps // interval == step_offset // interval:
         logger.warning(
-            "eval_interval is %d, of which no multiple lies after step %d up to %d: nothing will be evaluated",
+            "no multiple of eval_interval=%d lies between step %d and step %d: there will be no evaluation",
             interval, step_offset, steps,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Handling of SIGINT and SIGTERM: training ends after the running tick, so that a complete state is saved."""
+"""Handling of SIGINT and SIGTERM. Training ends after the running tick, so that a complete state can be saved."""
 
 import _thread
 import contextlib
@@ -12,18 +12,18 @@ from typing import Any
 from pfrl_like.runs.loop import Clock, error_of
 from pfrl_like.runs.loop import Terminated as Terminated
 
-#: Seconds that a tick gets to end after a signal before it is interrupted; and seconds in which a repeated signal is
-#: ignored, since both a terminal and a program that forwards signals may send it.
+#: Seconds after a signal until the running tick is interrupted (`PATIENCE`). Seconds in which a repeated signal has no
+#: effect (`ONCE`), since a terminal and a program that forwards signals may both send the signal.
 PATIENCE, ONCE = 1.0, 0.5
 
 
 class Interruption:
-    """A context manager in which signals stop a clock; the signal's exception is raised at the end of the context.
+    """Context manager in which signals stop a clock. At its end, the exception of the signal is raised.
 
-    The user's own handlers and ignored signals stay as they are. Outside the main thread, signals are not handled.
+    Signals that the user handles or ignores are not affected. Outside the main thread, no signals are handled.
 
     Args:
-        clock: Clock that is stopped.
+        clock: Clock that a signal stops.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -42,12 +42,12 @@ class Interruption:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
-        if error is None and self.clock.interrupted is not None:  # it came after training, or during a save
+        if error is None and self.clock.interrupted is not None:  # the signal came after training, or during a save
             raise error_of(self.clock.interrupted)
 
     @contextlib.contextmanager
     def of_loop(self) -> Iterator[None]:
-        """A context in which a hanging tick is interrupted; any error after a signal is attributed to the signal."""
+        """Context in which a hanging tick is interrupted. An error after a signal is attributed to the signal."""
         self._in_loop = True
         try:
             yield
@@ -60,7 +60,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def critical(self) -> Iterator[None]:
-        """A context in which nothing is interrupted, however long it takes."""
+        """Context in which signals do not interrupt the running code."""
         self._in_critical = True
         try:
             yield
@@ -68,18 +68,18 @@ class Interruption:
             self._in_critical = False
 
     def _handle(self, signum: int, _: object) -> None:
-        if os.getpid() != self._owner:  # a forked copy, whose clock is not that of the run
+        if os.getpid() != self._owner:  # a forked process, which has a copy of the clock
             signal.signal(signum, self._before[signum])
             os.kill(os.getpid(), signum)
         elif self.clock.interrupted is None:
             self._since = time.monotonic()
             self.clock.interrupt(signum)
-            _thread.start_new_thread(self._insist, (signum,))  # takes no lock that the main thread may hold
+            _thread.start_new_thread(self._insist, (signum,))  # needs no lock that the main thread may hold
         elif time.monotonic() - self._since > ONCE and (self._in_loop > self._in_critical or signum == signal.SIGINT):
             raise error_of(self.clock.interrupted)
 
     def _insist(self, signum: int) -> None:
-        """Send the signal again to the main thread while the loop runs, since that thread may be waiting."""
+        """Send the signal to the main thread again while the loop runs, since the main thread may be blocked."""
         time.sleep(PATIENCE)
         while self._in_loop or self._in_critical:
             if self._in_critical:

@@ -26,13 +26,14 @@ _NO_EPISODE = {"way": "unknown", "reason": "no episode was recorded"}
 
 
 class SerialSource:
-    """One agent in one environment.
+    """Source of training steps: one agent in one environment.
 
     Args:
-        agent: Anything with `act` and `observe`.
-        env: Environment of any of the forms that `as_gymnasium` takes. It may return the same arrays at every step.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
-        cuts_off_at_end: Whether the last step of the clock truncates its episode for the agent.
+        agent: Object with the methods `act` and `observe`.
+        env: Environment in any form that `as_gymnasium` accepts. It may return the same arrays at every step.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        cuts_off_at_end: True to report the last training step to the agent as truncated.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class SerialSource:
         self.total_reward, self.length = 0.0, 0
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """Make one step, in a new episode if the last one is over; the last step of training also ends an episode."""
+        """Make one step. If no episode is running, a new episode starts. The last training step ends the episode."""
         if not self.running:
             self._begin()
         agent = self.agent
@@ -84,12 +85,12 @@ class SerialSource:
         return (Episode(self.total_reward, self.length, ended),)
 
     def record(self) -> None:
-        """Start recording the course of episodes, as `saved_state` requires."""
+        """Start recording episodes, so that `saved_state` can be called."""
         if not isinstance(self.env, EpisodeTape):
             self.env = EpisodeTape(self.env)
 
     def saved_state(self) -> dict[str, Any]:
-        """The running episode, and how the environment got to its present state; requires `record`."""
+        """The running episode and the record that reproduces the environment's state; requires `record`."""
         began = self.obs is not None and isinstance(self.env, EpisodeTape)
         return {
             "running": self.running, "total_reward": self.total_reward, "length": self.length,
@@ -97,22 +98,22 @@ class SerialSource:
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Resume the episode that `saved_state` returned; if that is impossible, a new episode begins.
+        """Resume the episode that `saved_state` returned. If that is impossible, a new episode starts.
 
         Returns:
-            Reasons why it is impossible; empty if the episode resumes.
+            Reasons why the episode cannot be resumed. The list is empty if the episode resumes.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to something else.
+            KeyError, TypeError, ValueError: If the state belongs to a different object.
         """
         self.record()
         running, total_reward, length = bool(state["running"]), float(state["total_reward"]), int(state["length"])
-        arrival = self.env.restore_state(_NO_EPISODE if state["episode"] is None else state["episode"])
+        restored = self.env.restore_state(_NO_EPISODE if state["episode"] is None else state["episode"])
         self.obs, self.running = None, False
-        if not arrival.exact:
-            return [arrival.reason]
-        self.obs, self.running = own_copy(arrival.obs), running
-        self.mask = own_copy(arrival.info.get(ACTION_MASK)) if self.takes_mask else None
+        if not restored.exact:
+            return [restored.reason]
+        self.obs, self.running = own_copy(restored.obs), running
+        self.mask = own_copy(restored.info.get(ACTION_MASK)) if self.takes_mask else None
         self.total_reward, self.length = total_reward, length
         return ()
 
@@ -132,17 +133,20 @@ class SerialSource:
 
 
 class VectorSource:
-    """One agent in several environments that are stepped together.
+    """Source of training steps: one agent in several environments that are stepped together.
 
     Args:
-        agent: Anything with `batch_act` and `batch_observe`.
-        env: Vector environment of any of the forms that `as_vector_stream` takes.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        agent: Object with the methods `batch_act` and `batch_observe`.
+        env: Vector environment in any form that `as_vector_stream` accepts.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
 
     Attributes:
-        total_reward, length: Return and length of each environment's episode up to the last step, shape [num_envs].
-        end: True where that step ended an episode, bool [num_envs]; None before the first step.
-        last: Result of that step: observations, actions, rewards.
+        total_reward, length: Return and length of each environment's current episode up to the last step, shape
+            [num_envs].
+        end: True for each environment whose episode ended in the last step, bool [num_envs]. None before the first
+            step.
+        last: Result of the last step: observations, actions, rewards.
     """
 
     def __init__(self, agent: Any, env: Any, max_episode_len: int | None = None) -> None:
@@ -161,21 +165,21 @@ class VectorSource:
         self.takes_mask = takes_mask(agent.batch_act)
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """Make one step in every environment; environments that only reset themselves are not counted."""
+        """Make one step in every environment. An environment that only resets does not advance the clock."""
         step, reset, end = self.step(clock)
         self.observe(step, reset)
         clock.between_episodes = bool(end.all())
         return [Episode(float(self.total_reward[i]), int(self.length[i])) for i in np.flatnonzero(end)]
 
     def step(self, clock: Clock) -> tuple[VectorStep, BoolArray, BoolArray]:
-        """Act in every environment, without passing the result to the agent.
+        """Make one step in every environment without passing the result to the agent.
 
         Returns:
-            The result; a bool array that is True where the step cuts an episode off; and one that is True where an
-            episode ended.
+            Three values: the result of the step, a bool array that is True for each environment whose episode is
+            truncated, and a bool array that is True for each environment whose episode ended.
         """
-        now = self._begin()
-        action = self.agent.batch_act(now.obs, **told_of(now, self.takes_mask))
+        current = self._begin()
+        action = self.agent.batch_act(current.obs, **told_of(current, self.takes_mask))
         try:
             check_actions(self.action_space, action, self.num_envs, bounds=False)
         except ValueError as error:
@@ -198,13 +202,13 @@ class VectorSource:
         self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **told_of(step, self.takes_mask))
 
     def record(self) -> None:
-        """Start recording the course of episodes, as `saved_state` requires."""
+        """Start recording episodes, so that `saved_state` can be called."""
         if not self._records:
             self.stream.record()
         self._records = True
 
     def saved_state(self) -> dict[str, Any]:
-        """The running episodes, and how the environments got to their present states; requires `record`."""
+        """The running episodes and the records that reproduce the states of the environments; requires `record`."""
         began = self.end is not None and self._records
         return {
             "end": None if self.end is None else self.end.tolist(),
@@ -213,18 +217,20 @@ class VectorSource:
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Resume the episodes that `saved_state` returned; if one of them cannot be resumed, new episodes begin in all.
+        """Resume the episodes that `saved_state` returned.
+
+        If one of the episodes cannot be resumed, all environments start new episodes.
 
         Returns:
-            Reasons why it is impossible; empty if the episodes resume.
+            Reasons why the episodes cannot be resumed. The list is empty if the episodes resume.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to something else.
+            KeyError, TypeError, ValueError: If the state belongs to a different object.
         """
         self.record()
         total_reward, length = np.array(state["total_reward"], float), np.array(state["length"], np.int64)
         if total_reward.shape != (self.num_envs,) or length.shape != (self.num_envs,):
-            raise ValueError(f"there are {self.num_envs} environments, expected {total_reward.size}")
+            raise ValueError(f"env has {self.num_envs} environments, but the saved state has {total_reward.size}")
         stream = state["stream"]
         reasons = [_NO_EPISODE["reason"]] if stream is None else self.stream.restore_state(stream)
         self.end = None if reasons else np.array(state["end"], np.bool_)
@@ -252,32 +258,32 @@ class VectorSource:
 
 
 def with_chooser(error: ValueError, agent: Any) -> ValueError:
-    """An error about an agent's action, extended by the part that chose the action; errors about NaN stay unchanged."""
+    """Add to an error about an action the part that chose the action. Errors about NaN are returned unchanged."""
     if type(error) is not ValueError:
         return error
-    giver = "act of the agent"
+    source = "act of the agent"
     if getattr(agent, "burnin_action_func", None) is not None and getattr(agent, "burning_in", None) is True:
-        giver = "burnin_action_func"
+        source = "burnin_action_func"
     elif getattr(agent, "explorer", None) is not None:
-        giver += f", whose explorer is {type(agent.explorer).__name__}"
-    return ValueError(f"{error}; it comes from {giver}")
+        source += f" with the explorer {type(agent.explorer).__name__}"
+    return ValueError(f"{error}; the action comes from {source}")
 
 
 def stop_episode(agent: Any) -> None:
-    """Let an agent forget unfinished episodes of the run before, if it has a method for that."""
+    """Call the agent's `stop_episode`, if it exists, to discard the unfinished episodes of an earlier run."""
     getattr(agent, "stop_episode", lambda: None)()
 
 
 def told_of(now: Any, takes_mask: bool = True) -> dict[str, Any]:
-    """The optional keywords of an agent's call; each is given only if it carries information."""
-    told = mask_keyword(now.action_mask, takes_mask)
+    """The keywords `action_mask` and `active` of an agent's call, each only if it is needed."""
+    keywords = mask_keyword(now.action_mask, takes_mask)
     if not now.active.all():
-        told["active"] = now.active
-    return told
+        keywords["active"] = now.active
+    return keywords
 
 
 def dry_run(agent: Any, obs: Any, action_space: Any) -> None:
-    """Let an agent with `dry_run` check the first observation, and refuse an environment that it cannot act in."""
+    """Call the agent's `dry_run`, if it exists, to check the first observation and the action space."""
     check = getattr(agent, "dry_run", None)
     if check is not None:
         check(obs, action_space)

@@ -1,4 +1,4 @@
-"""Asynchronous training in several processes: agents that share parameters, or actors and a learner."""
+"""Asynchronous training in several processes, by agents that share parameters or by actors and a learner."""
 
 import logging
 import multiprocessing
@@ -72,72 +72,80 @@ def train_agent_async(
 ) -> Any:
     """Train copies of an agent in several processes, each in its own environment.
 
-    The run directory gets the files of `train_agent`. Process 0 also evaluates, between its episodes, while the other
-    processes continue.
+    The run directory contains the same files as after `train_agent`. Process 0 also evaluates the agent between its
+    episodes. The other processes continue during an evaluation.
 
     Args:
-        outdir: Run directory; made if it is missing.
+        outdir: Run directory. It is created if it does not exist.
         processes: Number of processes.
-        make_env: Called in each process as (process index, test=False), and in process 0 also with test=True for the
-            environment to evaluate in. It may be a lambda.
-        profile: Whether each process writes a profile of its running time, `profile-<process index>.out`.
-        steps: Step, counted over all processes, at which training ends.
-        eval_interval: Training steps between evaluations; None for none.
-        eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
-        eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
-        eval_success_threshold: Least return of an evaluation episode that counts as a success; adds "success_rate" to
-            the statistics that evaluation hooks and TensorBoard get.
-        max_episode_len: Steps after which an episode is cut off, in training and in evaluation; None for no limit.
-        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
-            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
-            that an earlier run left is moved to `outdir/earlier-...`.
-        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
-        agent: Agent that each process gets a copy of, such as `A3C` or `ACER`; not with `make_agent`.
-        make_agent: Called in each process with its index.
-        global_step_hooks: Called as (env, agent, t) after every step, in the process that made the step; every t occurs
-            once.
-        evaluation_hooks: `EvaluationHook`s, called after every evaluation, in process 0.
-        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
-        use_tensorboard: Whether to log evaluations, and the rows of `metrics.csv`, to TensorBoard, too.
+        make_env: Function that makes the environment of each process, called as `make_env(process_index, test=False)`.
+            In process 0 it is also called with `test=True` and then makes the evaluation environment. It may be a
+            lambda.
+        profile: True to write a profile of the running time of each process, `profile-<process index>.out`.
+        steps: Step at which training ends. Steps are counted over all processes.
+        eval_interval: Number of training steps between evaluations. If None, there are no evaluations.
+        eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
+        eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
+        eval_success_threshold: Minimum return for an evaluation episode to count as a success. It adds "success_rate"
+            to the statistics that evaluation hooks and TensorBoard get.
+        max_episode_len: Maximum number of steps in an episode, in training and in evaluation. An episode that reaches
+            this length is truncated. If None, there is no limit.
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
+            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
+            ends training.
+        agent: Agent such as `A3C` or `ACER`. Each process gets a copy. None if `make_agent` is given.
+        make_agent: Function that makes the agent of a process, called as `make_agent(process_index)` in each process.
+            None if `agent` is given.
+        global_step_hooks: Functions that are called as `hook(env, agent, t)` after every step, in the process that made
+            the step. Every t occurs once.
+        evaluation_hooks: `EvaluationHook`s that are called after every evaluation, in process 0.
+        save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
+        use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
         logger: Logger of this run.
-        random_seeds: Seeds of the random streams, one for each process; None for 0, 1, ...
-        stop_event: Ends training when it is set; it is also set here at the end of training. Only this process reads
-            it, so that an event of `threading` is enough.
-        exception_event: Ends training with an error when it is set. Only this process reads it, so that an event of
-            `threading` is enough.
-        use_shared_memory: Whether all processes share the attributes that the agent names in `shared_attributes`. If
-            not, each process trains its own agent, and only that of process 0 is saved, at the end.
-        start_method: How processes start: "fork", "spawn" or "forkserver". None is forkserver where there is one, else
-            spawn; both need the main part of the script under `if __name__ == "__main__":`, fork does not.
-        grace: Seconds that processes get to end once training is over; the time of a running evaluation does not count.
-            It must be longer than any step (for an actor including its wait for the learner), reset, save or hook, and
-            any call of `make_env`. A process that takes longer is killed and named in the error. The limit is at most 2
-            seconds after another process has failed, and at most half a second after Ctrl-C, SIGTERM or an error in
-            this process.
-        step_timeout: Seconds without a sign of life after which a process counts as hanging while training runs. Signs
-            of life are steps of training and evaluation, and the construction of environment and agent. A hanging
-            process ends training with an error, as any failure does; the error shows where the process was. None for no
+        random_seeds: Seeds of the random streams, one for each process. If None, the seeds are 0, 1, ...
+        stop_event: Event that ends training when it is set. The runner also sets it at the end of training. Only this
+            process reads it, so a `threading.Event` can be used.
+        exception_event: Event that ends training with an error when it is set. Only this process reads it, so a
+            `threading.Event` can be used.
+        use_shared_memory: True to share the attributes in the agent's `shared_attributes` between all processes. If
+            False, each process trains its own agent, and only the agent of process 0 is saved, at the end.
+        start_method: Start method of the processes: "fork", "spawn" or "forkserver". If None, forkserver is used if the
+            system has it, else spawn. Forkserver and spawn require the main part of the script under
+            `if __name__ == "__main__":`.
+        grace: Number of seconds after the end of training in which a process must end. The time of a running evaluation
+            does not count. The limit must be longer than any step (for an actor, including its wait for the learner),
+            reset, save, hook, or call of `make_env`. A process that takes longer is killed, and the error names it.
+            After another process has failed, the limit is at most 2 seconds. After Ctrl-C, SIGTERM or an error in this
+            process, the limit is at most half a second.
+        step_timeout: Maximum number of seconds between two heartbeats of a process during training. A heartbeat is a
+            step of training or evaluation, or the construction of an environment or agent. A process that exceeds the
+            limit ends training with an error. The error contains the traceback of the process. If None, there is no
             limit.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none. It needs shared memory.
-        progress: Whether to show progress; None shows it on a terminal.
-        hooks: Called with the `Clock` of this process's loop several times a second.
-        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
-        resume: Whether to resume from the newest complete agent in `outdir`; a new run starts if nothing was saved
-            there. Networks, optimisers, counters, scores and tables are resumed. Parallel processes never repeat
-            exactly, so their environments begin new episodes, with their own seeds, and a replay buffer starts empty.
-            It needs shared memory.
+        checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. If None, no checkpoints are saved.
+            Checkpoints require shared memory.
+        progress: True to show a progress bar. If None, the bar is shown only on a terminal.
+        hooks: Functions that are called with the `Clock` of this process several times a second.
+        loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
+        resume: True to resume from the newest complete agent in `outdir`. If nothing was saved in `outdir`, a new run
+            starts. Networks, optimisers, counters, scores and tables are restored. Parallel processes are never exactly
+            reproducible. Therefore their environments start new episodes, with the seeds of the new run, and a replay
+            buffer starts empty. `resume` requires shared memory.
 
     Returns:
-        The given agent, or the first one that `make_agent` made, or, if `make_agent` makes actors, the learner's agent.
-        Attributes that the processes do not share, such as running means of statistics, are those of process 0. Without
-        shared memory the returned agent is untrained (load the saved one), or None if none was given.
+        `agent`, or, if `make_agent` is given, the agent that `make_agent(0)` returned. If `make_agent` makes actors,
+        the agent of the learner is returned. Attributes that the processes do not share, such as running means of
+        statistics, have the values of process 0. If `use_shared_memory` is False, the returned agent is untrained, or
+        None if `make_agent` is given. In this case, load the agent that was saved.
 
     Raises:
-        AsyncTrainingError: If a process raised, died or did not end, or `exception_event` was set. It holds all
-            tracebacks; it is raised after the agent was saved as `<t>_except` and all processes have ended.
-        ValueError: If not exactly one of `agent` and `make_agent` is given, or a number is out of range.
-        TypeError: If a number is not an integer, an argument has the wrong type, the agent does not name what its
-            copies share although `use_shared_memory` is True, or an object cannot be sent to another process.
+        AsyncTrainingError: If a process raised an error, died or did not end, or if `exception_event` was set. The
+            error contains all tracebacks. It is raised after the agent was saved as `<t>_except` and all processes have
+            ended.
+        ValueError: If not exactly one of `agent` and `make_agent` is given, or if a number is out of range.
+        TypeError: If a number is not an integer, if an argument has the wrong type, if `use_shared_memory` is True and
+            the agent has no `shared_attributes`, or if an object cannot be sent to another process.
     """
     logger = logger or _LOGGER
     given = check_arguments(locals())
@@ -157,16 +165,16 @@ def train_agent_async(
             agent = getattr(make_agent, "representative", None)
             if agent is None and use_shared_memory:
                 agent = make_agent(0)
-        represented = hasattr(agent, "starting")  # by a learner in this process
+        represented = hasattr(agent, "starting")  # True if a learner runs in this process
         if use_shared_memory and not represented:
             check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
         alone = not use_shared_memory and not represented
         if alone and resume:
-            raise ValueError("resume is True and use_shared_memory is False, so that no process would get the agent")
+            raise ValueError("resume is True, which requires use_shared_memory=True, got False")
         if alone and checkpoint_freq is not None:
             raise ValueError(
-                f"checkpoint_freq is {checkpoint_freq} and use_shared_memory is False, but checkpoints are made of "
-                "what the processes share: expected None"
+                f"checkpoint_freq is {checkpoint_freq} and use_shared_memory is False, but checkpoints need shared "
+                "memory: expected checkpoint_freq=None"
             )
         if resume:
             step_offset = min(newest_agent(getattr(agent, "agent", agent), outdir, logger), steps)
@@ -202,8 +210,8 @@ def train_agent_async(
                 source = AsyncWorkers(job, stop_event, exception_event, logger, start_method, grace, step_timeout)
         except (AttributeError, pickle.PicklingError) as error:
             raise TypeError(
-                f"agent cannot be sent to another process: {error}; give a make_agent instead, or "
-                'start_method="fork", which needs no sending'
+                f"agent cannot be sent to another process: {error}; pass make_agent instead of agent, or "
+                'pass start_method="fork"'
             ) from error
         seen: Any = agent if represented else SharedAgent(agent, source)
         if alone:
@@ -228,7 +236,7 @@ def train_agent_async(
 
 
 def _share(agent: Any) -> dict[str, Any]:
-    """The attributes that an agent shares with its copies in other processes; they are moved to shared memory."""
+    """Move the attributes that an agent shares with other processes to shared memory, and return them."""
     shared = {name: getattr(agent, name) for name in getattr(agent, "shared_attributes", ())}
     for value in shared.values():
         if isinstance(value, torch.nn.Module):
@@ -250,32 +258,34 @@ def train_agent_actor_learner(
     updates_per_step: float | None = None,
     **options: Any,
 ) -> Any:
-    """Train an agent that learns from replay: actors collect steps in processes, a thread of this process learns.
+    """Train an agent from replay. Actors collect steps in other processes; a thread of this process learns.
 
-    Processes start by forkserver, or spawn. Both need the main part of the script under
-    `if __name__ == "__main__":`, unless `start_method="fork"` is given.
+    Processes start with forkserver or spawn, which require the main part of the script under
+    `if __name__ == "__main__":`. With `start_method="fork"` this is not required.
 
     Args:
-        agent: Agent with `setup_actor_learner_training`, such as `pfrl_like.agents.DQN`. Its `target_update_interval`
-            is divided by its `update_interval`, which has no other effect here; the target network is synchronised
-            after that many updates, not steps. `n_times_update` multiplies that number.
-        make_env: Called in each actor's process as (process index, test=False), and in process 0 also with test=True
-            for the environment to evaluate in. The argument `test` is passed by name.
-        steps: Step, counted over all actors, at which training ends.
-        outdir: Run directory; made if it is missing.
+        agent: Agent with the method `setup_actor_learner_training`, such as `pfrl_like.agents.DQN`. The learner counts
+            updates, not steps: the target network is synchronised every
+            `target_update_interval / update_interval * n_times_update` updates. `update_interval` has no other effect.
+        make_env: Function that makes the environment of each actor's process, called as
+            `make_env(process_index, test=False)`. In process 0 it is also called with `test=True` and then makes the
+            evaluation environment. The argument `test` is passed by name.
+        steps: Step at which training ends. Steps are counted over all actors.
+        outdir: Run directory. It is created if it does not exist.
         n_actors: Number of actors.
-        n_updates: Updates after which training ends; None for no limit.
-        actor_update_interval: Updates between two transfers of the parameters to the actors.
-        updates_per_step: Updates per step; None lets actors and learner each run as fast as they can.
-        **options: Further arguments of `train_agent_async`: evaluation, hooks, checkpoints, progress, start method. Its
-            defaults apply: it evaluates 10 episodes every 10**6 steps, so that a shorter run needs another
-            `eval_interval`, and saves the best agent.
+        n_updates: Number of updates after which training ends. If None, there is no limit.
+        actor_update_interval: Number of updates between two transfers of the parameters to the actors.
+        updates_per_step: Number of updates per step. If None, actors and learner each run as fast as possible.
+        **options: Additional arguments of `train_agent_async`: evaluation, hooks, checkpoints, progress, start method.
+            The defaults of `train_agent_async` apply: the agent is evaluated for 10 episodes every 10**6 steps, and the
+            best agent is saved. For a shorter run, pass a smaller `eval_interval`.
 
     Returns:
-        The agent, as it was saved last (`<t>_finish`).
+        The agent in its final state, which is also saved as `<t>_finish`.
 
     Raises:
-        AsyncTrainingError: If an actor or the learner raised or died; it is raised after the agent was saved.
+        AsyncTrainingError: If an actor or the learner raised an error or died. The error is raised after the agent was
+            saved.
     """
     check_arguments({"agent": agent}, "setup_actor_learner_training")
     make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
-from pfrl_like.experiments.runner_arguments import check_arguments, handed_on
+from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, train_and_evaluate
 from pfrl_like.experiments.training import train
@@ -42,58 +42,63 @@ def train_agent_batch(
     """Train an agent in a vector environment.
 
     Args:
-        agent: Anything with `batch_act`, `batch_observe`, `save`, `get_statistics`.
-        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. It is
-            closed if training ends by an error.
-        steps: Step, counted over all environments, at which training ends.
-        outdir: Run directory; made if it is missing.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
-            content of replay buffers is in `checkpoint_buffers/`. None for none.
-        log_interval: Steps between log lines; None for none.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
-        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
-            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
-            that an earlier run left is moved to `outdir/earlier-...`.
-        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations; the
-            progress display shows its `max_score`. If it has a method `close`, that is called at the end. Alternatively
-            a function that makes such an object from the step at which training starts; `resume` determines that step.
-        successful_score: Training ends once an evaluation reaches this score; None disables this.
-        step_hooks: Called as (env, agent, t) for every step.
+        agent: Object with the methods `batch_act`, `batch_observe`, `save` and `get_statistics`.
+        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. If
+            training ends with an error, it is closed.
+        steps: Step at which training ends. Steps are counted over all environments.
+        outdir: Run directory. It is created if it does not exist.
+        checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
+            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
+            checkpoints are saved.
+        log_interval: Number of steps between log lines. If None, no lines are logged.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
+            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
+        evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
+            is due. The progress bar shows its attribute `max_score`. If the evaluator has a method `close`, the runner
+            calls `close` at the end. Alternatively, a function that takes the step at which training starts and returns
+            the evaluator. `resume` determines this step.
+        successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
+        step_hooks: Functions that are called as `hook(env, agent, t)` for every step.
         return_window_size: Number of episodes in the logged mean return.
         logger: Logger of this run.
-        progress: Whether to show progress; None shows it on a terminal.
-        hooks: Called with the `Clock` of the loop after every tick, after logging and evaluation; `clock.stop()` ends
-            training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
-            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
-        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
-        resume: Whether to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped; a new
-            run starts if nothing was saved there. Agent, environment and all other parts have to be constructed as
-            before. Everything beyond the checkpoint is moved aside. If later steps may differ from those of an
-            uninterrupted run, the log gives the reasons.
-        keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
-            all agents, and the complete state of the newest two checkpoints.
-        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
-            the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
-            checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
-            and of the report never end training.
+        progress: True to show a progress bar. If None, the bar is shown only on a terminal.
+        hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
+            evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
+            end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
+            `state_dict()` and `load_state_dict(state)`.
+        loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
+        resume: True to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped. If
+            nothing was saved in `outdir`, a new run starts. Agent, environment and all other parts must be constructed
+            as before. Everything that belongs to steps after the checkpoint is moved to `outdir/beyond-...`. If later
+            steps may differ from an uninterrupted run, the reasons are logged.
+        keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
+            None, all agents are kept, and the complete state of the newest two checkpoints.
+        on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
+            failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
+            has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
+            error. Failed writes of `run.log` and of the report never end training.
 
     Returns:
-        The agent's statistics and "eval_score" at every evaluation, including those of the run that was resumed.
+        A list with one dict for each evaluation: the agent's statistics and "eval_score". If the run was resumed, the
+        list also contains the evaluations before that.
 
     Raises:
         WorkerError: If an environment in another process raised or died.
-        NonFiniteError: On NaN or infinity in an observation, a reward, a loss or a gradient.
-        ValueError: If an observation or action has another structure, shape or kind of numbers than its space, or a
-            discrete one is out of range (bounds of a Box are not checked), or if a number of steps is out of range.
+        NonFiniteError: If an observation, a reward, a loss or a gradient is NaN or infinite.
+        ValueError: If an observation or action does not match its space in structure, shape or kind of dtype, if a
+            discrete value is out of range, or if a number of steps is out of range. Bounds of a Box are not checked.
         TypeError: If a number of steps is not an integer, or `outdir` is not a path.
         EnvError: If the environment breaks its contract.
-        CheckpointError: If a file cannot be written, see `on_checkpoint_failure`, or if checkpoints exist and none can
+        CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
             be loaded.
     """
     logger = logger or _LOGGER
     given = check_arguments(locals(), "batch_act", "batch_observe")
     return train(
-        **handed_on(train, given),
+        **arguments_for(train, given),
         source=VectorSource(agent, env, max_episode_len),
         make_logs=lambda sinks, directory: [
             EpisodeLog(agent, sinks, None, directory),
@@ -134,67 +139,72 @@ def train_agent_batch_with_evaluation(
     keep_checkpoints: int | None = None,
     on_checkpoint_failure: Literal["raise", "warn"] = "raise",
 ) -> tuple[Any, list[dict[str, Any]]]:
-    """Train an agent in a vector environment and evaluate it regularly; see `train_agent_batch` and `Evaluator`.
+    """Train and regularly evaluate an agent in a vector environment; see `train_agent_batch` and `Evaluator`.
 
     Args:
-        agent: Anything with `batch_act`, `batch_observe`, `eval_mode`, `save`, `get_statistics`.
-        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. It is
-            closed if training ends by an error.
-        steps: Step, counted over all environments, at which training ends.
-        eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
-        eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
-        eval_interval: Training steps between evaluations.
-        outdir: Run directory; made if it is missing.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
-            content of replay buffers is in `checkpoint_buffers/`. None for none.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
-        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
-            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
-            that an earlier run left is moved to `outdir/earlier-...`.
-        eval_max_episode_len: Steps after which an evaluation episode is cut off; None takes `max_episode_len`.
+        agent: Object with the methods `batch_act`, `batch_observe`, `eval_mode`, `save` and `get_statistics`.
+        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. If
+            training ends with an error, it is closed.
+        steps: Step at which training ends. Steps are counted over all environments.
+        eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
+        eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
+        eval_interval: Number of training steps between evaluations.
+        outdir: Run directory. It is created if it does not exist.
+        checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
+            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
+            checkpoints are saved.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
+            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
+        eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `max_episode_len` is used.
         return_window_size: Number of episodes in the logged mean return.
-        eval_env: Environment to evaluate in, single or vector; None for a new one of the same specification, else a
-            deep copy of `env`. A `MultiprocessVectorEnv` needs one. For a `VectorFrameStack(env, k)`, give a single
+        eval_env: Environment for evaluation, a single or a vector environment. If None, a new environment is made from
+            `env.spec`, or a deep copy of `env` if that is impossible. If `env` is a `MultiprocessVectorEnv`, `eval_env`
+            is required, because `env` cannot be copied. If `env` is a `VectorFrameStack(env, k)`, pass a single
             environment in `atari_wrappers.FrameStack(env, k, channel_order="chw")`, or another `VectorFrameStack`.
-        log_interval: Steps between log lines; None for none.
-        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
-        step_hooks: Called as (env, agent, t) for every step.
-        evaluation_hooks: `EvaluationHook`s, called after every evaluation.
-        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
-        use_tensorboard: Whether to log evaluations, and the rows of `metrics.csv`, to TensorBoard, too.
+        log_interval: Number of steps between log lines. If None, no lines are logged.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
+            ends training.
+        step_hooks: Functions that are called as `hook(env, agent, t)` for every step.
+        evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
+        save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
+        use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
         logger: Logger of this run.
-        progress: Whether to show progress; None shows it on a terminal.
-        eval_success_threshold: Least return of an evaluation episode that counts as a success; adds "success_rate" to
-            the statistics that evaluation hooks and TensorBoard get.
-        hooks: Called with the `Clock` of the loop after every tick, after logging and evaluation; `clock.stop()` ends
-            training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
-            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
-        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
-        resume: Whether to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped; a new
-            run starts if nothing was saved there. Agent, environment and all other parts have to be constructed as
-            before. Everything beyond the checkpoint is moved aside. If later steps may differ from those of an
-            uninterrupted run, the log gives the reasons.
-        keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
-            all agents, and the complete state of the newest two checkpoints.
-        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
-            the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
-            checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
-            and of the report never end training.
+        progress: True to show a progress bar. If None, the bar is shown only on a terminal.
+        eval_success_threshold: Minimum return for an evaluation episode to count as a success. If it is given,
+            "success_rate" is added to the statistics that evaluation hooks and TensorBoard get.
+        hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
+            evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
+            end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
+            `state_dict()` and `load_state_dict(state)`.
+        loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
+        resume: True to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped. If
+            nothing was saved in `outdir`, a new run starts. Agent, environment and all other parts must be constructed
+            as before. Everything that belongs to steps after the checkpoint is moved to `outdir/beyond-...`. If later
+            steps may differ from an uninterrupted run, the reasons are logged.
+        keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
+            None, all agents are kept, and the complete state of the newest two checkpoints.
+        on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
+            failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
+            has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
+            error. Failed writes of `run.log` and of the report never end training.
 
     Returns:
-        The agent, and its statistics and "eval_score" at every evaluation.
+        The agent, and a list with one dict for each evaluation: the agent's statistics and "eval_score".
 
     Raises:
         WorkerError: If an environment in another process raised or died.
-        NonFiniteError: On NaN or infinity in an observation, a reward, a loss or a gradient.
-        ValueError: If an observation or action has another structure, shape or kind of numbers than its space, or a
-            discrete one is out of range (bounds of a Box are not checked), or if a number of steps is out of range.
-            Also if both or neither of `eval_n_steps` and `eval_n_episodes` are given, or a hook does not support this
-            runner, or if `eval_env` is None and `env` can be neither made anew nor copied, since evaluation cannot use
-            a vector environment whose episodes are running.
+        NonFiniteError: If an observation, a reward, a loss or a gradient is NaN or infinite.
+        ValueError: If an observation or action does not match its space in structure, shape or kind of dtype, if a
+            discrete value is out of range, or if a number of steps is out of range. Bounds of a Box are not checked.
+            Also if both or neither of `eval_n_steps` and `eval_n_episodes` are given, if a hook does not support this
+            runner, or if `eval_env` is None and `env` can neither be made again from its specification nor be copied.
+            Evaluation cannot use a vector environment whose episodes are running.
         TypeError: If a number of steps is not an integer, or `outdir` is not a path.
         EnvError: If the environment breaks its contract.
-        CheckpointError: If a file cannot be written, see `on_checkpoint_failure`, or if checkpoints exist and none can
+        CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
             be loaded.
     """
     given = check_arguments(locals(), "batch_act", "batch_observe", "eval_mode")

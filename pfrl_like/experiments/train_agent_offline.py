@@ -1,4 +1,4 @@
-"""Training from recorded data; an environment is only needed for evaluation."""
+"""Training from recorded data. Only evaluation needs an environment."""
 
 import inspect
 import logging
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import evaluating
-from pfrl_like.experiments.runner_arguments import check_arguments, check_has, handed_on
+from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments, check_has
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -20,45 +20,46 @@ from pfrl_like.utils.random import check_rng
 
 _LOGGER = logging.getLogger(__name__)
 
-_OF_ESTIMATOR = "; the agent of an estimator is its `impl`, which `fit` trains"
+_OF_ESTIMATOR = "; pass the attribute `impl` of the estimator, which is its agent"
 _OF_UPDATES = (
-    "; agents that learn from datasets are those with a replay buffer, such as DQN and SoftActorCritic, and those of "
-    "pfrl_like.agents.offline"
+    "; use an agent with a replay buffer, such as DQN or SoftActorCritic, or an agent of pfrl_like.agents.offline"
 )
-_OF_EPISODES = "; MDPDataset.from_episodes makes a dataset of a list of episodes"
+_OF_EPISODES = "; MDPDataset.from_episodes converts a list of episodes into a dataset"
 
 
 def _check_options(dataset: Any, sample: str, *given: Any, **options: Any) -> None:
-    """Refuse arguments that the method which samples minibatches does not accept."""
+    """Check that the method that samples minibatches accepts the arguments."""
     signature = inspect.signature(getattr(dataset, sample))
     try:
         signature.bind(*given, **options)
     except TypeError as error:
         names, own = (", ".join(each.parameters) for each in (signature, inspect.signature(train_agent_offline)))
         raise TypeError(
-            f"{sample} of {type(dataset).__name__}: {error}; it takes {names}. train_agent_offline itself takes {own}"
+            f"{sample} of {type(dataset).__name__}: {error}; it accepts {names}. "
+            f"train_agent_offline itself accepts {own}"
         ) from error
 
 
 class DatasetSource:
-    """An agent that updates from recorded data; every update is a step of the clock.
+    """Source of training steps that updates an agent from recorded data. Every update is one step of the clock.
 
     Args:
-        agent: Anything with `update(batch)`, `gamma` and `device`.
-        dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer. For agents that
-            learn from sequences, an episodic replay buffer or anything else with `sample_sequences(n, max_len, gamma,
-            device)`.
-        minibatch_size: Items of a minibatch; None takes the agent's `minibatch_size`.
-        options: Further arguments of `sample_batch`, besides those that the agent needs (`agent.sampling`).
+        agent: Object with the method `update(batch)` and the attributes `gamma` and `device`.
+        dataset: Object with the method `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer. For
+            agents that learn from sequences, an object with the method `sample_sequences(n, max_len, gamma, device)`,
+            such as an episodic replay buffer.
+        minibatch_size: Number of items in a minibatch. If None, the agent's `minibatch_size` is used.
+        options: Additional arguments of `sample_batch`. They are combined with the arguments that the agent needs
+            (`agent.sampling`).
     """
 
     def __init__(self, agent: Any, dataset: Any, minibatch_size: int | None = None, **options: Any) -> None:
         self.of_sequences = getattr(agent, "learns_from_sequences", False)
         self._sample = "sample_sequences" if self.of_sequences else "sample_batch"
-        check_has("agent", agent, "update", "gamma", "device", way_out=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
-        check_has("dataset", dataset, self._sample, way_out=_OF_EPISODES if isinstance(dataset, list) else "")
+        check_has("agent", agent, "update", "gamma", "device", hint=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
+        check_has("dataset", dataset, self._sample, hint=_OF_EPISODES if isinstance(dataset, list) else "")
         if minibatch_size is None:
-            check_has("agent", agent, "minibatch_size", way_out=_OF_UPDATES)
+            check_has("agent", agent, "minibatch_size", hint=_OF_UPDATES)
         self.agent, self.dataset = agent, dataset
         self.minibatch_size = agent.minibatch_size if minibatch_size is None else minibatch_size
         check_counts(minibatch_size=self.minibatch_size)
@@ -74,14 +75,14 @@ class DatasetSource:
         return self.minibatch_size, *lengths, self.agent.gamma, self.agent.device
 
     def _check_size(self) -> None:
-        """Refuse minibatches larger than the dataset, if the dataset has a size."""
+        """Check that a minibatch is not larger than the dataset, if the dataset has a size."""
         what, held = "transitions", getattr(self.dataset, "n_steps", None)
         if hasattr(self.dataset, "stored_steps"):  # a replay buffer
             held = len(self.dataset)
         if self.of_sequences and hasattr(self.dataset, "n_episodes"):
             what, held = "episodes", self.dataset.n_episodes
         if held is not None and held < self.minibatch_size:
-            raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset holds {held} {what}")
+            raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset has {held} {what}")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Make one update."""
@@ -103,17 +104,17 @@ class DatasetSource:
         return self.dataset, self.options
 
     def saved_state(self) -> dict[str, Any]:
-        """The dataset's own state, or numbers that identify it; the run saves replay buffers completely."""
+        """The dataset's own state, or numbers that identify it. A replay buffer is saved by the run."""
         return {"data": state_of_data(self.dataset)}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Let the dataset restore its part of `saved_state`, or compare the dataset with it.
+        """Restore the dataset's own state, or compare the dataset with the saved numbers.
 
         Returns:
-            The differences; empty if there are none.
+            A list of differences between the dataset and the saved numbers. It is empty if they are equal.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to something else.
+            KeyError, TypeError, ValueError: If the state belongs to a different object.
         """
         return restore_data(self.dataset, state["data"])
 
@@ -160,60 +161,66 @@ def train_agent_offline(
     on_checkpoint_failure: Literal["raise", "warn"] = "raise",
     **sampling: Any,
 ) -> tuple[Any, list[dict[str, Any]]]:
-    """Train an agent from recorded data; the run directory is that of `train_agent`.
+    """Train an agent from recorded data. The run directory contains the same files as after `train_agent`.
 
-    Afterwards any other runner can continue to train the agent in an environment.
+    After offline training, any other runner can continue to train the agent in an environment.
 
     Args:
-        agent: Anything with `update`, `gamma`, `device`, `save` and `get_statistics`.
-        dataset: An `MDPDataset`, or a replay buffer; `MDPDataset.from_episodes` makes a dataset of a list of episodes.
+        agent: Object with the methods `update`, `save` and `get_statistics` and the attributes `gamma` and `device`.
+        dataset: An `MDPDataset` or a replay buffer. `MDPDataset.from_episodes` converts a list of episodes into a
+            dataset.
         steps: Number of updates at which training ends.
-        outdir: Run directory; made if it is missing.
-        checkpoint_freq: Updates between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
-            content of replay buffers is in `checkpoint_buffers/`. None for none.
-        step_offset: Number of updates at which training starts, at most `steps`. Above 0 the run in `outdir` resumes:
-            its time continues, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything that an
-            earlier run left is moved to `outdir/earlier-...`.
-        eval_env: Environment to evaluate in; None for no evaluation.
-        eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
-        eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
-        eval_interval: Updates between evaluations.
-        eval_max_episode_len: Steps after which an evaluation episode is cut off; None for no limit.
-        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
-        step_hooks: Called as (eval_env, agent, t) after every update.
-        evaluation_hooks: `EvaluationHook`s, called after every evaluation.
-        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
-        use_tensorboard: Whether to log evaluations, and the rows of `metrics.csv`, to TensorBoard, too.
-        minibatch_size: Items of a minibatch; None takes the agent's `minibatch_size`.
-        log_interval: Updates between rows of `metrics.csv`.
+        outdir: Run directory. It is created if it does not exist.
+        checkpoint_freq: Number of updates between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
+            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
+            checkpoints are saved.
+        step_offset: Number of updates at which training starts, at most `steps`. If positive, the run in `outdir`
+            resumes: its number of seconds continues, and everything that belongs to later updates is moved to
+            `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
+        eval_env: Environment for evaluation. If None, there are no evaluations.
+        eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
+        eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
+        eval_interval: Number of updates between evaluations.
+        eval_max_episode_len: Maximum number of steps in an evaluation episode. An episode that reaches this length is
+            truncated. If None, there is no limit.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
+            ends training.
+        step_hooks: Functions that are called as `hook(eval_env, agent, t)` after every update.
+        evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
+        save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
+        use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
+        minibatch_size: Number of items in a minibatch. If None, the agent's `minibatch_size` is used.
+        log_interval: Number of updates between rows of `metrics.csv`.
         logger: Logger of this run.
-        progress: Whether to show progress; None shows it on a terminal.
-        hooks: Called with the `Clock` of the loop after every update, after logging and evaluation; `clock.stop()` ends
-            training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
-            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
-        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
-        resume: Whether to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped; a new
-            run starts if nothing was saved there. Agent, environment and all other parts have to be constructed as
-            before. Everything beyond the checkpoint is moved aside. If later steps may differ from those of an
-            uninterrupted run, the log gives the reasons.
-        keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
-            all agents, and the complete state of the newest two checkpoints.
-        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
-            the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
-            checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
-            and of the report never end training.
-        sampling: Further arguments of `dataset.sample_batch`: `num_steps`, `n_frames`, `rng`.
+        progress: True to show a progress bar. If None, the bar is shown only on a terminal.
+        hooks: Functions that are called with the `Clock` after every update, after logging and evaluation.
+            `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the end. `resume`
+            restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or `state_dict()` and
+            `load_state_dict(state)`.
+        loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
+        resume: True to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped. If
+            nothing was saved in `outdir`, a new run starts. Agent, environment and all other parts must be constructed
+            as before. Everything that belongs to steps after the checkpoint is moved to `outdir/beyond-...`. If later
+            steps may differ from an uninterrupted run, the reasons are logged.
+        keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
+            None, all agents are kept, and the complete state of the newest two checkpoints.
+        on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
+            failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
+            has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
+            error. Failed writes of `run.log` and of the report never end training.
+        sampling: Additional arguments of `dataset.sample_batch`: `num_steps`, `n_frames`, `rng`.
 
     Returns:
-        The agent, and its statistics and "eval_score" at every evaluation.
+        The agent, and a list with one dict for each evaluation: the agent's statistics and "eval_score".
 
     Raises:
-        NonFiniteError: On NaN or infinity in a loss or a gradient.
+        NonFiniteError: If a loss or a gradient is NaN or infinite.
         ValueError: If a number is out of range, if only one of `eval_env` and `eval_interval` is given, if a minibatch
-            is larger than the dataset, or if the observations or actions of the agent and the dataset differ.
-        TypeError: If `agent` or `dataset` lacks a required method, if the dataset has actions of the other kind, if
-            `sample_batch` does not accept an argument, or if `rng` is not a NumPy generator.
-        RuntimeError: If observations or actions do not fit a part of the agent.
+            is larger than the dataset, or if the agent and the dataset have different observations or actions.
+        TypeError: If `agent` or `dataset` lacks a required method, if the actions of the dataset are continuous and the
+            agent's are discrete or vice versa, if `sample_batch` does not accept an argument, or if `rng` is not a
+            NumPy generator.
+        RuntimeError: If a part of the agent does not accept the shape of the observations or actions.
     """
     if (eval_env is None) != (eval_interval is None):
         raise ValueError(f"eval_env and eval_interval: expected both or neither, got {eval_env} and {eval_interval}")
@@ -228,7 +235,7 @@ def train_agent_offline(
             agent.check_dataset(dataset, sampling.get("n_frames", 1))
     with evaluating(given, eval_env) as make_evaluator:
         history = train(
-            **handed_on(train, given),
+            **arguments_for(train, given),
             env=eval_env,
             source=source,
             make_logs=lambda sinks, _: [UpdateLog(agent, sinks, log_interval)],

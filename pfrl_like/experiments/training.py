@@ -1,4 +1,4 @@
-"""The common body of the runners: the loop, its callbacks, and the files of the run directory, also after an error."""
+"""The common part of the runners: training loop, callbacks, files of the run directory, and error handling."""
 
 import contextlib
 import logging
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pfrl_like.debug.crash_replay import checkpoint, is_passed_over, record_crash
+from pfrl_like.debug.crash_replay import checkpoint, is_skipped, record_crash
 from pfrl_like.debug.trace import Trace
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, statistics_of, wants_progress
@@ -36,7 +36,7 @@ from pfrl_like.utils.env_values import mask_keyword, takes_mask
 
 @contextlib.contextmanager
 def reported(outdir: str, writes: FailedWrites) -> Iterator[None]:
-    """Write the report of a run at the end of the context; a failure of the report is only logged."""
+    """Write the report of a run at the end of the context. If this fails, the error is only logged."""
     try:
         yield
     finally:
@@ -49,7 +49,7 @@ def reported(outdir: str, writes: FailedWrites) -> Iterator[None]:
 
 @contextlib.contextmanager
 def closing_all(things: Sequence[Any], logger: logging.Logger | None = None) -> Iterator[None]:
-    """Close everything at the end of the context; failures to close are logged if they would hide an earlier error."""
+    """Close all objects at the end of the context. After an error, failures to close are only logged."""
     try:
         yield
     except BaseException:
@@ -66,15 +66,15 @@ def closing_all(things: Sequence[Any], logger: logging.Logger | None = None) -> 
 def saved_on_error(
     checkpoints: Checkpoints, clock: Clock, record: RunRecord, on_error: Callable[[], None]
 ) -> Iterator[None]:
-    """Save the agent as `<t>_except` after an error, then raise the error again.
+    """Save the agent as `<t>_except` after an error, and raise the error again.
 
-    Failures during these steps are logged and do not hide the error.
+    Errors that occur while the agent is saved are logged; they do not replace the error.
     """
     outdir, logger = checkpoints.outdir, checkpoints.logger
     try:
         yield
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        checkpoints.writes.ended_by = error  # before any further failure to write
+        checkpoints.writes.ended_by = error  # set before further writes fail
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
@@ -86,7 +86,7 @@ def saved_on_error(
         ):
             try:
                 act()
-            except PfrlLikeError as failure:  # its message is complete, no traceback is needed
+            except PfrlLikeError as failure:  # the message is enough, without a traceback
                 logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
             except Exception:
                 logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
@@ -98,7 +98,7 @@ def saved_on_error(
 
 
 class UpdateCount:
-    """Detects whether an agent has made an update since this object was made, by `optim_t` or its statistics.
+    """Detects if an agent has made an update since construction, from `optim_t` or the agent's statistics.
 
     Args:
         agent: The agent.
@@ -109,12 +109,12 @@ class UpdateCount:
         self.before = self._updates()
         self.missing = self.before is not None
 
-    def complaint(self) -> str:
-        """A message that no update was made; empty if there was one or it is unknown."""
+    def warning(self) -> str:
+        """A message that no update was made; empty if an update was made or if this is unknown."""
         return ": ".join(["no update was made", *self._reasons()]) if self._is_missing() else ""
 
     def waits(self) -> str:
-        """A message that says what the first update waits for; empty if there was an update or it is unknown."""
+        """The reason why no update has been made yet; empty if an update was made or if this is unknown."""
         return ": ".join(["no updates yet", *reasons]) if self._is_missing() and (reasons := self._reasons()) else ""
 
     def _is_missing(self) -> bool:
@@ -159,64 +159,67 @@ def train(
     parts: Sequence[Any] = (),
     drive: Drive = lambda source, clock, callbacks, _: run(source, clock, callbacks),
 ) -> list[dict[str, Any]]:
-    """Train, evaluate and save; the common body of the runners.
+    """Train, evaluate and save an agent. All runners call this function.
 
     Args:
         agent: The agent.
-        env: Environment of the user; it is passed to the step hooks and may hold random streams.
-        source: Source of the training steps.
-        steps: Step at which training ends; None if `drive` decides, and not the clock.
-        outdir: Run directory; made if it is missing.
-        make_logs: Makes the callbacks that log, from the loggers of this run and its directory.
+        env: Environment of the user. It is passed to the step hooks and may contain random streams.
+        source: Source of training steps.
+        steps: Step at which training ends. If None, `drive` ends training.
+        outdir: Run directory. It is created if it does not exist.
+        make_logs: Function that takes the loggers of metrics and the run directory, and returns the callbacks that log.
         logger: Logger of this run.
-        hooks: Called with the `Clock` of the loop after every tick, after logging and evaluation; `clock.stop()` ends
-            training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
-            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
-        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
-            content of replay buffers is in `checkpoint_buffers/`. None for none.
-        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
-            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
-            that an earlier run left is moved to `outdir/earlier-...`.
-        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations; the
-            progress display shows its `max_score`. If it has a method `close`, that is called at the end. Alternatively
-            a function that makes such an object from the step at which training starts; `resume` determines that step.
-        successful_score: Training ends once an evaluation reaches this score; None disables this.
-        step_hooks: Called as (env, agent, t) after every step.
-        eval_during_episode: Whether evaluation may take place during an episode; it then needs an environment of its
-            own.
-        progress: Whether to show progress; None shows it on a terminal.
-        on_error: Called with the evaluator after an error, once the agent has been saved.
-        clears: Whether files of an earlier run still have to be moved aside.
-        resume: Whether to resume from the newest complete checkpoint in `outdir`, or a checkpoint that is already
-            loaded.
-        keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
-            all agents, and the complete state of the newest two checkpoints.
-        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
-            the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
-            checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
-            and of the report never end training.
-        parts: Further parts that are saved and restored, see `RunState`.
-        drive: Calls the source's `tick` until training is over, and may save checkpoints; the default is `loop.run`.
+        hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
+            evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
+            end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
+            `state_dict()` and `load_state_dict(state)`.
+        loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
+        checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
+            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
+            checkpoints are saved.
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
+            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
+        evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
+            is due. The progress bar shows its attribute `max_score`. If the evaluator has a method `close`, the runner
+            calls `close` at the end. Alternatively, a function that takes the step at which training starts and returns
+            the evaluator. `resume` determines this step.
+        successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
+        step_hooks: Functions that are called as `hook(env, agent, t)` after every step.
+        eval_during_episode: True to allow evaluation during an episode. The evaluator then needs a separate
+            environment.
+        progress: True to show a progress bar. If None, the bar is shown only on a terminal.
+        on_error: Function that is called with the evaluator after an error, when the agent has been saved.
+        clears: True if files of an earlier run have not been moved yet.
+        resume: True to resume from the newest complete checkpoint in `outdir`, or a checkpoint that is already loaded.
+        keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
+            None, all agents are kept, and the complete state of the newest two checkpoints.
+        on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
+            failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
+            has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
+            error. Failed writes of `run.log` and of the report never end training.
+        parts: Additional parts that are saved and restored, see `RunState`.
+        drive: Function that calls the source's `tick` until training is over, and may save checkpoints. The default is
+            `loop.run`.
 
     Returns:
-        The statistics at every evaluation.
+        A list with one dict for each evaluation: the agent's statistics and "eval_score".
     """
-    if is_passed_over(agent, outdir):
+    if is_skipped(agent, outdir):
         return []
     outdir = check_directory(outdir)
     clock = Clock(steps, step_offset)
     with owned(outdir), Interruption(clock) as interruption:
         resume = resume or checkpoint() is not None
         configuration = Configuration(agent, env, source)
-        goes_on_from = resume if isinstance(resume, Checkpoint) else None
+        resumed_from = resume if isinstance(resume, Checkpoint) else None
         if resume is True:
-            goes_on_from = newest_checkpoint(agent, source, outdir, logger, configuration)
+            resumed_from = newest_checkpoint(agent, source, outdir, logger, configuration)
         items = items_on_disk(agent, source)
-        if in_vain := resume is True and goes_on_from is None:
+        if in_vain := resume is True and resumed_from is None:
             warn_of_items_left(items, outdir, logger)
-        if goes_on_from is not None:
-            step_offset = clock.t = clock.previous_t = goes_on_from.t
+        if resumed_from is not None:
+            step_offset = clock.t = clock.previous_t = resumed_from.t
         saves = hasattr(source, "saved_state") and (checkpoint_freq is not None or resume is not False or bool(parts))
         if saves:
             source.record()  # type: ignore[attr-defined]
@@ -233,9 +236,9 @@ def train(
         board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None  # the evaluator closes it
         callbacks += make_logs([csv, *loggers, *([board] if board is not None else [])], outdir)
         if steps is not None and wants_progress(progress):
-            begins = "" if goes_on_from is None else f"resuming from step {step_offset:,} of {outdir}"
-            last, waits = updates.complaint, updates.waits
-            callbacks.append(Progress(steps, step_offset, evaluator, last_words=last, waits=waits, first_words=begins))
+            begins = "" if resumed_from is None else f"resuming from step {step_offset:,} of {outdir}"
+            last, waits = updates.warning, updates.waits
+            callbacks.append(Progress(steps, step_offset, evaluator, closing=last, waits=waits, opening=begins))
         if evaluator is not None:
             evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
             callbacks.append(evaluation)
@@ -247,8 +250,8 @@ def train(
         writes.govern([csv, *loggers, *callbacks, evaluator])
         checkpoints = Checkpoints(
             agent, state if saves else None, checkpoint_freq, outdir, writes, critical=interruption.critical,
-            at_end=isinstance(source, VectorSource),  # as in PFRL, a serial run ends with `<t>_finish` alone
-            keep=keep_checkpoints, goes_on_from=goes_on_from,
+            at_end=isinstance(source, VectorSource),  # as in PFRL, a serial run saves only `<t>_finish` at its end
+            keep=keep_checkpoints, resumed_from=resumed_from,
         )  # fmt: skip
         callbacks.append(checkpoints)  # last, so that it saves the effects of the other callbacks
         record = RunRecord(
@@ -260,16 +263,16 @@ def train(
             log_file(outdir, writes, append=step_offset > 0),
             closing_all([csv, *loggers, *callbacks], logger),
         ):
-            if goes_on_from is not None:
-                record.resumed(goes_on_from.restore(state, clock, logger))
+            if resumed_from is not None:
+                record.resumed(resumed_from.restore(state, clock, logger))
                 if evaluation is not None:
                     evaluation.stop_if_successful(clock)
             with saved_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
                 with interruption.of_loop():
                     drive(source, clock, callbacks, checkpoints)
-                if clock.t > step_offset and (complaint := updates.complaint()):
-                    logger.warning(complaint)
-                if goes_on_from is None or (goes_on_from.t, goes_on_from.is_finish) != (clock.t, True):
+                if clock.t > step_offset and (text := updates.warning()):
+                    logger.warning(text)
+                if resumed_from is None or (resumed_from.t, resumed_from.is_finish) != (clock.t, True):
                     checkpoints.save(clock, "_finish")
                 outcome = ": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished"
                 if checkpoints.failure:
@@ -283,14 +286,14 @@ def train(
 def _begin(
     agent: Any, evaluator: Any, outdir: str, step_offset: int, clears: bool, in_vain: bool, logger: logging.Logger
 ) -> Any:
-    """Prepare a run: make the evaluator, move files beyond the first step aside, and set the agent's step.
+    """Prepare a run: make the evaluator, move files of later steps to another folder, and set `agent.t`.
 
     Returns:
         The evaluator.
     """
     if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
         evaluator = evaluator(step_offset)
-    if clears:  # an evaluator moves its own files aside
+    if clears:  # an evaluator moves its own files
         boards = isinstance(evaluator, Evaluator) and evaluator.tensorboard is not None
         set_aside(outdir, step_offset, logger, evaluation=evaluator is None, tensorboard=not boards, in_vain=in_vain)
     if hasattr(agent, "t"):
@@ -305,9 +308,9 @@ _ENOUGH = "enough paths"
 
 
 class Actor(Protocol):
-    """Acts along the sampled paths, observes the results, and stores them if it wants to learn from them.
+    """Interface of objects that choose the actions of sampled paths and observe the results.
 
-    Both methods may also have the keyword `action_mask`, like those of a `BatchAgent`.
+    Both methods may also accept the keyword `action_mask`, like the methods of a `BatchAgent`.
     """
 
     def act(self, obs: Any) -> Any:
@@ -318,16 +321,18 @@ class Actor(Protocol):
 
 
 class PathRecorder:
-    """Wraps an actor in the training loop, and records its steps as paths.
+    """Wraps an actor and records its steps in the training loop as paths.
 
-    A path is a dict: "observations", "actions", "rewards", "terminations" (arrays over its steps), "env_infos" (a dict
-    for each step), "last_observation", "complete" (whether the episode is over), "undiscounted_return" and "success".
-    The last two describe the episode so far, which an earlier path may have begun.
+    A path is a dict with the keys "observations", "actions", "rewards" and "terminations" (arrays with one row per
+    step), "env_infos" (one dict per step), "last_observation", "complete" (True if the episode is over),
+    "undiscounted_return" and "success". "undiscounted_return" and "success" describe the whole episode so far. An
+    earlier path may contain the first steps of the episode.
 
     Args:
         actor: The actor.
-        env: Environment of any of the forms that `as_gymnasium` takes.
-        max_path_length: Steps after which an episode is cut off; None for no limit.
+        env: Environment in any form that `as_gymnasium` accepts.
+        max_path_length: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
     """
 
     def __init__(self, actor: Actor, env: Any, max_path_length: int | None) -> None:
@@ -336,20 +341,20 @@ class PathRecorder:
         self.dry_run = getattr(actor, "dry_run", None)
         self.source = SerialSource(self, env, max_path_length)
         self.source.record()
-        self.env = self.source.env  # a tape, which also keeps `info`, since agents do not get it
+        self.env = self.source.env  # an `EpisodeTape`, which stores `info`
         self.paths: list[dict[str, Any]] = []
         self._rows: list[tuple[Any, ...]] = []
         self._success = False
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """The actor's action."""
+        """Return the actor's action."""
         if self.source.length == 0:
             self._success = False
         self._obs, self._action = obs, self.actor.act(obs, **mask_keyword(action_mask, self.takes_mask))
         return self._action
 
     def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool, *, action_mask: Any = None) -> None:
-        """Record the step, and pass it to the actor."""
+        """Record the step and pass it to the actor."""
         info = self.env.info
         self._rows.append((self._obs, self._action, reward, terminated, info))
         self._last = obs
@@ -363,7 +368,7 @@ class PathRecorder:
         self._rows = []
         try:
             stacked: Any = np.stack(observations)
-        except ValueError:  # nested, or of different shapes
+        except ValueError:  # observations are nested or have different shapes
             stacked = list(observations)
         self.paths.append(
             {
@@ -376,14 +381,14 @@ class PathRecorder:
     def walk(
         self, source: Source, clock: Clock, callbacks: Sequence[Callback], n_paths: int, n_steps: int | None
     ) -> list[dict[str, Any]]:
-        """Sample `n_paths` whole paths, or `n_steps` steps if that is given; then the last path may be incomplete.
+        """Sample `n_paths` complete paths, or `n_steps` steps. After `n_steps`, the last path may be incomplete.
 
         Args:
-            source: The source of this recorder, or a wrapper of it.
-            clock: Clock of the run; a hook that stops it ends the sampling.
-            callbacks: Called after every step.
+            source: Source of this recorder, or a wrapper around the source.
+            clock: Clock of the run. If a hook stops the clock, sampling ends.
+            callbacks: Functions that are called after every step.
             n_paths: Number of paths.
-            n_steps: Number of steps; None for `n_paths` whole paths.
+            n_steps: Number of steps. If None, `n_paths` complete paths are sampled.
 
         Returns:
             The paths.
@@ -406,7 +411,7 @@ class PathRecorder:
         return self.paths
 
     def saved_state(self) -> dict[str, Any]:
-        """The state of the running episode that the source does not have."""
+        """The state of the running episode that the source does not save."""
         return {"success": self._success}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:

@@ -15,9 +15,9 @@ class AdditiveGaussian(RandomExplorer):
 
     Args:
         scale: Standard deviation, a number or an array of the action's shape.
-        low: Lower bound of the result, a number or an array of the action's shape; None for no bound.
-        high: Upper bound of the result, a number or an array of the action's shape; None for no bound.
-        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
+        low: Lower bound of the result, a number or an array of the action's shape; None disables the bound.
+        high: Upper bound of the result, a number or an array of the action's shape; None disables the bound.
+        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
 
     Raises:
         ValueError: If `scale` is negative or `low` above `high`.
@@ -37,7 +37,7 @@ class AdditiveGaussian(RandomExplorer):
         self.high = high
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """The greedy action plus noise.
+        """Return the greedy action plus noise.
 
         Raises:
             TypeError: If the action is an integer.
@@ -45,7 +45,7 @@ class AdditiveGaussian(RandomExplorer):
         return self._disturbed(continuous(self, greedy_action_func()))
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """The greedy actions, each plus its own noise, [k, ...].
+        """Return the greedy actions plus independent noise for each environment, [k, ...].
 
         Raises:
             TypeError: If the actions are integers.

@@ -16,24 +16,25 @@ _LOGGER = logging.getLogger(__name__)
 class AdditiveOU(RandomExplorer):
     """Adds an Ornstein-Uhlenbeck process x to the greedy action (Lillicrap et al. 2015, arXiv:1509.02971).
 
-    At every step x += theta * (mu - x) + sigma * N(0, 1). Each environment has its own process, which continues from
-    episode to episode.
+    At every step x += theta * (mu - x) + sigma * N(0, 1). Each environment has its own process. The process is not
+    reset at the end of an episode.
 
     Args:
         mu: Mean of the process.
-        theta: Pull towards the mean.
+        theta: Rate at which the process returns to the mean.
         sigma: Scale of the noise, a number or an array of the action's shape.
-        start_with_mu: Start at the mean; otherwise the start is drawn from the process's stationary distribution.
-        logger: Logger of the noise, at debug level.
-        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
+        start_with_mu: True to start the process at the mean, False to sample the start from its stationary
+            distribution.
+        logger: Logger for the noise, at level DEBUG.
+        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
 
     Attributes:
         ou_state: Noise of the latest step, float32: the shape of one action after `select_action`, [k, ...] after
             `select_actions`; None before the first step.
 
     Raises:
-        ValueError: If `sigma` is negative, or if there is no stationary distribution to start from (`theta` not between
-            0 and 2).
+        ValueError: If `sigma` is negative, or if `start_with_mu` is False and `theta` is not between 0 and 2, so that
+            the process has no stationary distribution.
     """
 
     reads_action_value = False
@@ -60,10 +61,10 @@ class AdditiveOU(RandomExplorer):
         self.start_with_mu = start_with_mu
         self.logger = logger
         self.ou_state: NDArray[np.float32] | None = None
-        self._begun: NDArray[np.bool_] = np.zeros(0, dtype=bool)  # which environments have a process, [k]
+        self._begun: NDArray[np.bool_] = np.zeros(0, dtype=bool)  # True if the process has started, [k]
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """The greedy action plus the noise of the only process.
+        """Return the greedy action plus noise. `select_action` uses a single process.
 
         Raises:
             TypeError: If the action is an integer.
@@ -73,9 +74,9 @@ class AdditiveOU(RandomExplorer):
         return noisy[0]
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """The greedy actions, each plus the noise of its own process, [k, ...].
+        """Return the greedy actions, each plus the noise of its environment's process, [k, ...].
 
-        A different number of environments, or a different shape of action, restarts all processes.
+        All processes restart if the number of environments or the shape of the actions changes.
 
         Raises:
             TypeError: If the actions are integers.
@@ -105,7 +106,7 @@ class AdditiveOU(RandomExplorer):
     def _noise_of(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         state = self.ou_state
         if state is not None and shape == (1, *state.shape) and len(self._begun) == 1:
-            state = state[None]  # as `select_action` leaves it
+            state = state[None]  # `select_action` stores the state without the axis of environments
         if state is None or state.shape != shape:
             state = np.zeros(shape, dtype=np.float32)
             self._begun = np.zeros(shape[0], dtype=bool)
@@ -122,17 +123,17 @@ class AdditiveOU(RandomExplorer):
         self._begun[rows] = True
 
     def evolve(self) -> None:
-        """Move `ou_state` by one step.
+        """Update `ou_state` by one step of the process.
 
-        An override, or a function assigned to an explorer, may move it in another way. It is then called once for each
-        process that moves, with an `ou_state` of one action's shape.
+        A subclass may override the method, or a function may be assigned to an explorer. The replacement is called once
+        for each process that makes a step, and `ou_state` then has the shape of one action.
         """
         state: Any = self.ou_state
         drift = self.theta * (self.mu - state)
         self.ou_state = state + (drift + self._source.normal(size=state.shape, loc=0, scale=self.sigma))
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the processes, and of the generator if the explorer has its own."""
+        """Return the state of the processes and, if the explorer has its own generator, the generator's state."""
         ou_state = None if self.ou_state is None else self.ou_state.tolist()
         return {**super().state_dict(), "ou_state": ou_state, "begun": self._begun.tolist()}
 
@@ -140,16 +141,16 @@ class AdditiveOU(RandomExplorer):
         """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If the state comes from another kind of explorer.
+            ValueError: If the state belongs to a different type of explorer.
         """
         state = dict(state)
         if not {"ou_state", "begun"} <= state.keys():
-            raise ValueError(f"state has {sorted(state)}, expected that of an AdditiveOU")
+            raise ValueError(f"state has {sorted(state)}, expected the state of an AdditiveOU")
         ou_state, begun = state.pop("ou_state"), np.array(state.pop("begun"), dtype=bool)
         ou_state = None if ou_state is None else np.array(ou_state, dtype=np.float32)
         super().load_state_dict(state)
         self.ou_state, self._begun = ou_state, begun
 
 
-#: The default `evolve`, which moves the processes of all environments at once.
+#: The default `evolve`. It updates the processes of all environments at once.
 _EVOLVE = AdditiveOU.evolve

@@ -13,11 +13,11 @@ from pfrl_like.utils.random import RandomSource
 
 
 class Boltzmann(RandomExplorer):
-    """Draws discrete actions with probabilities proportional to exp(Q(s, a) / T); 0 for forbidden actions.
+    """Samples discrete actions with probabilities proportional to exp(Q(s, a) / T). Masked actions have probability 0.
 
     Args:
         T: Temperature, above 0; larger values make actions more random.
-        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
+        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
 
     Raises:
         ValueError: If `T` is not positive.
@@ -32,7 +32,7 @@ class Boltzmann(RandomExplorer):
         self.T = T
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """A random action for the only row of `action_value`.
+        """Return a random action for the single row of `action_value`.
 
         Raises:
             TypeError: If `action_value` is not a `DiscreteActionValue`.
@@ -40,7 +40,7 @@ class Boltzmann(RandomExplorer):
         return self._draw(action_value, np.arange(1))[0]
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """A random action for each of k rows, [k].
+        """Return a random action for each of the k rows, [k].
 
         Raises:
             TypeError: If `action_value` is not a `DiscreteActionValue`.
@@ -61,6 +61,6 @@ class Boltzmann(RandomExplorer):
             probs = torch.softmax(logits, 1).cpu().numpy()[rows]
         cumulative = probs.astype(np.float64).cumsum(1)
         cumulative /= cumulative[:, -1:]
-        # The first action whose cumulative probability exceeds the draw, as in np.random.choice.
+        # Select the first action whose cumulative probability exceeds the random number, as in np.random.choice.
         drawn: NDArray[np.int64] = (cumulative <= self._source.random((len(rows), 1))).sum(1)
         return drawn

@@ -16,10 +16,10 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class RandomExplorer(Explorer):
-    """Base of explorers with a source of randomness.
+    """Base class of explorers that use random numbers.
 
     Args:
-        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
+        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
 
     Raises:
         TypeError: If `rng` is neither a NumPy generator nor None.
@@ -31,19 +31,19 @@ class RandomExplorer(Explorer):
 
     @property
     def _source(self) -> Any:
-        """Source of random numbers, with `random` and `normal`."""
+        """Source of random numbers with the methods `random` and `normal`."""
         return np.random if self.rng is None else self.rng
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the explorer's own generator; empty if it has none."""
+        """Return the state of the explorer's own generator; empty if the explorer uses the global generator."""
         return {} if self.rng is None else {"rng": plain_state(get_rng_state(self.rng))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If the state comes from another kind of explorer, or if only one of the two explorers draws from
-                the global stream.
+            ValueError: If the state comes from another kind of explorer, or if only one of the two explorers uses the
+                global generator.
         """
         state = dict(state)
         rng = state.pop("rng", None)
@@ -52,39 +52,39 @@ class RandomExplorer(Explorer):
 
 
 def active_rows(active: Any, k: int) -> NDArray[np.int64]:
-    """Indices of the environments that act, among k."""
+    """Return the indices of the environments that act, among k environments."""
     return np.arange(k) if active is None else np.flatnonzero(active)
 
 
 def continuous(explorer: Explorer, greedy_actions: Any) -> NDArray[Any]:
-    """The greedy actions as a floating-point array, to which noise can be added.
+    """Return the greedy actions as a floating-point array, so that noise can be added.
 
     Raises:
-        TypeError: If they are not floating-point numbers.
+        TypeError: If the greedy actions are not floating-point numbers.
     """
     actions = np.asarray(greedy_actions)
     if actions.dtype.kind != "f":
         raise TypeError(
             f"greedy actions have dtype {actions.dtype}, but {type(explorer).__name__} adds noise to floating-point "
-            "ones: for discrete actions use one of the epsilon-greedy explorers or Boltzmann"
+            "actions: for discrete actions use one of the epsilon-greedy explorers or Boltzmann"
         )
     return actions
 
 
 class EpsilonGreedy(RandomExplorer):
-    """Base of the epsilon-greedy explorers: a random action with probability epsilon, otherwise the greedy one.
+    """Base class of epsilon-greedy explorers: a random action with probability epsilon, otherwise the greedy action.
 
-    If the action value has an `action_mask`, a random action is drawn from the allowed actions and
+    If the action value has an `action_mask`, the random action is sampled from the allowed actions and
     `random_action_func` is not called.
 
     Args:
-        epsilon: Initial value, from 0 to 1.
+        epsilon: Initial value of epsilon, from 0 to 1.
         random_action_func: Function without arguments that returns a random action.
-        logger: Logger of each choice, at debug level.
-        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
+        logger: Logger for each selected action, at level DEBUG.
+        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
 
     Attributes:
-        epsilon: Value at the latest choice.
+        epsilon: Value of epsilon at the latest selection.
     """
 
     reads_action_value = False
@@ -101,10 +101,10 @@ class EpsilonGreedy(RandomExplorer):
 
     @abstractmethod
     def compute_epsilon(self, t: int) -> float:
-        """Epsilon after t steps."""
+        """Return epsilon after t steps."""
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """A random action with probability epsilon, otherwise the greedy one."""
+        """Return a random action with probability epsilon, otherwise the greedy action."""
         self.epsilon = self.compute_epsilon(t)
         explores = self._source.random() < self.epsilon
         action = self._random_action(action_value, 0) if explores else greedy_action_func()
@@ -113,7 +113,7 @@ class EpsilonGreedy(RandomExplorer):
         return action
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """An action for each of k environments: one draw each, and a random action only where it is needed."""
+        """Return an action for each of k environments; `random_action_func` is called only where it is needed."""
         self.epsilon = self.compute_epsilon(t)
         n_draws = len(greedy_actions) if active is None else np.count_nonzero(active)
         explores = (self._source.random(n_draws) < self.epsilon).nonzero()[0]
@@ -141,12 +141,12 @@ class EpsilonGreedy(RandomExplorer):
 
 
 def _check_random_action(action: Any, actions: NDArray[Any]) -> None:
-    """Refuse a random action that cannot replace a greedy one."""
+    """Raise ValueError if the shape or dtype of a random action differs from the greedy actions."""
     kind = np.min_scalar_type(action)
     if np.shape(action) != actions.shape[1:] or not np.can_cast(kind, actions.dtype, "same_kind"):
         raise ValueError(
-            f"random_action_func gave {action!r:.80}, expected one action of shape {actions.shape[1:]}, "
-            f"{actions.dtype}, like the greedy one: for a vector environment that is single_action_space.sample"
+            f"random_action_func returned {action!r:.80}, expected one action of shape {actions.shape[1:]}, "
+            f"{actions.dtype}, like the greedy action: for a vector environment use single_action_space.sample"
         )
 
 
@@ -154,14 +154,14 @@ class ConstantEpsilonGreedy(EpsilonGreedy):
     """Epsilon-greedy with a constant epsilon.
 
     Args:
-        epsilon: Probability of a random action; may be changed at any time.
+        epsilon: Probability of a random action. The attribute may be changed at any time.
         random_action_func: Function without arguments that returns a random action.
-        logger: Logger of each choice, at debug level.
-        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
+        logger: Logger for each selected action, at level DEBUG.
+        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
 
     Raises:
         ValueError: If `epsilon` is not from 0 to 1.
-        TypeError: If `random_action_func` cannot be called.
+        TypeError: If `random_action_func` is not callable.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class ConstantEpsilonGreedy(EpsilonGreedy):
         super().__init__(_probability("epsilon", epsilon), random_action_func, logger, rng)
 
     def compute_epsilon(self, t: int) -> float:
-        """The constant epsilon."""
+        """Return the constant epsilon."""
         return self.epsilon
 
 
@@ -185,14 +185,14 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
     Args:
         start_epsilon: Epsilon at step 0.
         end_epsilon: Epsilon from step `decay_steps` on.
-        decay_steps: Length of the decay in steps; with 0 epsilon is `end_epsilon` from the start.
+        decay_steps: Number of steps of the decay. If 0, epsilon is `end_epsilon` from the first step.
         random_action_func: Function without arguments that returns a random action.
-        logger: Logger of each choice, at debug level.
-        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
+        logger: Logger for each selected action, at level DEBUG.
+        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
 
     Raises:
         ValueError: If an epsilon is not from 0 to 1 or `decay_steps` is negative.
-        TypeError: If `random_action_func` cannot be called.
+        TypeError: If `random_action_func` is not callable.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
         self.decay_steps = decay_steps
 
     def compute_epsilon(self, t: int) -> float:
-        """Epsilon after t steps."""
+        """Return epsilon after t steps."""
         if t >= self.decay_steps:
             return self.end_epsilon
         return self.start_epsilon + (self.end_epsilon - self.start_epsilon) * (t / self.decay_steps)
@@ -224,15 +224,15 @@ class ExponentialDecayEpsilonGreedy(EpsilonGreedy):
 
     Args:
         start_epsilon: Epsilon at step 0.
-        end_epsilon: Smallest epsilon.
+        end_epsilon: Minimum epsilon.
         decay: Factor per step, between 0 and 1.
         random_action_func: Function without arguments that returns a random action.
-        logger: Logger of each choice, at debug level.
-        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
+        logger: Logger for each selected action, at level DEBUG.
+        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
 
     Raises:
         ValueError: If an epsilon is not from 0 to 1, or `decay` is not between 0 and 1.
-        TypeError: If `random_action_func` cannot be called.
+        TypeError: If `random_action_func` is not callable.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class ExponentialDecayEpsilonGreedy(EpsilonGreedy):
         self.decay = decay
 
     def compute_epsilon(self, t: int) -> float:
-        """Epsilon after t steps."""
+        """Return epsilon after t steps."""
         return float(max(self.start_epsilon * self.decay**t, self.end_epsilon))
 
 

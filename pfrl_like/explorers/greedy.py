@@ -1,4 +1,4 @@
-"""Greedy choice of actions, without exploration."""
+"""Greedy selection of actions, without exploration."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from pfrl_like.explorer import Explorer
 
 
 class Greedy(Explorer):
-    """Always chooses the greedy action."""
+    """Always selects the greedy action."""
 
     reads_action_value = False
 
@@ -16,5 +16,5 @@ class Greedy(Explorer):
         return greedy_action_func()
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """The greedy actions, [k, ...]."""
+        """Return the greedy actions, [k, ...]."""
         return greedy_actions

@@ -1,4 +1,4 @@
-"""Export of an agent's greedy policy to a file that runs without this library, with a comparison of both."""
+"""Export of an agent's greedy policy to a file that runs without this library, and comparison with the agent."""
 
 import contextlib
 import importlib.util
@@ -26,7 +26,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.storage import atomic_write
 from pfrl_like.utils.checks import check_choice
 
-#: Function that runs an exported policy from its file alone.
+#: Function that runs an exported policy; it uses only the exported file.
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
@@ -73,7 +73,7 @@ def _run_onnx(content: bytes) -> Run:
 
 
 def _run(loaded: Callable[..., Any]) -> Run:
-    """Function that runs a policy loaded by torch and returns its outputs in a list, even a single one."""
+    """Return a function that runs a policy loaded by torch and returns its outputs as a list."""
 
     def run(inputs: Sequence[Tensor]) -> list[Tensor]:
         outputs = loaded(*inputs)
@@ -86,9 +86,10 @@ class Format(NamedTuple):
     """File format.
 
     Attributes:
-        write: Returns the content of a file, given a policy, inputs to trace it with, and a text to store.
-        run: Returns the policy in such a content.
-        packages: Packages of the extra "export" that it needs.
+        write: Function that returns the content of the file, called with the policy, inputs for tracing, and a
+            description to store.
+        run: Function that returns the policy from the content of the file.
+        packages: Required packages of the extra "export".
     """
 
     write: Callable[[GreedyPolicy, Sequence[Tensor], str], bytes]
@@ -96,8 +97,8 @@ class Format(NamedTuple):
     packages: tuple[str, ...] = ()
 
 
-#: By the ending of the file's name: a trace, for `torch.jit.load`, also from C++; a graph with its weights, for
-#: `onnxruntime` and other readers of ONNX; an exported program, for `torch.export.load`.
+#: File formats, keyed by file extension: a trace for `torch.jit.load` (also in C++), a graph with weights for
+#: `onnxruntime` and other ONNX runtimes, and an exported program for `torch.export.load`.
 FORMATS = {
     ".pt": Format(_torchscript, lambda content: _run(torch.jit.load(io.BytesIO(content)))),  # type: ignore[no-untyped-call]
     ".onnx": Format(_onnx, _run_onnx, ("onnx", "onnxscript", "onnxruntime")),
@@ -107,7 +108,7 @@ FORMATS = {
 
 @contextlib.contextmanager
 def exporting() -> Iterator[None]:
-    """Context in which exporters are silent, gradients are off, and distributions do not validate their arguments."""
+    """Silence exporters, disable gradients, and disable the argument validation of distributions."""
     loggers = {logging.getLogger(name): logging.getLogger(name).level for name in ("torch.onnx", "onnxscript")}
     checks = Distribution._validate_args
     try:
@@ -124,33 +125,34 @@ def exporting() -> Iterator[None]:
 
 
 def _dynamic(signature: Signature) -> tuple[dict[int, Any], ...]:
-    """Axis of each input that counts the observations, in the form of `torch.export`."""
+    """Return the batch axis of each input, as `torch.export` expects it."""
     batch = torch.export.Dim(BATCH)
     return tuple({axis: batch for axis, size in enumerate(port.shape) if size == BATCH} for port in signature.inputs)
 
 
-#: Largest difference of actions and recurrent states from the agent's, relative for numbers beyond 1.
+#: Maximum difference between the actions and recurrent states of policy and agent; relative for numbers larger than 1.
 TOLERANCE = 1e-5
 #: Number of observations that are compared.
 N_INPUTS = 1_000
-#: Their batches: (number of observations, steps).
+#: Batches of the compared observations: (number of observations, steps).
 _PLAIN = ((1, 1), (2, 1), (13, 1), *[(123, 1)] * 8)
 _RECURRENT = ((1, 10), (2, 5), (98, 10))
 
 
 def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) -> None:
-    """Refuse an exported policy that acts in another way than the agent, for 1,000 observations, masks and noise.
+    """Raise an error if the exported policy and the agent select different actions for 1,000 observations.
 
-    A different discrete action is accepted if the agent rates both as equally good, within `TOLERANCE`.
+    The observations have random masks and noise. A different discrete action is accepted if the agent's values of both
+    actions are equal within `TOLERANCE`.
 
     Args:
-        reference: A copy of the agent that shares nothing with `policy`.
-        policy: The policy that was exported.
-        run: Runs the exported policy.
-        stack: Observations, tensors [k, ...], nested as one observation is.
+        reference: Copy of the agent that shares no parameters with `policy`.
+        policy: The exported policy.
+        run: Function that runs the exported policy.
+        stack: Observations: tensors [k, ...] with the nesting of one observation.
 
     Raises:
-        ExportError: If it does.
+        ExportError: If the actions or recurrent states differ.
         NonFiniteError: If the agent's own actions are NaN or infinite.
     """
     generator, begin = torch.Generator().manual_seed(0), 0
@@ -173,7 +175,7 @@ def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) 
 
 
 def _of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Agent's actions and recurrent state after a step, with the given random numbers in place of its draws."""
+    """Return the agent's actions and recurrent state after a step that uses the given random numbers."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), obs))
     given = {ACTION_MASK: mask[0].numpy()} if mask else {}
     with GivenDraws(drawn):
@@ -196,14 +198,15 @@ def _check_actions(policy: GreedyPolicy, inputs: Sequence[Tensor], actions: Tens
 
 
 def _is_as_good(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor) -> bool:
-    """True if the agent rates the different actions as equally good.
+    """True if the agent's values of the different actions are equal.
 
     Args:
-        value: Object that rates actions. It has `score` if the actions were chosen among several candidates. Without
-            `score`, continuous actions were not chosen, and discrete ones have values or probabilities.
-        actions: The actions that were chosen, [B, ...].
-        wanted: The agent's actions, [B, ...].
-        wrong: True where they differ, [B].
+        value: Object that evaluates actions. The object has `score` if the action was selected from several candidates.
+            Without `score`, discrete actions have values or probabilities, and continuous actions were not selected
+            from candidates.
+        actions: Actions of the exported policy, [B, ...].
+        wanted: Actions of the agent, [B, ...].
+        wrong: True where `actions` and `wanted` differ, [B].
     """
     score = getattr(value, "score", None)
     if score is None and not wanted.is_floating_point():
@@ -228,7 +231,7 @@ def _check_numbers(what: str, wanted: Tensor, found: Tensor) -> None:
 
 
 def _differences(wanted: Tensor, found: Tensor) -> Tensor:
-    """Absolute differences, relative to the size of numbers beyond 1."""
+    """Return the absolute differences; relative differences for numbers larger than 1."""
     return (found - wanted).abs() / wanted.abs().clamp_min(1)
 
 
@@ -240,31 +243,33 @@ def export_policy(
     noise: NoiseMode = "fixed",
     format: str | None = None,
 ) -> Signature:
-    """Write an agent's greedy policy into a file, after comparing it with the agent.
+    """Write an agent's greedy policy to a file, after comparing the exported policy with the agent.
 
     Args:
-        make_copy: Makes a new copy of the agent that acts greedily (`Greedy`).
-        path: The file, whose ending names the format; it is replaced, or stays unchanged on an error.
-        example_obs: Observations to trace and compare with: a list of them, an array or dict of stacked ones, or a
-            space to draw from. The file takes observations of the same dtype: give those of the environment itself,
-            such as `env.unwrapped.observation_space`, and float64 is cast inside where a wrapper does it in training.
-        action_mask: True where an action is allowed, [n_actions], as an example: the file then takes masks, too. Masks
-            in observations, under the key "action_mask", are inputs in any case.
-        noise: Treatment of random numbers that greedy actions need, as with IQN, BCQ, BEAR and noisy networks. "fixed":
-            nothing is random; quantile fractions are evenly spaced, weights are without noise, and other numbers are
-            drawn once, the same for every observation. "input": the numbers are inputs of the file.
-        format: One of the endings in `FORMATS`, if the name of the file has another one.
+        make_copy: Function that returns a new copy of the agent that acts greedily (`Greedy`).
+        path: Path of the file. Its extension selects the format. An existing file is replaced; if an error occurs, it
+            stays unchanged.
+        example_obs: Observations for tracing and comparison: a list of observations, an array or dict of stacked
+            observations, or a space to sample from. The exported policy expects observations of the same dtype. Pass
+            the observations of the unwrapped environment, for example `env.unwrapped.observation_space`. If a wrapper
+            casts float64 in training, the exported policy casts float64, too.
+        action_mask: Example of an action mask, [n_actions], True for allowed actions. If not None, the exported policy
+            takes masks as an input. Masks in observations, under the key "action_mask", are always inputs.
+        noise: Treatment of the random numbers that greedy actions use, for example with IQN, BCQ, BEAR and noisy
+            networks. "fixed": the policy is deterministic. Quantile fractions are evenly spaced, weights have no noise,
+            and other numbers are sampled once and used for every observation. "input": the random numbers are inputs of
+            the exported policy.
+        format: File extension in `FORMATS`; None uses the extension of `path`.
 
     Returns:
         Inputs and outputs of the policy.
 
     Raises:
-        ExportError: If the policy cannot be put into such a file, or if the exported policy acts in another way than
-            the agent.
-        CheckpointError: If the file cannot be written; an older one stays.
+        ExportError: If the policy cannot be exported, or if the exported policy and the agent select different actions.
+        CheckpointError: If the file cannot be written. An existing file stays unchanged.
         MissingDependencyError: If a package for the format is not installed.
         NonFiniteError: If the agent's own actions are NaN or infinite.
-        ValueError: If the ending or `noise` is another one.
+        ValueError: If the extension is not in `FORMATS`, or if `noise` is not "fixed" or "input".
     """
     target = os.fspath(path)
     ending = os.path.splitext(target)[1] if format is None else format
@@ -287,7 +292,7 @@ def export_policy(
             check_policy(reference, policy, form.run(content), stack)
         except PfrlLikeError:
             raise
-        except Exception as error:  # exporters raise errors of any kind, and so do policies made for other inputs
+        except Exception as error:  # exporters raise errors of any type; so do policies that expect other inputs
             name = type(agent).__name__
             raise ExportError(f"{name} cannot be exported to {ending}: {type(error).__name__}: {error}") from error
     atomic_write(target, content)
@@ -298,7 +303,7 @@ class CastToFloat32(nn.Module):
     """A `phi` that casts float64 features to float32, like a wrapper of the environment that casts observations.
 
     Args:
-        phi: Returns the features of one observation.
+        phi: Function that returns the features of one observation.
     """
 
     def __init__(self, phi: Callable[[Any], Any]) -> None:
@@ -306,7 +311,7 @@ class CastToFloat32(nn.Module):
         self.phi = phi
 
     def forward(self, obs: Any) -> Any:
-        """Features of an observation; arrays become tensors."""
+        """Return the features of an observation; arrays are converted to tensors."""
         return map_nested(_cast, self.phi(obs))
 
 

@@ -1,7 +1,8 @@
-"""An agent's preprocessing of observations, in torch operations on a whole batch.
+"""An agent's preprocessing of observations as torch operations on a batch.
 
-A `phi` is any function of one observation, most often of NumPy. It is exported unchanged if it also takes a batch of
-tensors, and otherwise as a rewrite with the same results for every observation tried.
+A `phi` is any function of one observation, usually with NumPy operations. If `phi` also accepts a batch of tensors, it
+is exported unchanged. Otherwise `phi` is replaced by torch operations that have the same results for all tested
+observations.
 """
 
 import contextlib
@@ -21,25 +22,25 @@ from pfrl_like.errors import ExportError
 from pfrl_like.preprocessing.features import FeatureExtractor, identity, rows_of_stack, varied_stacks
 from pfrl_like.utils.batch_states import batch_states
 
-#: Maps raw observations, tensors [B, ...] in a list, to features, nested like the network's input.
+#: Function from raw observations, a list of tensors [B, ...], to features with the nesting of the network's input.
 Preprocessing = Callable[[Sequence[Tensor]], Any]
-#: Computes one part of the features.
+#: Function that computes one part of the features.
 Part = Callable[[Sequence[Tensor]], Tensor]
 
 _CPU = torch.device("cpu")
-#: Largest numbers of axes that are reordered, and of parts that are joined.
+#: Maximum number of axes to reorder, and maximum number of parts to concatenate.
 _MOST_AXES, _MOST_PARTS = 4, 5
-#: Number of observations that are tried, besides variations of them.
+#: Number of tested observations, not counting variations of these observations.
 _N_TRIED = 16
 
 
 def leaves_of(nested: Any) -> list[Any]:
-    """Leaves of nested dicts and tuples, those of a dict in the order of its sorted keys."""
+    """Return the leaves of nested dicts and tuples; the leaves of a dict are in the order of its sorted keys."""
     return [leaf for _, leaf in named_leaves_of(nested)]
 
 
 def named_leaves_of(nested: Any, name: str = "") -> list[tuple[str, Any]]:
-    """Leaves of nested dicts and tuples, each with the keys that lead to it, such as "goal/0"."""
+    """Return the leaves of nested dicts and tuples, each with the path of its keys, for example "goal/0"."""
     if nested is None:
         return []
     if not isinstance(nested, Mapping | tuple | list):
@@ -49,7 +50,7 @@ def named_leaves_of(nested: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def nested_like(form: Any, leaves: Sequence[Any]) -> Any:
-    """Leaves in the order of `leaves_of`, nested like `form`, with dicts in its own order."""
+    """Return the leaves, given in the order of `leaves_of`, with the nesting and the order of keys of `form`."""
     number = {name: i for i, (name, _) in enumerate(named_leaves_of(form))}
 
     def nest(part: Any, name: str) -> Any:
@@ -63,11 +64,11 @@ def nested_like(form: Any, leaves: Sequence[Any]) -> Any:
 
 
 def find_preprocessing(features: FeatureExtractor, stack: Any) -> Preprocessing:
-    """Torch operations with the same results as `features`.
+    """Return torch operations with the same results as `features`.
 
     Args:
         features: An agent's feature extractor.
-        stack: Raw observations, tensors [k, ...], nested as one observation is.
+        stack: Raw observations: tensors [k, ...] with the nesting of one observation.
 
     Raises:
         ExportError: If no known operations give the same results.
@@ -98,7 +99,7 @@ _DEFAULT = FeatureExtractor()
 
 
 def _traced(phi: Callable[[Any], Any], stack: Any) -> Preprocessing | None:
-    """`phi` on a batch of tensors; None if its trace gives wrong results for other tensors: then `phi` leaves torch."""
+    """Return `phi` for a batch of tensors; None if its trace is wrong for other tensors (`phi` leaves torch)."""
 
     def on_batch(leaves: Sequence[Tensor]) -> Any:
         return phi(nested_like(stack, leaves))
@@ -113,18 +114,18 @@ def _traced(phi: Callable[[Any], Any], stack: Any) -> Preprocessing | None:
 
 
 def _trials(features: FeatureExtractor, stack: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield observations and their features: the given ones first, then variations of them that `phi` takes."""
+    """Yield observations and their features: first the given observations, then variations that `phi` accepts."""
     yield stack, _features(features, stack)
     arrays = map_nested(lambda leaf: leaf.numpy(), stack)
     with np.errstate(all="ignore"):
         for other in varied_stacks(arrays):
-            with contextlib.suppress(Exception):  # a user's function may refuse such observations
+            with contextlib.suppress(Exception):  # a user's function may reject these observations
                 tensors = map_nested(torch.from_numpy, other)
                 yield tensors, _features(features, tensors)
 
 
 def _features(features: FeatureExtractor, stack: Any) -> Any:
-    """Results of `phi` for the observations one by one, as computed by an agent."""
+    """Return the results of `phi` for each observation, computed as an agent computes them."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), stack))
     first, again = (features(rows, _CPU) for _ in range(2))
     if not _same(first, again):
@@ -133,7 +134,7 @@ def _features(features: FeatureExtractor, stack: Any) -> Any:
 
 
 def _agrees(candidate: Preprocessing, stack: Any, target: Any) -> bool:
-    with contextlib.suppress(Exception):  # a `phi` of NumPy does not take tensors
+    with contextlib.suppress(Exception):  # a `phi` with NumPy operations rejects tensors
         return _same(candidate(leaves_of(stack)), target)
     return False
 
@@ -152,7 +153,7 @@ def _same(found: Any, target: Any) -> bool:
 
 
 def _is_close(found: Tensor, target: Tensor, largest: Tensor) -> bool:
-    """True if numbers agree, relative to their own size and to `largest`, the largest number of their array."""
+    """True if numbers are equal up to a tolerance relative to the numbers and to `largest`, the array's maximum."""
     unit = torch.where(largest > 0, largest, 1.0)
     return torch.allclose(found / unit, target / unit, rtol=1e-6, atol=1e-7, equal_nan=True)
 
@@ -165,7 +166,7 @@ def _shapes(nested: Any) -> Any:
 
 
 def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | None:
-    """Rewrite, part by part, with the same results for the observations of all trials; None if there is none."""
+    """Return torch operations for each part that have the same results in all trials; None if none are found."""
     first = targets[0]
     if isinstance(first, Mapping | tuple):
         keys = sorted(first) if isinstance(first, Mapping) else range(len(first))
@@ -180,7 +181,7 @@ def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | 
 
 
 def _picks(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
-    """Rewrites that take one part of the observation and reorder its axes, reshape, cast, scale and shift it."""
+    """Yield operations that reorder the axes of one part of the observation and reshape, cast, scale and shift it."""
     shape, dtype = targets[0].shape[1:], targets[0].dtype
     for i, leaf in enumerate(inputs[0]):
         if math.prod(leaf.shape[1:]) != math.prod(shape) or leaf.ndim > _MOST_AXES + 1:
@@ -204,7 +205,7 @@ def _arrange(i: int, order: tuple[int, ...], shape: torch.Size) -> Part:
 
 
 def _scale(numbers: Tensor, features: Tensor, dtype: torch.dtype) -> tuple[float, float]:
-    """Divisor and offset that map the least and the largest number to their features."""
+    """Return the divisor and offset that map the minimum and the maximum to their features."""
     low, high = numbers.argmin(), numbers.argmax()
     if not dtype.is_floating_point or numbers[low] == numbers[high] or features[low] == features[high]:
         return 1.0, 0.0
@@ -225,10 +226,10 @@ def _compose(arranged: Part, divisor: float, offset: float, dtype: torch.dtype) 
 
 
 def _line_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tensor]) -> Part | None:
-    """Rewrite with a separate scale and shift for each number; None if one does not fit, or has too few values.
+    """Return operations with a separate scale and shift for each number; None if a number has no solution.
 
-    It is computed in double precision, from the feature next to zero, so that no precision is lost where numbers are
-    much larger than their differences.
+    The result is computed in double precision relative to the feature nearest to zero. So no precision is lost if the
+    numbers are much larger than their differences.
     """
     numbers, features = torch.cat([arranged(leaves) for leaves in inputs]).double(), torch.cat(targets).double()
     low, high, anchor = numbers.argmin(0)[None], numbers.argmax(0)[None], features.abs().argmin(0)[None]
@@ -244,13 +245,13 @@ def _line_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tens
 
     for leaves, target in zip(inputs, targets, strict=True):
         wanted = target.double()
-        if not _is_close(line(leaves).double(), wanted, wanted.abs().amax(0)):  # a large feature hides no small one
+        if not _is_close(line(leaves).double(), wanted, wanted.abs().amax(0)):  # a maximum per feature
             return None
     return line
 
 
 def _joins(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
-    """Rewrites that flatten, cast and concatenate several parts of the observation."""
+    """Yield operations that flatten, cast and concatenate several parts of the observation."""
     if targets[0].ndim != 2 or len(inputs[0]) > _MOST_PARTS:
         return
     sizes, dtype = [math.prod(leaf.shape[1:]) for leaf in inputs[0]], targets[0].dtype
@@ -262,25 +263,26 @@ def _joins(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
                 )
 
 
-#: Largest number of observations that are used.
+#: Maximum number of observations that are used.
 MOST = 256
 #: With fewer observations, numbers are also perturbed.
 _FEW = 8
 
 
 def stack_of(example_obs: Any) -> Any:
-    """Observations as tensors [k, ...], nested as one observation is.
+    """Return observations as tensors [k, ...] with the nesting of one observation.
 
     Args:
-        example_obs: A space, a list or tuple of observations, or their stack: an array [k, ...] or a dict of such.
+        example_obs: A space, a list or tuple of observations, or stacked observations: an array [k, ...] or a dict of
+            arrays.
 
     Raises:
-        ExportError: If there are none.
+        ExportError: If there are no observations.
         ValueError: If their shapes differ.
         TypeError: If they cannot be converted to tensors.
     """
     if hasattr(example_obs, "sample") and not isinstance(example_obs, Tensor):
-        space = copy.deepcopy(example_obs)  # keeps its stream unchanged
+        space = copy.deepcopy(example_obs)  # sampling does not change the random stream of the caller's space
         example_obs = [space.sample() for _ in range(MOST)]
     if isinstance(example_obs, Mapping):
         return map_nested(lambda leaf: torch.as_tensor(np.asarray(leaf))[:MOST], example_obs)
@@ -290,12 +292,12 @@ def stack_of(example_obs: Any) -> Any:
 
 
 def more_of(stack: Any, n: int, generator: torch.Generator) -> Any:
-    """Stack of `n` observations: those of a stack, followed by random mixtures of two of them.
+    """Return `n` stacked observations: the observations of `stack`, followed by random mixtures of two of them.
 
     Args:
         stack: Tensors [k, ...].
         n: Number of observations.
-        generator: Source of randomness.
+        generator: Generator of the random numbers.
     """
     k = len(first_leaf(stack))
     one, other = (torch.randint(k, (n,), generator=generator) for _ in range(2))
@@ -315,5 +317,5 @@ def more_of(stack: Any, n: int, generator: torch.Generator) -> Any:
 
     mixed: Any = map_nested(mix, stack)
     if isinstance(stack, Mapping) and ACTION_MASK in stack:
-        mixed[ACTION_MASK] = stack[ACTION_MASK][one]  # a mixture of masks might allow nothing
+        mixed[ACTION_MASK] = stack[ACTION_MASK][one]  # a mixture of masks might allow no action
     return mixed

@@ -1,4 +1,4 @@
-"""An agent's greedy policy as a module: from raw observations, recurrent state and noise to actions and next state."""
+"""An agent's greedy policy as a module that maps observations, recurrent state and noise to actions and next state."""
 
 import dataclasses
 import types
@@ -16,7 +16,7 @@ from pfrl_like.export.features import find_preprocessing, leaves_of, named_leave
 from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.recurrent import unwrap_packed_sequences_recursive, wrap_packed_sequences_recursive
 
-#: Treatment of random numbers: "fixed" leaves nothing random, "input" makes them inputs.
+#: Treatment of random numbers: "fixed" for a deterministic policy, "input" to make the numbers inputs of the policy.
 NoiseMode = Literal["fixed", "input"]
 
 _UNIFORM = frozenset((torch.rand, torch.rand_like))
@@ -28,10 +28,10 @@ class Draw:
     """One call that draws random numbers.
 
     Attributes:
-        uniform: Whether they are uniform in [0, 1); otherwise they are normal.
-        per_row: Number of their rows that belong to one observation; 0 for numbers that all observations share.
-        shape: Shape of one row, or of all of them if they are shared.
-        dtype: Their dtype.
+        uniform: True if the numbers are uniform in [0, 1), False if they are normal.
+        per_row: Number of rows of random numbers for each observation; 0 if all observations share the numbers.
+        shape: Shape of one row; shape of all numbers if they are shared.
+        dtype: Dtype of the numbers.
     """
 
     uniform: bool
@@ -41,20 +41,20 @@ class Draw:
 
     @property
     def input_shape(self) -> tuple[int | str, ...]:
-        """Shape of the input with these numbers; an observation has one row of it."""
+        """Return the shape of the input that contains these numbers; the input has one row per observation."""
         if not self.per_row:
             return self.shape
         return ("batch", *([self.per_row] if self.per_row > 1 else []), *self.shape)
 
     def as_drawn(self, given: Tensor) -> Tensor:
-        """Input in the shape in which the numbers are drawn."""
+        """Return the input, reshaped to the shape of the sampled numbers."""
         return given.flatten(0, 1) if self.per_row > 1 else given
 
     def fixed(self) -> Tensor:
-        """Fixed numbers for one observation, with a batch axis of 1 unless they are shared.
+        """Return fixed numbers for one observation, with a batch axis of size 1 unless they are shared.
 
-        Uniform ones are evenly spaced along the last axis, like the fractions of quantiles. Shared normal ones, the
-        noise of weights, are 0. Other normal ones are drawn with a fixed seed.
+        Uniform numbers, for example fractions of quantiles, are evenly spaced along the last axis. Shared normal
+        numbers, which are the noise of weights, are 0. Other normal numbers are sampled with a fixed seed.
         """
         shape = tuple(1 if size == "batch" else int(size) for size in self.input_shape)
         if self.uniform:
@@ -65,17 +65,17 @@ class Draw:
         return torch.randn(shape, dtype=self.dtype, generator=torch.Generator().manual_seed(0))
 
     def sample(self, batch: int, generator: torch.Generator) -> Tensor:
-        """Random numbers of this kind, in the shape of the input."""
+        """Return random numbers of this kind in the shape of the input."""
         draw = torch.rand if self.uniform else torch.randn
         shape = [batch if size == "batch" else int(size) for size in self.input_shape]
         return draw(shape, dtype=self.dtype, generator=generator)
 
 
 class GivenDraws(TorchFunctionMode):
-    """Context in which the given numbers replace all random draws.
+    """Context in which given numbers replace all sampled random numbers.
 
     Args:
-        numbers: Numbers for each call that draws, in order, in the shape in which they are drawn.
+        numbers: Numbers for each sampling call, in the order of the calls and in the shape of the sampled numbers.
     """
 
     def __init__(self, numbers: Sequence[Tensor]) -> None:
@@ -85,15 +85,15 @@ class GivenDraws(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Result of a torch function; the next given numbers if it draws."""
+        """Return the result of a torch function, or the next given numbers if the function samples."""
         return next(self._numbers) if func in _UNIFORM or func in _NORMAL else func(*args, **(kwargs or {}))
 
 
 class RecordedDraws(TorchFunctionMode):
-    """Context that records random draws and leaves the random stream unchanged.
+    """Context that records sampled random numbers and leaves the random stream unchanged.
 
     Attributes:
-        drawn: For each call, whether it drew uniform numbers, and the numbers.
+        drawn: For each sampling call a pair: True if the numbers are uniform, and the numbers.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class RecordedDraws(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Result of a torch function; recorded if it draws."""
+        """Return the result of a torch function, and record it if the function samples."""
         if func not in _UNIFORM and func not in _NORMAL:
             return func(*args, **(kwargs or {}))
         before = torch.get_rng_state()
@@ -114,13 +114,13 @@ class RecordedDraws(TorchFunctionMode):
 
 
 def draws_of(act: Callable[[int], Any]) -> list[Draw]:
-    """Random draws for each observation, determined by acting.
+    """Return the sampling calls of a policy, which are found by running the policy.
 
     Args:
-        act: Acts greedily on the given number of observations.
+        act: Function that selects greedy actions for the given number of observations.
 
     Raises:
-        ExportError: If they cannot be determined.
+        ExportError: If the sampling calls cannot be determined.
     """
     few, more = (_recorded(act, batch) for batch in (2, 3))
     if [uniform for uniform, _ in few] != [uniform for uniform, _ in more]:
@@ -154,23 +154,23 @@ def _draw(uniform: bool, few: Tensor, more: Tensor) -> Draw:
     return Draw(uniform, per_row, tuple(few.shape[1:]), few.dtype)
 
 
-#: Name, in shapes, of the axis that counts the observations.
+#: Name of the batch axis in shapes.
 BATCH = "batch"
 #: Number of observations to trace with, chosen so that exporters do not treat it as a constant.
 EXAMPLES = 3
 
 
 class Greedy(Protocol):
-    """Copy of an agent that can be exported: it acts greedily, on the CPU, and is not shared."""
+    """Copy of an agent for export: it acts greedily on the CPU, and no other object uses it."""
 
     features: FeatureExtractor
     memory: Any
 
     def greedy_actions(self, obs: Any, action_mask: Any = None) -> tuple[Tensor, Any]:
-        """Greedy actions for features, and the object that rates actions."""
+        """Return the greedy actions for features, and the object that evaluates actions."""
 
     def batch_act(self, batch_obs: Any, *, action_mask: Any = None) -> Any:
-        """Greedy actions for a list of raw observations."""
+        """Return the greedy actions for a list of raw observations."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,10 +178,10 @@ class Port:
     """Input or output of an exported policy.
 
     Attributes:
-        name: Its name.
-        shape: Its shape, with "batch" for the axis that counts the observations.
-        dtype: Name of its dtype in NumPy.
-        part: For a nested observation, the keys that lead to this part of it, such as "desired_goal".
+        name: Name of the input or output.
+        shape: Shape, with "batch" for the batch axis.
+        dtype: Name of the NumPy dtype.
+        part: For a nested observation, the path of keys of this part, for example "desired_goal".
     """
 
     name: str
@@ -190,7 +190,7 @@ class Port:
     part: str = ""
 
     def sizes(self, batch: int) -> tuple[int, ...]:
-        """Shape for a batch of this size."""
+        """Return the shape for a batch of this size."""
         return tuple(batch if size == BATCH else int(size) for size in self.shape)
 
 
@@ -199,10 +199,10 @@ class Signature:
     """Inputs and outputs of an exported policy, in order.
 
     Attributes:
-        inputs: `input_0` and so on, the observation, parts of a dict in the order of its sorted keys; `action_mask`, if
-            asked for; `state_0` and so on, the recurrent state, zeros where an episode begins; `noise_0` and so on, if
-            asked for.
-        outputs: `action`; `next_state_0` and so on, which are `state_0` and so on of the next step.
+        inputs: In this order: `input_0` and so on for the observation (parts of a dict in the order of its sorted
+            keys); `action_mask` if requested; `state_0` and so on for the recurrent state, zeros at the start of an
+            episode; `noise_0` and so on if requested.
+        outputs: `action`, then `next_state_0` and so on, the inputs `state_0` and so on of the next step.
     """
 
     inputs: tuple[Port, ...]
@@ -210,17 +210,17 @@ class Signature:
 
 
 class GivenState:
-    """Replacement for an agent's memory: its state is given from outside and read from outside.
+    """Replacement for an agent's recurrent memory; the caller sets and reads the recurrent state.
 
     Args:
-        state: State before the step; None is the initial one.
+        state: Recurrent state before the step; None for the initial state.
     """
 
     def __init__(self, state: Any) -> None:
         self.state = state
 
     def forward(self, module: Any, obs: Any, training: bool, active: Any = None) -> Any:
-        """Output of the module after one step."""
+        """Return the output of the module for one step."""
         leaf = first_leaf(obs)
         traced = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
         batch_sizes = torch._shape_as_tensor(leaf)[:1] if traced else torch.full((1,), leaf.shape[0])
@@ -229,18 +229,19 @@ class GivenState:
 
 
 class GreedyPolicy(nn.Module):
-    """An agent's actions in evaluation, as a function of tensors.
+    """Module that maps tensors to an agent's actions in evaluation.
 
     Args:
-        agent: The copy that acts; its modules become parts of this one.
-        stack: Raw observations to trace with, tensors [k, ...], nested as one observation is.
-        action_mask: A mask of actions for them, [k, n_actions], if it is to be an input; None for no such input.
+        agent: Copy of the agent; its networks become submodules of this module.
+        stack: Raw observations for tracing: tensors [k, ...] with the nesting of one observation.
+        action_mask: Action masks of the observations, [k, n_actions], to make the mask an input; None for no mask
+            input.
         noise: Treatment of random numbers, "fixed" or "input".
 
     Attributes:
-        signature: Its inputs and outputs.
-        draws: Its random draws.
-        examples: Inputs to trace it with.
+        signature: Inputs and outputs of the module.
+        draws: Sampling calls of the policy.
+        examples: Inputs for tracing.
 
     Raises:
         ExportError: If the agent cannot be exported.
@@ -272,17 +273,17 @@ class GreedyPolicy(nn.Module):
         self.signature = self._signature(len(states))
 
     def forward(self, *inputs: Tensor) -> Any:
-        """Actions, followed by the next recurrent state if there is one."""
+        """Return the actions; for a recurrent agent also the next recurrent state."""
         actions, _, state = self.judge(*inputs)
         return actions if state is None else (actions, *leaves_of(state))
 
     def judge(self, *inputs: Tensor) -> tuple[Tensor, Any, Any]:
-        """Actions, the object that rates actions, and the next recurrent state."""
+        """Return the actions, the object that evaluates actions, and the next recurrent state."""
         with GivenDraws(self.numbers(*inputs)):
             return self._act(inputs)
 
     def numbers(self, *inputs: Tensor) -> list[Tensor]:
-        """Numbers for the random draws, in the shape in which they are drawn."""
+        """Return the numbers for the sampling calls, in the shape of the sampled numbers."""
         if self._fixed is None:
             given: Sequence[Tensor] = inputs[len(inputs) - len(self.draws) :]
         else:
@@ -295,11 +296,11 @@ class GreedyPolicy(nn.Module):
 
     @property
     def asked_for(self) -> list[Draw]:
-        """Draws that are inputs."""
+        """Sampling calls whose numbers are inputs."""
         return self.draws if self._fixed is None else []
 
     def ports(self, name: str) -> list[Port]:
-        """Inputs whose names begin with `name`."""
+        """Return the inputs whose names begin with `name`."""
         return [port for port in self.signature.inputs if port.name.startswith(name)]
 
     def _act(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Any, Any]:
@@ -328,7 +329,7 @@ class GreedyPolicy(nn.Module):
 
 
 def _one_step(layer: Any, packed: Any, state: Any = None) -> tuple[Any, Any]:
-    """A layer's `forward` for sequences of one step, without packing, which exporters cannot follow."""
+    """`forward` of a layer for sequences of one step, without packing, because exporters cannot trace packing."""
     time, is_packed = int(layer.batch_first), isinstance(packed, PackedSequence)
     rows = packed.data.unsqueeze(time) if is_packed else packed
     output, state = type(layer).forward(layer, rows, state)

@@ -1,4 +1,4 @@
-"""Masks of allowed actions, and removal of forbidden actions from values and logits."""
+"""Action masks, and masking of values and logits."""
 
 from typing import Any
 
@@ -8,34 +8,34 @@ from torch import Tensor
 
 
 def as_action_mask(action_mask: Any, shape: torch.Size, device: torch.device) -> Tensor:
-    """A mask as a bool tensor of the given shape.
+    """Return a mask as a bool tensor of the given shape.
 
     Args:
-        action_mask: True where an action is allowed, tensor, array or list, [..., n_actions] or [n_actions].
-        shape: Shape of the result, that of the numbers which the mask belongs to, [..., n_actions].
+        action_mask: True for allowed actions, a tensor, array or list [..., n_actions] or [n_actions].
+        shape: Shape of the result, which is the shape [..., n_actions] of the values to mask.
         device: Device of the result.
 
     Returns:
-        The mask, of the given shape, bool.
+        The mask, a bool tensor of the given shape.
 
     Raises:
-        ValueError: If its shape does not fit.
+        ValueError: If the shape of `action_mask` does not match.
     """
     mask = action_mask if torch.is_tensor(action_mask) else torch.from_numpy(np.array(action_mask, dtype=bool))
-    if mask.shape != shape and mask.shape != shape[-1:]:  # in a trace sizes are tensors, which a set never merges
+    if mask.shape != shape and mask.shape != shape[-1:]:  # not a set, because sizes are tensors in a trace
         expected = " or ".join(map(str, dict.fromkeys((tuple(shape), tuple(shape[-1:])))))
         raise ValueError(f"action_mask has shape {tuple(mask.shape)}, expected {expected}")
     return mask.to(device, torch.bool).expand(shape)
 
 
 def without_forbidden(numbers: Tensor, action_mask: Tensor, least: float = -torch.inf) -> Tensor:
-    """Numbers with those of forbidden actions replaced by `least`.
+    """Replace the numbers of masked actions by `least`.
 
     Args:
         numbers: Values or logits, [..., n_actions].
-        action_mask: True where an action is allowed, [..., n_actions], bool. A row that allows nothing, as in a
-            terminal state, counts as allowing everything.
-        least: Replacement for the numbers of forbidden actions.
+        action_mask: True for allowed actions, [..., n_actions], bool. A row without allowed actions, for example for a
+            terminal state, allows all actions.
+        least: Replacement for the numbers of masked actions.
 
     Returns:
         Numbers of the same shape.

@@ -7,15 +7,15 @@ from torch import Tensor
 
 
 def bound_by_tanh(x: Tensor, low: Any, high: Any) -> Tensor:
-    """tanh(x) * (high - low) / 2 + (high + low) / 2: values in [low, high], the middle for 0.
+    """Return tanh(x) * (high - low) / 2 + (high + low) / 2, which is in [low, high]; 0 is mapped to the middle.
 
     Args:
         x: Any numbers, [..., n].
-        low: Smallest values, tensor, array or number, [n] or anything that broadcasts; finite.
-        high: Largest values, tensor, array or number, [n] or anything that broadcasts; finite.
+        low: Lower bounds, finite: a tensor, array or number with shape [n] or a shape that can be broadcast.
+        high: Upper bounds, finite: a tensor, array or number with shape [n] or a shape that can be broadcast.
 
     Returns:
-        Values of the shape, dtype and device of `x`.
+        Values with the shape, dtype and device of `x`.
     """
     least = torch.as_tensor(low, dtype=x.dtype, device=x.device)
     most = torch.as_tensor(high, dtype=x.dtype, device=x.device)

@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def huber(error: Tensor) -> Tensor:
-    """Huber loss: error**2 / 2 up to 1, |error| - 1/2 beyond (Huber 1964, doi:10.1214/aoms/1177703732).
+    """Huber loss: error**2 / 2 if |error| <= 1, else |error| - 1/2 (Huber 1964, doi:10.1214/aoms/1177703732).
 
-    Its derivative is the error clipped to [-1, 1]. The backward pass computes just that, which is faster than
-    `torch.nn.functional.huber_loss`. It can be differentiated only once: second derivatives are wrong.
+    The derivative is the error clipped to [-1, 1]. The backward pass computes only this, which is faster than
+    `torch.nn.functional.huber_loss`. Second derivatives are wrong.
 
     Args:
         error: Any shape.
@@ -33,7 +33,7 @@ def half_square(error: Tensor) -> Tensor:
 
 
 def expectile(error: Tensor, tau: float) -> Tensor:
-    """Asymmetric squared loss |tau - 1{error < 0}| * error**2, whose mean is least at the tau-expectile.
+    """Asymmetric squared loss |tau - 1{error < 0}| * error**2. The tau-expectile minimises its mean.
 
     (Newey and Powell 1987, doi:10.2307/1911031; arXiv:2110.06169, section 4.)
 
@@ -51,14 +51,14 @@ def expectile(error: Tensor, tau: float) -> Tensor:
 def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor | None = None) -> Tensor:
     """Quantile Huber loss with threshold 1 (Dabney et al. 2017, arXiv:1710.10044, eq. 9, 10 and Algorithm 1).
 
-    For an error u = target - prediction it is |tau - 1{u < 0}| * huber(u), summed over predictions and averaged over
-    targets.
+    The loss of an error u = target - prediction is |tau - 1{u < 0}| * huber(u). The losses are summed over predictions
+    and averaged over targets.
 
     Args:
         prediction: Predicted quantiles, [B, N].
         target: Samples or quantiles of the target, [B, M].
         tau: Fractions of the predicted quantiles, in (0, 1), [B, N] or [N].
-        mass: Probability of each target, its weight in the average, [B, M]; None for 1 / M each.
+        mass: Probability of each target, which is its weight in the average, [B, M]; None uses 1 / M.
 
     Returns:
         [B].
@@ -68,7 +68,7 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor
 
 
 def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> Tensor:
-    """Quantile Huber losses of all pairs, which `quantile_huber` sums up.
+    """Return the quantile Huber losses of all pairs; `quantile_huber` reduces them to one loss per row.
 
     Args:
         prediction: Predicted quantiles, [B, N].
@@ -84,26 +84,26 @@ def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> 
 
 
 def bootstrap_weight(like: Tensor) -> Tensor:
-    """Random weights 0 or 2, in the shape of `like`: a row counts double or not at all (Owen 2012, arXiv:1106.2125)."""
+    """Return random weights 0 or 2, shape of `like` (double-or-nothing bootstrap, Owen 2012, arXiv:1106.2125)."""
     return torch.randint_like(like, 2) * 2
 
 
 def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str = "mean") -> Tensor:
-    """Mean or sum of the losses of a minibatch, each times its importance weight.
+    """Return the mean or sum of the losses of a minibatch, each multiplied by its importance weight.
 
     The mean divides by the number of rows, not by the sum of the weights (Schaul et al. 2015, arXiv:1511.05952,
     Algorithm 1 as PFRL computes it).
 
     Args:
         loss: Loss of each row, [B].
-        weight: Importance weights, [B]; None counts every row once.
-        accumulator: "mean" or "sum".
+        weight: Importance weights, [B]; None uses the weight 1 for every row.
+        accumulator: "mean" or "sum": reduction of the losses.
 
     Returns:
         A scalar.
 
     Raises:
-        ValueError: If `accumulator` is something else.
+        ValueError: If `accumulator` is not "mean" or "sum".
     """
     if weight is not None:
         loss = loss * weight
@@ -115,16 +115,16 @@ def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str =
 
 
 def compute_value_loss(y: Tensor, t: Tensor, clip_delta: bool = True, batch_accumulator: str = "mean") -> Tensor:
-    """Mean or sum, over a minibatch, of the Huber loss or half the square of the errors.
+    """Return the mean or sum over a minibatch of the Huber loss or half the squared error.
 
     Args:
         y: Predictions, [B] or [B, 1].
         t: Targets, [B] or [B, 1].
-        clip_delta: Huber loss if True, half the squared error otherwise.
-        batch_accumulator: "mean" or "sum" over the minibatch.
+        clip_delta: True for the Huber loss, False for half the squared error.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
 
     Raises:
-        ValueError: If `batch_accumulator` is something else.
+        ValueError: If `batch_accumulator` is not "mean" or "sum".
     """
     return weighted_mean(_losses(y, t, clip_delta), None, batch_accumulator)
 
@@ -145,12 +145,12 @@ def _losses(y: Tensor, t: Tensor, clip_delta: bool) -> Tensor:
 def exponential_weight(advantage: Tensor, temperature: float, max_weight: float) -> Tensor:
     """Weight of an action in advantage-weighted regression, min(exp(A / T), w).
 
-    Imitation with these weights leads to the policy with the largest advantage within a bounded divergence from the
-    policy that acted (arXiv:1910.00177, section 3; arXiv:2006.09359, section 4; arXiv:2110.06169, section 4.3).
+    Weighted imitation learns the policy that maximises the advantage within a bounded divergence from the behaviour
+    policy (arXiv:1910.00177, section 3; arXiv:2006.09359, section 4; arXiv:2110.06169, section 4.3).
 
     Args:
-        advantage: A, in any shape; takes no gradient.
-        temperature: T, positive; the smaller, the more the advantage counts.
+        advantage: A, any shape; no gradient flows into it.
+        temperature: T, positive. A smaller temperature gives the advantage more influence.
         max_weight: w, positive.
 
     Returns:
@@ -160,36 +160,37 @@ def exponential_weight(advantage: Tensor, temperature: float, max_weight: float)
 
 
 def over_mean_size(value: Tensor) -> Tensor:
-    """Values [N] divided by their mean absolute value, which takes no gradient (arXiv:2106.06860).
+    """Divide values [N] by their detached mean absolute value (arXiv:2106.06860).
 
-    Values that are all 0 stay 0.
+    If all values are 0, the result is 0.
     """
     return value / value.detach().abs().mean().clamp_min(1e-8)
 
 
 def squared_distance(action: Tensor, other: Tensor) -> Tensor:
-    """Squared Euclidean distances of actions [N, ...], [N].
+    """Return the squared Euclidean distances between actions [N, ...], [N].
 
     Raises:
-        ValueError: If their shapes differ.
+        ValueError: If the shapes of the actions differ.
     """
     _check_same_shape(action, other)
     return (action - other).square().flatten(1).sum(1)
 
 
 def _check_same_shape(action: Tensor, other: Tensor) -> None:
-    if action.shape != other.shape:  # broadcasting would hide the mistake
+    if action.shape != other.shape:  # broadcasting would hide the error
         raise ValueError(f"got actions of shape {tuple(action.shape)} and {tuple(other.shape)}, expected the same")
 
 
-#: Elementwise functions of the difference of two vectors, [..., A], whose sum is the distance in a kernel, by its name.
+#: Elementwise functions of the difference of two vectors, [..., A], keyed by kernel. Their sum is the kernel's
+#: distance.
 _DISTANCES = {"gaussian": torch.square, "laplacian": torch.abs}
-#: Added under the root, whose derivative would be infinite where two samples are the same.
+#: Number added before the square root, because its derivative would be infinite if two samples are equal.
 _LEAST_SQUARE = 1e-6
 
 
 def maximum_mean_discrepancy(x: Tensor, y: Tensor, sigma: float, kernel: str = "gaussian") -> Tensor:
-    """Distance of two samples, the root of mean k(x, x') - 2 mean k(x, y) + mean k(y, y').
+    """Return the distance of two samples, sqrt(mean k(x, x') - 2 mean k(x, y) + mean k(y, y')).
 
     (Gretton et al. 2012, eq. 2 and 5; arXiv:1906.00949, section 5.) The kernel is exp(-d / (2 sigma)), with d the
     squared Euclidean distance or the sum of the absolute differences, as in the code of the second paper.
@@ -217,17 +218,17 @@ def maximum_mean_discrepancy(x: Tensor, y: Tensor, sigma: float, kernel: str = "
 
 
 def trust_region_gradient(gradient: Tensor, kl_gradient: Tensor, delta: float) -> Tensor:
-    """Vector nearest to a gradient along which a divergence grows by at most delta (arXiv:1611.01224, eq. 12).
+    """Project a gradient so that a divergence increases by at most delta along it (arXiv:1611.01224, eq. 12).
 
     z = g - max(0, (k . g - delta) / |k|**2) k, which minimises |g - z|**2 / 2 subject to k . z <= delta.
 
     Args:
-        gradient: Gradient g of what is maximised, with respect to the statistics of each distribution, [N, P].
-        kl_gradient: Gradient k of the divergence from the distribution to stay near, [N, P].
-        delta: Bound of k . z.
+        gradient: Gradient g of the objective with respect to the statistics of each distribution, [N, P].
+        kl_gradient: Gradient k of the divergence from the reference distribution, [N, P].
+        delta: Upper bound of k . z.
 
     Returns:
-        z, [N, P]; g itself where k is 0.
+        z, [N, P]; equal to g where k is 0.
     """
     excess = (torch.linalg.vecdot(kl_gradient, gradient) - delta).clamp_min(0.0)
     square = torch.linalg.vecdot(kl_gradient, kl_gradient)
@@ -243,8 +244,8 @@ def conjugate_gradient(
     Args:
         product: Function from a vector v, [n], to A v.
         b: Right-hand side, [n].
-        max_iter: Largest number of iterations; after n of them the solution is exact up to rounding.
-        tolerance: Squared norm of b - A x that is small enough to stop.
+        max_iter: Maximum number of iterations. After n iterations the solution is exact up to rounding.
+        tolerance: The iteration stops if the squared norm of b - A x is at most this value.
 
     Returns:
         x, [n].
@@ -279,10 +280,10 @@ def actor_critic_loss(
 
     Args:
         log_prob: log pi(a | s), [N].
-        advantage: A, [N]; takes no gradient.
+        advantage: A, [N]; no gradient flows into it.
         entropy: H, [N].
         value: V, [N].
-        returns: R, [N]; takes no gradient.
+        returns: R, [N]; no gradient flows into it.
         pi_loss_coef: c_pi.
         v_loss_coef: c_v.
         entropy_coef: c_H.
@@ -297,40 +298,41 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tens
     """Clipped objective of PPO for each step, min(r A, clip(r, 1 - eps, 1 + eps) A) (arXiv:1707.06347, eq. 7).
 
     Args:
-        ratio: Probability of the action, divided by that under the policy that acted, [N].
+        ratio: Importance ratio r: probability of the action under the policy, divided by its probability under the
+            behaviour policy, [N].
         advantage: Advantage A of the action, [N].
         clip_eps: eps.
 
     Returns:
         [N].
     """
-    # The clipped gain is at most (1 + eps) A where A is positive and (1 - eps) A where it is negative.
+    # The objective is at most (1 + eps) A if A is positive, and at most (1 - eps) A if A is negative.
     return (ratio * advantage).clamp(max=torch.add(advantage, advantage.abs(), alpha=clip_eps))
 
 
 def estimated_kl(log_ratio: Tensor) -> Tensor:
-    """Divergence of a policy from the one that acted, estimated from samples: mean of r - 1 - log r, a scalar.
+    """Estimate the KL divergence between behaviour policy and policy from samples: mean of r - 1 - log r, a scalar.
 
-    It is unbiased and never negative (Schulman 2020, joschu.net/blog/kl-approx.html).
+    The estimate is unbiased and not negative (Schulman 2020, joschu.net/blog/kl-approx.html).
 
     Args:
-        log_ratio: log r, log-probability of each action minus that under the policy that acted, [N].
+        log_ratio: log r, the log-probability of each action minus its log-probability under the behaviour policy, [N].
     """
     return (log_ratio.exp() - 1 - log_ratio).mean()
 
 
 def standardized(advantage: Tensor) -> Tensor:
-    """Advantages scaled to mean 0 and (population) standard deviation 1; 1e-8 is added to the divisor."""
+    """Standardise advantages to mean 0 and population standard deviation 1; 1e-8 is added to the divisor."""
     std, mean = torch.std_mean(advantage, correction=0)
     return (advantage - mean) / (std + 1e-8)
 
 
 def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
-    """1 - Var(returns - value) / Var(returns), a scalar; NaN if all returns are the same.
+    """Return 1 - Var(returns - value) / Var(returns), a scalar; NaN if all returns are equal.
 
     Args:
         value: Predictions, [N].
-        returns: Returns that are predicted, [N].
+        returns: True returns, [N].
     """
     spread = returns.var(correction=0)
     return torch.where(spread > 0, 1 - (returns - value).var(correction=0) / spread, torch.nan)
@@ -341,11 +343,11 @@ def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
-        discount: gamma**n, or 0 where the n steps ended in a terminal state, shape [B].
+        discount: gamma**n, or 0 if the n steps ended in a terminal state, shape [B].
         next_value: Value of the state after the n steps, shape [B].
 
     Returns:
-        Targets, shape [B]. Gradients flow into every argument; the caller stops them.
+        Targets, shape [B]. Gradients flow into every argument; detach them in the caller.
     """
     return torch.addcmul(reward, discount, next_value)
 
@@ -357,10 +359,10 @@ def advantage_learning_target(
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
-        discount: gamma**n, or 0 where the n steps ended in a terminal state, shape [B].
+        discount: gamma**n, or 0 if the n steps ended in a terminal state, shape [B].
         next_value: Value of the state after the n steps, shape [B].
-        action_gap: max_b Q(s, b) - Q(s, a) of the action taken, shape [B].
-        alpha: Weight of the gap; the greedy policy stays optimal for weights in [0, 1).
+        action_gap: max_b Q(s, b) - Q(s, a) for the executed action a, shape [B].
+        alpha: Weight of the gap. The optimal policy is preserved for weights in [0, 1).
 
     Returns:
         Targets, shape [B].
@@ -378,16 +380,16 @@ def persistent_advantage_learning_target(
 ) -> Tensor:
     """Target of persistent advantage learning (Bellemare et al. 2016, arXiv:1512.04860, section 4).
 
-    `max(td_target - alpha * action_gap, td_target - alpha * next_action_gap)`: an action that is also good in the next
-    state is devalued less. A terminal state has the value 0 for every action, and so no gap.
+    `max(td_target - alpha * action_gap, td_target - alpha * next_action_gap)`. The target subtracts a smaller gap if
+    the action is also good in the next state. In a terminal state all actions have the value 0, so the gap is 0.
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
-        discount: gamma**n, or 0 where the n steps ended in a terminal state, shape [B].
+        discount: gamma**n, or 0 if the n steps ended in a terminal state, shape [B].
         next_value: Value of the state after the n steps, shape [B].
-        action_gap: max_b Q(s, b) - Q(s, a) of the action taken, shape [B].
-        next_action_gap: max_b Q(s', b) - Q(s', a) of the same action, shape [B]; infinite where it is forbidden in s'.
-        alpha: Weight of the gap; the greedy policy stays optimal for weights in [0, 1).
+        action_gap: max_b Q(s, b) - Q(s, a) for the executed action a, shape [B].
+        next_action_gap: max_b Q(s', b) - Q(s', a) for the same action a, shape [B]; infinite if a is masked in s'.
+        alpha: Weight of the gap. The optimal policy is preserved for weights in [0, 1).
 
     Returns:
         Targets, shape [B].
@@ -405,9 +407,9 @@ def dynamic_policy_programming_target(
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
-        discount: gamma**n, or 0 where the n steps ended in a terminal state, shape [B].
+        discount: gamma**n, or 0 if the n steps ended in a terminal state, shape [B].
         next_mean: M Q(s'), the mean of Q(s', .) under the probabilities softmax(eta * Q(s', .)), shape [B].
-        value: Q(s, a) of the action taken, shape [B].
+        value: Q(s, a) for the executed action a, shape [B].
         mean: M Q(s), shape [B].
 
     Returns:
@@ -417,17 +419,17 @@ def dynamic_policy_programming_target(
 
 
 def truncated_mixture(quantiles: Sequence[Tensor], n_dropped: int) -> Tensor:
-    """Quantiles of several critics together, sorted, without the largest ones (arXiv:2005.04269, eq. 10 and 11).
+    """Return the sorted quantiles of all critics without the largest quantiles (arXiv:2005.04269, eq. 10 and 11).
 
     Args:
         quantiles: Quantiles of each of C critics, [B, N].
-        n_dropped: Number of quantiles that are left out for each critic, less than N.
+        n_dropped: Number of dropped quantiles per critic, less than N.
 
     Returns:
         [B, C * (N - n_dropped)], ascending.
 
     Raises:
-        ValueError: If no quantile would be left.
+        ValueError: If `n_dropped` is not less than N.
     """
     together = torch.cat(list(quantiles), dim=1)
     kept = together.shape[1] - n_dropped * len(quantiles)
@@ -441,8 +443,8 @@ def truncated_mixture(quantiles: Sequence[Tensor], n_dropped: int) -> Tensor:
 def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> Tensor:
     """Project distributions onto evenly spaced atoms (Bellemare et al. 2017, arXiv:1707.06887, eq. 7, Algorithm 1).
 
-    The mass at a value is split between the two atoms around it, and the nearer one gets more. Mass beyond the ends
-    goes to the end atoms. A value on an atom gives all its mass to that atom.
+    The mass at a value is split between the two adjacent atoms; the nearer atom gets more mass. Mass outside the range
+    of the atoms is assigned to the first or last atom. If a value equals an atom, the atom gets all the mass.
 
     Args:
         z: Atoms, ascending and evenly spaced, [N], N at least 2.
@@ -450,23 +452,23 @@ def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> T
         probs: Mass at each position, [B, M].
 
     Returns:
-        Mass at each atom, [B, N]; each row has the same sum as that row of `probs`.
+        Mass at each atom, [B, N]; each row has the same sum as the same row of `probs`.
     """
     n_atoms = z.shape[0]
     position = (target_values.clamp(z[0], z[-1]) - z[0]) * ((n_atoms - 1) / (z[-1] - z[0]))
-    # The last atom is the upper neighbour of the last interval. The index of NaN is clamped too: its mass stays NaN.
+    # The last atom is the upper end of the last interval. The index of NaN is clamped, too, and its mass stays NaN.
     index = position.long().clamp(0, n_atoms - 2)
-    upper_mass = probs * (position - index).clamp(0, 1)  # rounding may lead just out of the interval
+    upper_mass = probs * (position - index).clamp(0, 1)  # rounding may exceed the interval
     projected = upper_mass.new_zeros(probs.shape[0], n_atoms)
     return projected.scatter_add(1, index, probs - upper_mass).scatter_add(1, index + 1, upper_mass)
 
 
 def even_fractions(n: int, like: Tensor) -> Tensor:
-    """Fractions whose quantiles approximate a distribution best: (i + 0.5) / n (arXiv:1710.10044, lemma 2).
+    """Return the fractions (i + 0.5) / n, whose quantiles best approximate a distribution (arXiv:1710.10044, lemma 2).
 
     Args:
         n: Number of fractions.
-        like: Tensor with the dtype and device of the result.
+        like: Tensor that defines the dtype and device of the result.
 
     Returns:
         [n].

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def lower_triangular_matrix(diag: Tensor, non_diag: Tensor) -> Tensor:
-    """Matrices with the given diagonal and entries below it, and zeros above.
+    """Return matrices with the given diagonal, the given entries below the diagonal, and zeros above.
 
     Args:
         diag: Diagonals, [B, n].
@@ -15,7 +15,7 @@ def lower_triangular_matrix(diag: Tensor, non_diag: Tensor) -> Tensor:
         [B, n, n].
 
     Raises:
-        ValueError: If the shapes of `diag` and `non_diag` do not fit together.
+        ValueError: If the shapes of `diag` and `non_diag` do not match.
     """
     n = diag.shape[1]
     if non_diag.shape != (diag.shape[0], n * (n - 1) // 2):

@@ -7,27 +7,27 @@ from pfrl_like.utils.recurrent import batch_sizes_of
 
 
 def n_step_returns(reward: Tensor, discount: Tensor, lengths: Tensor, num_steps: int) -> tuple[Tensor, Tensor, Tensor]:
-    """n-step returns within sequences, and the rows to bootstrap from (Sutton and Barto 2018, eq. 7.1).
+    """Return n-step returns within sequences, and the rows to bootstrap from (Sutton and Barto 2018, eq. 7.1).
 
-    If fewer than n steps of a sequence are left, the k remaining ones are summed, and the discount is gamma**k.
+    If only k < n steps of a sequence are left, the rewards of the k steps are summed, and the discount is gamma**k.
 
     Args:
         reward: Reward of each step, [N], float, packed time first.
-        discount: gamma, or 0 where the step ended in a terminal state, [N], float.
-        lengths: Lengths of the sequences, [B], descending, on the host.
+        discount: gamma, or 0 if the step ended in a terminal state, [N], float.
+        lengths: Lengths of the sequences, [B], descending, on the CPU.
         num_steps: n, at least 1.
 
     Returns:
-        The sum of up to n discounted rewards from each step on, [N]; the discount of the value after them, [N]; and the
-        row of their last step, [N], int64.
+        Three tensors [N]: the sum of up to n discounted rewards starting at each step, the discount of the value after
+        these steps, and the row of the last of these steps (int64).
 
     Raises:
-        ValueError: If `num_steps` is less than 1, or `lengths` is not positive and descending or does not add up to N.
+        ValueError: If `num_steps` is below 1, or if `lengths` is not positive and descending or its sum is not N.
     """
     if num_steps < 1:
         raise ValueError(f"num_steps is {num_steps!r}, expected at least 1")
     if int(lengths.sum()) != len(reward):
-        raise ValueError(f"lengths add up to {int(lengths.sum())}, expected {len(reward)} as there are rewards")
+        raise ValueError(f"lengths add up to {int(lengths.sum())}, expected {len(reward)} , the number of rewards")
     after = rows_after(lengths).to(reward.device)
     last = torch.arange(len(reward), device=reward.device)
     total, factor = reward, discount
@@ -40,10 +40,10 @@ def n_step_returns(reward: Tensor, discount: Tensor, lengths: Tensor, num_steps:
 
 
 def rows_after(lengths: Tensor) -> Tensor:
-    """Row of the next step for each row of sequences packed time first, [N], int64; -1 at the end of a sequence.
+    """Return the row of the next step for each packed row of sequences, [N], int64; -1 at the end of a sequence.
 
     Args:
-        lengths: Lengths of the sequences, [B], descending, on the host.
+        lengths: Lengths of the sequences, [B], descending, on the CPU.
     """
     sizes = batch_sizes_of(lengths)
     row = torch.arange(int(sizes.sum()))
@@ -53,26 +53,26 @@ def rows_after(lengths: Tensor) -> Tensor:
 
 
 def linked_lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, after: Tensor, lambd: float) -> Tensor:
-    """`lambda_returns` of steps in any order, with the number of the step that follows each one.
+    """`lambda_returns` for steps in any order, given the index of the next step of each step.
 
     After round k, the sum of a step has 2**k terms, and `after` is the step 2**k steps ahead. All sums are complete
     after log2(length of the longest episode) rounds (Hillis and Steele 1986, doi:10.1145/7902.7903).
 
     Args:
         reward: Reward of each step, [M].
-        discount: gamma, or 0 where the step ended in a terminal state, [M].
-        next_value: Value of the state that each step led to, [M].
-        after: Number of the step after each one, [M], int64; -1 if none is known.
+        discount: gamma, or 0 if the step ended in a terminal state, [M].
+        next_value: Value of the state after each step, [M].
+        after: Index of the next step of each step, [M], int64; -1 if the next step is not known.
         lambd: lambda, in [0, 1].
 
     Returns:
-        Returns, [M]. Gradients flow into every floating-point argument; the caller stops them.
+        Returns, [M]. Gradients flow into every floating-point argument; detach them in the caller.
     """
     trace = lambd * (after >= 0)
     total = reward + discount * next_value * (1 - trace)
-    factor, after = discount * trace, after.clamp(min=0)  # a step without successor has the factor 0
+    factor, after = discount * trace, after.clamp(min=0)  # a step without a next step has the factor 0
     for _ in range(len(reward).bit_length()):
-        if factor.device.type == "cpu" and not factor.any():  # on a GPU this would wait for the device
+        if factor.device.type == "cpu" and not factor.any():  # on a GPU this check would need a synchronisation
             break
         total = torch.addcmul(total, factor, total[after])
         factor, after = factor * factor[after], after[after]
@@ -86,10 +86,10 @@ def gae(reward: Tensor, discount: Tensor, value: Tensor, next_value: Tensor, con
 
     Args:
         reward: Reward of each step, [T, B].
-        discount: gamma, or 0 where the step ended in a terminal state, [T, B].
-        value: Value of the state that each step started in, [T, B].
-        next_value: Value of the state that each step led to, [T, B].
-        continues: True where the next row continues the same episode, [T, B], bool.
+        discount: gamma, or 0 if the step ended in a terminal state, [T, B].
+        value: Value of the state before each step, [T, B].
+        next_value: Value of the state after each step, [T, B].
+        continues: True if the next row continues the same episode, [T, B], bool.
         lambd: lambda, in [0, 1].
 
     Returns:
@@ -100,20 +100,20 @@ def gae(reward: Tensor, discount: Tensor, value: Tensor, next_value: Tensor, con
     """
     _check_shapes(reward, discount=discount, value=value, next_value=next_value, continues=continues)
     delta = torch.addcmul(reward, discount, next_value) - value
-    return _linear_recurrence(delta, lambd * discount * continues.to(reward.dtype))  # the last row's is not used
+    return _linear_recurrence(delta, lambd * discount * continues.to(reward.dtype))  # the last factor is not used
 
 
 def lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, continues: Tensor, lambd: float) -> Tensor:
-    """Lambda-returns, averages of the returns over all numbers of steps (Sutton and Barto 2018, eq. 12.18).
+    """Return the lambda-returns, weighted averages of the n-step returns over all n (Sutton and Barto 2018, eq. 12.18).
 
-    G_t = reward_t + discount_t * ((1 - lambd) * next_value_t + lambd * G_{t+1}); where no step follows, next_value_t
-    replaces G_{t+1}. With lambd = 1 it is the return over all remaining steps.
+    G_t = reward_t + discount_t * ((1 - lambd) * next_value_t + lambd * G_{t+1}). If no step follows, next_value_t
+    replaces G_{t+1}. With lambd = 1, G_t is the return over all remaining steps.
 
     Args:
         reward: Reward of each step, [T, B].
-        discount: gamma, or 0 where the step ended in a terminal state, [T, B].
-        next_value: Value of the state that each step led to, [T, B].
-        continues: True where the next row continues the same episode, [T, B], bool.
+        discount: gamma, or 0 if the step ended in a terminal state, [T, B].
+        next_value: Value of the state after each step, [T, B].
+        continues: True if the next row continues the same episode, [T, B], bool.
         lambd: lambda, in [0, 1].
 
     Returns:
@@ -140,24 +140,24 @@ def vtrace(
 ) -> tuple[Tensor, Tensor]:
     """V-trace targets and advantages of off-policy steps (Espeholt et al. 2018, arXiv:1802.01561, eq. 1).
 
-    v_t = value_t + rho_t * delta_t + discount_t * c_t * (v_{t+1} - value_{t+1}), with delta_t as in `gae`,
-    rho_t = min(rho_bar, ratio_t) and c_t = lambd * min(c_bar, ratio_t). The advantage is that of section 4.2,
-    rho_t * (reward_t + discount_t * v_{t+1} - value_t); where no step follows, next_value_t replaces v_{t+1}.
+    v_t = value_t + rho_t * delta_t + discount_t * c_t * (v_{t+1} - value_{t+1}), with delta_t as in `gae`, rho_t =
+    min(rho_bar, ratio_t) and c_t = lambd * min(c_bar, ratio_t). The advantage is (section 4.2) rho_t * (reward_t +
+    discount_t * v_{t+1} - value_t). If no step follows, next_value_t replaces v_{t+1}.
 
     Args:
         reward: Reward of each step, [T, B].
-        discount: gamma, or 0 where the step ended in a terminal state, [T, B].
-        value: Value of the state that each step started in, [T, B].
-        next_value: Value of the state that each step led to, [T, B].
-        ratio: Probability of the action under the policy that learns, divided by that under the one that acted,
-            [T, B].
-        continues: True where the next row continues the same episode, [T, B], bool.
+        discount: gamma, or 0 if the step ended in a terminal state, [T, B].
+        value: Value of the state before each step, [T, B].
+        next_value: Value of the state after each step, [T, B].
+        ratio: Importance ratio: probability of the action under the target policy, divided by its probability under the
+            behaviour policy, [T, B].
+        continues: True if the next row continues the same episode, [T, B], bool.
         lambd: lambda, in [0, 1].
-        rho_bar: Largest weight of a step's error; infinity for none.
-        c_bar: Largest weight with which later errors are passed on.
+        rho_bar: Maximum weight of the error of a step; infinity disables the limit.
+        c_bar: Maximum weight of the errors of later steps.
 
     Returns:
-        Targets of the value and advantages, both [T, B].
+        Value targets and advantages, both [T, B].
 
     Raises:
         ValueError: If the shapes differ.
@@ -185,18 +185,18 @@ def retrace(
     """Retrace targets of action values (Munos et al. 2016, arXiv:1606.02647, eq. 3, 4; Wang et al. 2016, eq. 5).
 
     Q_t = reward_t + discount_t * (next_v_t + c_{t+1} * (Q_{t+1} - q_{t+1})), with c_t = lambd * min(rho_bar, ratio_t);
-    where no step follows, the second term is 0. With c = 1 it is the Q_opc of ACER (arXiv:1611.01224, section 4).
+    if no step follows, the second term is 0. With c = 1, the target is Q_opc of ACER (arXiv:1611.01224, section 4).
 
     Args:
         reward: Reward of each step, [T, B].
-        discount: gamma, or 0 where the step ended in a terminal state, [T, B].
-        q: Value of the action that each step took in its state, [T, B].
-        next_v: Mean value of the state that the step led to, under the policy that learns, [T, B].
-        ratio: Probability of the action under the policy that learns, divided by that under the one that acted,
-            [T, B]; None counts every ratio as 1.
-        continues: True where the next row continues the same episode, [T, B], bool.
+        discount: gamma, or 0 if the step ended in a terminal state, [T, B].
+        q: Q(s, a) of the executed action of each step, [T, B].
+        next_v: Value of the state after each step under the target policy, [T, B].
+        ratio: Importance ratio: probability of the action under the target policy, divided by its probability under the
+            behaviour policy, [T, B]; None uses the ratio 1.
+        continues: True if the next row continues the same episode, [T, B], bool.
         lambd: lambda, in [0, 1].
-        rho_bar: Largest ratio; infinity for none.
+        rho_bar: Maximum ratio; infinity disables the limit.
 
     Returns:
         [T, B].
@@ -213,10 +213,10 @@ def retrace(
 
 
 def _linear_recurrence(x: Tensor, factor: Tensor) -> Tensor:
-    """Compute y_t = x_t + factor_t * y_{t+1}, with 0 after the last row, for all rows at once.
+    """Compute y_t = x_t + factor_t * y_{t+1} for all rows at once; y is 0 after the last row.
 
-    After round k, x_t is the sum of the first 2**k terms of y_t, and factor_t the product of as many factors. T rows
-    take log2(T) rounds (Hillis and Steele 1986, doi:10.1145/7902.7903). Rows that have all their terms drop out.
+    After round k, x_t is the sum of the first 2**k terms of y_t, and factor_t is the product of 2**k factors. T rows
+    need log2(T) rounds (Hillis and Steele 1986, doi:10.1145/7902.7903). Rows with all their terms are skipped.
     """
     factor, step = factor[:-1], 1
     while step < len(x):
@@ -227,16 +227,16 @@ def _linear_recurrence(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def _goes_on(continues: Tensor, like: Tensor) -> Tensor:
-    """`continues` as numbers, with 0 in the last row."""
+    """Return `continues` as numbers, with 0 in the last row."""
     return torch.cat([continues[:-1].to(like.dtype), torch.zeros_like(like[-1:])])
 
 
 def _next_rows(x: Tensor) -> Tensor:
-    """Rows shifted by one, so that each is the next row; the last is 0."""
+    """Return the rows shifted by one: row t is row t + 1 of `x`, and the last row is 0."""
     return torch.cat([x[1:], torch.zeros_like(x[-1:])])
 
 
 def _check_shapes(reward: Tensor, **others: Tensor | None) -> None:
     for name, other in others.items():
         if other is not None and other.shape != reward.shape:
-            raise ValueError(f"{name} has shape {tuple(other.shape)}, expected {tuple(reward.shape)}, that of reward")
+            raise ValueError(f"{name} has shape {tuple(other.shape)}, expected {tuple(reward.shape)} as reward")

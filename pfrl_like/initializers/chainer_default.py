@@ -1,4 +1,4 @@
-"""The initial weights that PFRL's networks have."""
+"""The weight initialisation of PFRL's networks."""
 
 from typing import TypeVar
 
@@ -12,10 +12,10 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 @torch.no_grad()
 def init_chainer_default(layer: Layer) -> Layer:
-    """Give a linear or 2-d convolutional layer LeCun-normal weights and zero biases; leave other layers alone.
+    """Initialise a linear or 2-d convolutional layer with LeCun-normal weights and zero biases; ignore other layers.
 
     Args:
-        layer: Changed in place. For a whole network: `network.apply(init_chainer_default)`.
+        layer: Layer to initialise in place. For a complete network call `network.apply(init_chainer_default)`.
 
     Returns:
         The same layer.

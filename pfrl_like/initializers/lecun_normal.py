@@ -1,4 +1,4 @@
-"""LeCun's initial weights."""
+"""LeCun's weight initialisation."""
 
 import math
 
@@ -8,11 +8,11 @@ from torch import Tensor
 
 @torch.no_grad()
 def init_lecun_normal(tensor: Tensor, scale: float = 1.0) -> Tensor:
-    """Fill weights with normal numbers of standard deviation scale / sqrt(fan_in) (LeCun et al. 1998, section 4.6).
+    """Fill weights with normal numbers with standard deviation scale / sqrt(fan_in) (LeCun et al. 1998, section 4.6).
 
     Args:
-        tensor: Weights of a linear or convolutional layer, [out, in, ...]; changed in place.
-        scale: Factor on the standard deviation.
+        tensor: Weights of a linear or convolutional layer, [out, in, ...], which are changed in place.
+        scale: Factor of the standard deviation.
 
     Returns:
         The same tensor.

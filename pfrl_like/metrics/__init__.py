@@ -1,4 +1,4 @@
-"""Scorers of algorithms and dynamics models: functions called as `scorer(algo, episodes)`, larger is better."""
+"""Scorers of algorithms and dynamics models: functions `scorer(algo, episodes)`; a larger score is better."""
 
 from pfrl_like.metrics.comparer import compare_continuous_action_diff, compare_discrete_action_match
 from pfrl_like.metrics.scorer import (

@@ -10,36 +10,36 @@ from pfrl_like.utils.checks import check_counts
 
 
 def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
-    """Make a scorer: minus the mean squared distance between the greedy actions of two algorithms.
+    """Make a scorer that returns minus the mean squared distance between the greedy actions of two algorithms.
 
     Args:
-        base_algo: The algorithm that scored algorithms are compared with.
-        window_size: Transitions of a minibatch.
+        base_algo: Algorithm with which the scored algorithms are compared.
+        window_size: Number of transitions in a minibatch.
 
     Returns:
         Function called as `scorer(algo, episodes)`.
 
     Raises:
         ValueError: If `window_size` is less than 1.
-        TypeError: If it is no integer, or `base_algo` predicts nothing.
+        TypeError: If `window_size` is not an integer, or if `base_algo` has no `predict`.
     """
     _check("compare_continuous_action_diff", base_algo, window_size)
     return lambda algo, episodes: -_compared(base_algo, algo, episodes, window_size, squared_distance)
 
 
 def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
-    """Make a scorer: the share of states, 0 to 1, in which the greedy actions of two algorithms are the same.
+    """Make a scorer that returns the fraction of states in which two algorithms have the same greedy action.
 
     Args:
-        base_algo: The algorithm that scored algorithms are compared with.
-        window_size: Transitions of a minibatch.
+        base_algo: Algorithm with which the scored algorithms are compared.
+        window_size: Number of transitions in a minibatch.
 
     Returns:
         Function called as `scorer(algo, episodes)`.
 
     Raises:
         ValueError: If `window_size` is less than 1.
-        TypeError: If it is no integer, or `base_algo` predicts nothing.
+        TypeError: If `window_size` is not an integer, or if `base_algo` has no `predict`.
     """
     _check("compare_discrete_action_match", base_algo, window_size)
     return lambda algo, episodes: _compared(base_algo, algo, episodes, window_size, _are_equal)
@@ -50,14 +50,14 @@ def _are_equal(a: Any, b: Any) -> Any:
 
 
 def _check(name: str, base_algo: Any, window_size: Any) -> None:
-    """Check the arguments at once; otherwise errors would occur only after an epoch."""
+    """Check the arguments when the scorer is made. Otherwise errors would occur only after an epoch."""
     check_makes(f"{name}(base_algo)", window_size)
     check_scored(base_algo)
     check_counts(window_size=window_size)
 
 
 def _compared(base_algo: Any, algo: Any, episodes: Any, window_size: int, measure: Callable[[Any, Any], Any]) -> float:
-    """Mean of `measure` of both algorithms' actions; each gets observations with its own number of frames."""
+    """Mean of `measure(a, b)` for the actions of both algorithms, each with its own number of stacked frames."""
     episodes = scored_episodes(episodes)
     return mean(measure(*(_greedy_actions(own, episodes, window_size) for own in (base_algo, algo))))
 

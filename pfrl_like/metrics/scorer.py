@@ -1,9 +1,8 @@
 """Scorers of algorithms and of dynamics models on episodes.
 
-Larger is better for all scorers; scores that should be small have a minus sign. An algorithm is anything with
-`predict`, `predict_value` and `gamma`, a dynamics model anything with `predict(x, action, with_variance)`. Minibatches
-of `window_size` transitions are computed at a time; the score is a mean over all transitions and does not depend on
-`window_size`.
+A larger score is better; errors and variances therefore have a minus sign. An algorithm is an object with `predict`,
+`predict_value` and `gamma`. A dynamics model is an object with `predict(x, action, with_variance)`. A scorer computes
+minibatches of `window_size` transitions. The score is a mean over all transitions and does not depend on `window_size`.
 """
 
 import inspect
@@ -28,54 +27,55 @@ from pfrl_like.utils.env_values import required_keyword, sample_allowed
 
 
 def check_scored(algo: Any) -> None:
-    """Raise an error if an object cannot be scored because it has no `predict`, such as an agent.
+    """Check that an object has `predict`, so that it can be scored. An agent has no `predict`.
 
     Raises:
-        TypeError: If it has no `predict`; the message names its class and the functions that score agents.
+        TypeError: If the object has no `predict`. The message contains its class and the functions that score agents.
     """
     if not hasattr(algo, "predict"):
         raise TypeError(
-            f"a scorer was given {type(algo).__name__}, expected an algorithm or a dynamics model, which has "
-            "predict; agents are scored by experiments.eval_performance and ope.evaluate_offline"
+            f"algo is {type(algo).__name__}, expected an algorithm or a dynamics model with a method predict; "
+            "experiments.eval_performance and ope.evaluate_offline score agents"
         )
 
 
 def check_makes(call: str, given: Any) -> None:
-    """Raise an error if a function that makes scorers was itself called as a scorer, with episodes as an argument.
+    """Check that a function that makes scorers was not itself called as a scorer, with episodes.
 
     Args:
-        call: The correct call of the function, such as "evaluate_on_environment(env)".
-        given: The argument at the place of episodes, where the function expects a number.
+        call: Correct call of the function, such as "evaluate_on_environment(env)".
+        given: Argument of the function that should be a number. In the call of a scorer, it would be the episodes.
 
     Raises:
-        TypeError: If it is None (a scorer without episodes) or a collection.
+        TypeError: If `given` is None (a scorer without episodes) or a collection.
     """
     if given is None or (isinstance(given, Iterable) and not isinstance(given, str)):
         name = call.partition("(")[0]
-        raise TypeError(f"{name} was called as if it were a scorer, but it makes one: give {call} in its place")
+        raise TypeError(f"{name} was called like a scorer, but it makes a scorer: pass {call} instead")
 
 
 def evaluate_on_environment(
     env: Any, n_trials: int = 10, epsilon: float = 0.0, render: bool = False
 ) -> Callable[..., float]:
-    """Make a scorer: the mean undiscounted return of episodes in an environment.
+    """Make a scorer that returns the mean undiscounted return of episodes in an environment.
 
-    The random streams of the caller stay unchanged. Where `info` of the environment has an "action_mask", only
-    allowed actions are taken: `algo.predict` gets it as the keyword `action_mask`, [1, n_actions].
+    The random streams of the caller do not change. If `info` of the environment contains an "action_mask", only allowed
+    actions are chosen: the mask is passed to `algo.predict` as the keyword `action_mask`, [1, n_actions].
 
     Args:
-        env: An environment that `pfrl_like.env.as_gymnasium` accepts.
+        env: Environment in any form that `pfrl_like.env.as_gymnasium` accepts.
         n_trials: Number of episodes.
         epsilon: Probability of a random action.
-        render: Whether to render after each step.
+        render: True to call `env.render()` after each step.
 
     Returns:
-        Function called as `scorer(algo)` or `scorer(algo, episodes)`; it ignores the episodes.
+        Function that is called as `scorer(algo)` or `scorer(algo, episodes)`. It ignores the episodes.
 
     Raises:
-        ValueError: If `n_trials` is less than 1, or `epsilon` not from 0 to 1.
-        TypeError: If one is no number, or `env` is no environment or a vector environment. The scorer raises it if
-            `env` has an action mask that `algo.predict` does not accept.
+        ValueError: If `n_trials` is less than 1, or if `epsilon` is not between 0 and 1.
+        TypeError: If `n_trials` or `epsilon` is not a number, if `env` is not an environment, or if it is a vector
+            environment. The scorer raises it if `env` has an action mask and `algo.predict` does not accept the
+            keyword.
     """
     check_makes("evaluate_on_environment(env)", n_trials)
     check_counts(n_trials=n_trials)
@@ -108,16 +108,16 @@ def _return_of_episode(env: Any, algo: Any, epsilon: float, render: bool) -> flo
 
 
 def _greedy_action(algo: Any, obs: Any, mask: Any) -> Any:
-    told = required_keyword(algo.predict, None if mask is None else np.asarray(mask)[None])
-    action = algo.predict(np.asarray(obs)[None], **told)[0]
+    keywords = required_keyword(algo.predict, None if mask is None else np.asarray(mask)[None])
+    action = algo.predict(np.asarray(obs)[None], **keywords)[0]
     return action.item() if np.ndim(action) == 0 else action
 
 
 class LastFrames:
-    """The last images of an episode, stacked along their first axis as in datasets; zeros before its beginning.
+    """Stacks the last images of an episode along the first axis. Before the first image, the stack contains zeros.
 
     Args:
-        n_frames: Number of images that are stacked; observations that are no images (three axes) are not stacked.
+        n_frames: Number of images in a stack. Observations that are not images (three axes) are not stacked.
     """
 
     def __init__(self, n_frames: int) -> None:
@@ -125,7 +125,7 @@ class LastFrames:
         self._frames: deque[NDArray[Any]] = deque(maxlen=n_frames)
 
     def push(self, obs: Any) -> Any:
-        """The stack that ends with this observation."""
+        """Return the stack that ends with this observation."""
         if self._n_frames == 1 or np.ndim(obs) != 3:
             return obs
         frame = np.array(obs)
@@ -135,14 +135,14 @@ class LastFrames:
 
 
 def scored_episodes(episodes: Any) -> list[Episode]:
-    """A list of the given episodes, or of those of a dataset.
+    """Return the episodes, or the episodes of a dataset, as a list.
 
     Raises:
-        ValueError: If there is no transition.
-        TypeError: If something is no episode.
+        ValueError: If the episodes contain no transition.
+        TypeError: If an item is not an episode.
     """
     if episodes is None:
-        raise TypeError("episodes is None, expected episodes or a dataset: give some to fit as eval_episodes")
+        raise TypeError("episodes is None, expected episodes or a dataset: pass eval_episodes to fit")
     return listed(episodes)
 
 
@@ -154,18 +154,18 @@ def minibatches(
     first_only: bool = False,
     told_next: bool = False,
 ) -> Iterator[TransitionMiniBatch]:
-    """The transitions in order, `window_size` at a time; a minibatch may span several episodes of one dataset.
+    """Yield the transitions in order, `window_size` at a time. A minibatch may contain several episodes.
 
     Args:
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked.
-        first_only: Whether to take the first transition of each episode only.
-        told_next: Whether to leave out transitions into terminal states that were not recorded.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
+        n_frames: Number of images in a stack.
+        first_only: True to use only the first transition of each episode.
+        told_next: True to skip transitions whose next observation is a terminal state that was not recorded.
 
     Raises:
-        ValueError: If `window_size` is less than 1, or there is no transition.
-        TypeError: If something is no episode.
+        ValueError: If `window_size` is less than 1, or if the episodes contain no transition.
+        TypeError: If an item is not an episode.
     """
     check_counts(window_size=window_size)
     for _, group in groupby(scored_episodes(episodes), key=lambda episode: id(episode.table)):
@@ -187,26 +187,26 @@ def measured(
     first_only: bool = False,
     told_next: bool = False,
 ) -> NDArray[Any]:
-    """The values of `measure` for all transitions, [N, ...], in order.
+    """Return the values of `measure` for all transitions in order, [N, ...].
 
     Args:
-        model: An algorithm or a dynamics model; its `n_frames`, if it has one, is the number of images stacked.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
-        measure: Function of a minibatch that returns a value for each transition, [B, ...].
-        first_only: Whether to take the first transition of each episode only.
-        told_next: Whether to leave out transitions into terminal states that were not recorded.
+        model: Algorithm or dynamics model. If it has an attribute `n_frames`, this is the number of stacked images.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
+        measure: Function that takes a minibatch and returns a value for each transition, [B, ...].
+        first_only: True to use only the first transition of each episode.
+        told_next: True to skip transitions whose next observation is a terminal state that was not recorded.
 
     Raises:
-        ValueError: If the episodes have no transition, or `window_size` is less than 1.
-        TypeError: If something is no episode, or `model` predicts nothing.
+        ValueError: If the episodes contain no transition, or if `window_size` is less than 1.
+        TypeError: If an item is not an episode, or if `model` has no `predict`.
     """
     check_scored(model)
     options = {"first_only": first_only, "told_next": told_next}
     windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)
     found = [np.asarray(measure(window)) for window in windows]  # one at a time: images need much memory
     if not found:
-        raise ValueError("of no transition of the episodes the next observation was told, so that nothing is measured")
+        raise ValueError("no transition of the episodes has a recorded next observation")
     return np.concatenate(found)
 
 
@@ -221,14 +221,14 @@ def has_discrete_actions(batch: TransitionMiniBatch) -> bool:
 
 
 def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean squared TD error, (Q(s, a) - (r + gamma * Q(s', greedy action)))^2; r is the reward of a.
+    """Minus the mean squared TD error, (Q(s, a) - (r + gamma * Q(s', greedy action)))^2. r is the reward of a.
 
-    If the algorithm has a `reward_scaler`, r is scaled, like the algorithm's values.
+    If the algorithm has a `reward_scaler`, r is scaled in the same way as the values of the algorithm.
 
     Args:
-        algo: The algorithm.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
+        algo: Algorithm to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
     """
 
     def squared_error(batch: Any) -> Any:
@@ -240,15 +240,15 @@ def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
 
 
 def discounted_sum_of_advantage_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean, over all steps, of the discounted sum of advantages from there to the end of the episode.
+    """Minus the mean over all steps of the discounted sum of advantages from the step to the end of the episode.
 
     The advantage of a step is Q(s, a) - Q(s, greedy action) (Murphy 2005, "A generalization error for Q-learning").
-    The score is large if the data's actions have smaller values than the greedy ones.
+    The score is large if the recorded actions have smaller values than the greedy actions.
 
     Args:
-        algo: The algorithm.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
+        algo: Algorithm to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
     """
 
     def advantage_of(batch: Any) -> Any:
@@ -265,12 +265,12 @@ def discounted_sum_of_advantage_scorer(algo: Any, episodes: Any, window_size: in
 
 
 def average_value_estimation_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean of Q(s, greedy action); the mean is large if a Q-function overestimates.
+    """Minus the mean of Q(s, greedy action). The mean is large if a Q-function overestimates.
 
     Args:
-        algo: The algorithm.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
+        algo: Algorithm to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
     """
     return -mean(measured(algo, episodes, window_size, lambda batch: _greedy_values(algo, batch.observations)))
 
@@ -281,9 +281,9 @@ def value_estimation_std_scorer(algo: Any, episodes: Any, window_size: int = 102
     It is most informative for algorithms with `bootstrap` and many critics.
 
     Args:
-        algo: The algorithm.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
+        algo: Algorithm to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
     """
 
     def deviation(batch: Any) -> Any:
@@ -296,9 +296,9 @@ def initial_state_value_estimation_scorer(algo: Any, episodes: Any, window_size:
     """The mean of Q(s, greedy action) in the first states of the episodes (Paine et al. 2020, arXiv:2007.09055).
 
     Args:
-        algo: The algorithm.
-        episodes: The episodes, or a dataset.
-        window_size: First states of a minibatch.
+        algo: Algorithm to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of first states in a minibatch.
     """
 
     def value(batch: Any) -> Any:
@@ -308,16 +308,16 @@ def initial_state_value_estimation_scorer(algo: Any, episodes: Any, window_size:
 
 
 def soft_opc_scorer(return_threshold: float) -> Callable[..., float]:
-    """Make a scorer: soft off-policy classification (Irpan et al. 2019, arXiv:1906.01624).
+    """Make a scorer for soft off-policy classification (Irpan et al. 2019, arXiv:1906.01624).
 
-    The score is the mean of Q(s, a) in successful episodes minus that in all. The scorer raises a ValueError if no
-    episode is successful.
+    The score is the mean of Q(s, a) over successful episodes minus the mean of Q(s, a) over all episodes. The scorer
+    raises a ValueError if no episode is successful.
 
     Args:
-        return_threshold: Episodes with a larger return are successful.
+        return_threshold: An episode is successful if its return is larger than this value.
 
     Returns:
-        Function called as `scorer(algo, episodes, window_size=1024)`.
+        Function that is called as `scorer(algo, episodes, window_size=1024)`.
     """
 
     def scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
@@ -333,12 +333,12 @@ def soft_opc_scorer(return_threshold: float) -> Callable[..., float]:
 
 
 def continuous_action_diff_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean squared distance between the data's actions and the greedy ones, summed over dimensions.
+    """Minus the mean squared distance between recorded and greedy actions. Squares are summed over dimensions.
 
     Args:
-        algo: The algorithm.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
+        algo: Algorithm to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
 
     Raises:
         TypeError: If the episodes have discrete actions.
@@ -346,19 +346,19 @@ def continuous_action_diff_scorer(algo: Any, episodes: Any, window_size: int = 1
 
     def distance(batch: Any) -> Any:
         if has_discrete_actions(batch):
-            raise TypeError("the episodes have discrete actions, which discrete_action_match_scorer compares")
+            raise TypeError("the episodes have discrete actions: use discrete_action_match_scorer")
         return squared_distance(batch.actions, algo.predict(batch.observations))
 
     return -mean(measured(algo, episodes, window_size, distance))
 
 
 def discrete_action_match_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """The share of steps, 0 to 1, in which the greedy action equals that of the data.
+    """The fraction of steps in which the greedy action equals the recorded action.
 
     Args:
-        algo: The algorithm.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
+        algo: Algorithm to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
 
     Raises:
         TypeError: If the episodes have continuous actions.
@@ -366,21 +366,21 @@ def discrete_action_match_scorer(algo: Any, episodes: Any, window_size: int = 10
 
     def match(batch: Any) -> Any:
         if not has_discrete_actions(batch):
-            raise TypeError("the episodes have continuous actions, which continuous_action_diff_scorer compares")
+            raise TypeError("the episodes have continuous actions: use continuous_action_diff_scorer")
         return batch.actions == np.reshape(algo.predict(batch.observations), batch.actions.shape)
 
     return mean(measured(algo, episodes, window_size, match))
 
 
 def dynamics_observation_prediction_error_scorer(dynamics: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean squared distance between next observations and predicted ones, summed over dimensions.
+    """Minus the mean squared error of the predicted next observations. Squares are summed over dimensions.
 
-    Transitions into terminal states that were not recorded do not count.
+    Transitions are skipped if their next observation is a terminal state that was not recorded.
 
     Args:
-        dynamics: The dynamics model.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
+        dynamics: Dynamics model to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
     """
 
     def error(batch: Any) -> Any:
@@ -391,12 +391,12 @@ def dynamics_observation_prediction_error_scorer(dynamics: Any, episodes: Any, w
 
 
 def dynamics_reward_prediction_error_scorer(dynamics: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean squared error of the predicted rewards of the actions.
+    """Minus the mean squared error of the predicted rewards.
 
     Args:
-        dynamics: The dynamics model.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
+        dynamics: Dynamics model to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
     """
 
     def error(batch: Any) -> Any:
@@ -410,9 +410,9 @@ def dynamics_prediction_variance_scorer(dynamics: Any, episodes: Any, window_siz
     """Minus the mean variance of a dynamics model's predictions.
 
     Args:
-        dynamics: The dynamics model.
-        episodes: The episodes, or a dataset.
-        window_size: Transitions of a minibatch.
+        dynamics: Dynamics model to score.
+        episodes: Episodes, or a dataset.
+        window_size: Number of transitions in a minibatch.
     """
 
     def variance(batch: Any) -> Any:
@@ -422,7 +422,7 @@ def dynamics_prediction_variance_scorer(dynamics: Any, episodes: Any, window_siz
 
 
 def squared_distance(a: Any, b: Any) -> Any:
-    """Squared differences, summed over all axes but the first, [B].
+    """Squared differences, summed over all axes except the first, [B].
 
     Raises:
         ValueError: If the shapes differ.
@@ -437,19 +437,19 @@ def _predicted(dynamics: Any, batch: Any, **options: Any) -> Any:
     """The predictions of a dynamics model for a minibatch.
 
     Raises:
-        TypeError: If `dynamics` is no dynamics model.
+        TypeError: If `dynamics` is not a dynamics model.
     """
     pair = batch.observations, batch.actions
     try:
         inspect.signature(dynamics.predict).bind(*pair, **options)
     except TypeError:
-        expected = "a dynamics model, which predicts from observations and actions, such as a MOPO"
+        expected = "a dynamics model with predict(x, action, with_variance), such as a MOPO"
         raise TypeError(f"dynamics is {type(dynamics).__name__}, expected {expected}") from None
     return dynamics.predict(*pair, **options)
 
 
 def _learnt_rewards(algo: Any, rewards: Any) -> Any:
-    """Rewards scaled by the algorithm's `reward_scaler`, if it has one."""
+    """Return the rewards, scaled by the `reward_scaler` of the algorithm if it is not None."""
     scaler = getattr(algo, "reward_scaler", None)
     return rewards if scaler is None else scaler.transform(torch.as_tensor(rewards)).numpy()
 

@@ -12,15 +12,15 @@ from pfrl_like.utils.contexts import ignores_training
 
 #: Bounds of the logarithm of a latent deviation, as in the code of arXiv:1812.02900.
 _LOG_STD = -4.0, 15.0
-#: Bound of latent numbers that actions are generated from, as in the code of arXiv:1812.02900.
+#: Bound of the latent numbers from which actions are generated, as in the code of arXiv:1812.02900.
 _LATENT_BOUND = 0.5
 
 
 @ignores_training
 class ConditionalVAE(nn.Module):
-    """Generates actions similar to those recorded for an observation.
+    """Generates actions that are similar to the recorded actions for an observation.
 
-    For instance, for observations of 3 numbers and actions of 2::
+    For example, for observations [3] and actions [2]::
 
         ConditionalVAE(
             encoder=nn.Sequential(ConcatObsAndAction(), nn.Linear(3 + 2, 256), nn.ReLU(), nn.Linear(256, 2 * 4)),
@@ -32,7 +32,7 @@ class ConditionalVAE(nn.Module):
         encoder: Module from pairs of observation and action to 2 * latent_size numbers: mean and logarithm of the
             standard deviation of the latent vector.
         decoder: Module from pairs of observation and latent vector to actions.
-        latent_size: Size of the latent vector; usually twice that of an action.
+        latent_size: Size of the latent vector; usually twice the size of an action.
 
     Raises:
         ValueError: If `latent_size` is not a positive integer.
@@ -44,16 +44,16 @@ class ConditionalVAE(nn.Module):
         self.encoder, self.decoder, self.latent_size = encoder, decoder, latent_size
 
     def forward(self, obs_and_action: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Return actions [N, A] decoded from a drawn latent vector, and its mean and log deviation, [N, latent_size].
+        """Return actions [N, A] decoded from a sampled latent vector, and its mean and log deviation, [N, latent_size].
 
         Raises:
-            ValueError: If the encoder's output has another size than 2 * latent_size.
+            ValueError: If the size of the encoder's output is not 2 * latent_size.
         """
         obs, _ = obs_and_action
         encoded = fast_forward(self.encoder, obs_and_action)
         if encoded.shape[-1] != 2 * self.latent_size:
             raise ValueError(
-                f"encoder gives {encoded.shape[-1]} numbers, expected {2 * self.latent_size}, twice the latent_size"
+                f"encoder returns {encoded.shape[-1]} numbers, expected {2 * self.latent_size}, twice the latent_size"
             )
         mean, log_std = encoded.chunk(2, -1)
         log_std = log_std.clamp(*_LOG_STD)
@@ -61,7 +61,7 @@ class ConditionalVAE(nn.Module):
         return fast_forward(self.decoder, (obs, latent)), mean, log_std
 
     def draw(self, obs: Any, n: int) -> Tensor:
-        """Draw n actions for each of N observations, [n, N, A]; latent numbers are from N(0, 1), clipped to +-0.5."""
+        """Sample n actions for each of N observations, [n, N, A]; latent numbers are from N(0, 1), clipped to +-0.5."""
         like = first_leaf(obs)
         rows, parameter = like.shape[0], next(self.decoder.parameters(), like)
         drawn = torch.randn(rows * n, self.latent_size, device=like.device, dtype=parameter.dtype)
@@ -72,21 +72,21 @@ class ConditionalVAE(nn.Module):
 class ReturnConditionedTransformer(nn.Module):
     """Predicts the action of each step of sequences, given the desired return and the previous steps.
 
-    Each step has three tokens: its return to go, its observation and its action. A causal transformer reads them, and
-    its outputs for the observations' tokens are passed to the head. Positions are counted from the sequence's first
-    step.
+    Each step has three tokens: return to go, observation and action. A causal transformer processes the tokens, and its
+    outputs for the observation tokens are passed to the head. Positions are counted from the first step of the
+    sequence.
 
     Args:
         obs_embedding: Module from observations to `hidden_size` numbers.
         action_size: Size of an action, or number of discrete actions.
-        head: Module from `hidden_size` numbers to distributions of actions, such as a sequence of `Linear`, `Tanh` and
-            `DeterministicHead`.
+        head: Module from `hidden_size` numbers to distributions of actions, for example a sequence of `Linear`, `Tanh`
+            and `DeterministicHead`.
         discrete: True if actions are indices.
         hidden_size: Size of a token.
-        context_size: Steps of the longest sequence.
+        context_size: Maximum length of a sequence, in steps.
         n_layers: Number of layers of the transformer.
         n_heads: Number of attention heads of each layer; a divisor of `hidden_size`.
-        dropout: Probability of dropout.
+        dropout: Probability that an activation is set to 0.
 
     Raises:
         ValueError: If a size is not a positive integer.
@@ -124,12 +124,12 @@ class ReturnConditionedTransformer(nn.Module):
         )  # fmt: skip
 
     def forward(self, returns: Tensor, obs: Any, action: Tensor) -> Any:
-        """Return distributions of batch shape [B * T], sequence by sequence.
+        """Return distributions of batch shape [B * T], ordered by sequence.
 
         Args:
             returns: Returns to go, [B, T].
             obs: Observations, nested tensors [B, T, ...].
-            action: Actions, [B, T, A], or [B, T] of indices. Only later steps read a step's action.
+            action: Actions, [B, T, A], or indices [B, T]. An action influences only the outputs of later steps.
         """
         b, t = returns.shape
         embedded = self.obs_embedding(map_nested(lambda leaf: leaf.flatten(0, 1), obs)).view(b, t, -1)

@@ -13,20 +13,20 @@ Layer = nn.Conv2d | nn.Linear
 
 
 def small_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
-    """Return the two convolutions of 2013, [B, n_input_channels, 84, 84] to [B, 32, 9, 9], with equal biases."""
+    """Return the two convolutions of the 2013 network, [B, n_input_channels, 84, 84] to [B, 32, 9, 9]."""
     return nn.ModuleList(
         _initialized(layer, bias) for layer in (nn.Conv2d(n_input_channels, 16, 8, stride=4), nn.Conv2d(16, 32, 4, 2))
     )
 
 
 def large_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
-    """Return the three convolutions of 2015, [B, n_input_channels, 84, 84] to [B, 64, 7, 7], with equal biases."""
+    """Return the three convolutions of the 2015 network, [B, n_input_channels, 84, 84] to [B, 64, 7, 7]."""
     first = nn.Conv2d(n_input_channels, 32, 8, stride=4)
     return nn.ModuleList(_initialized(layer, bias) for layer in (first, nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3)))
 
 
 def features(convolutions: nn.ModuleList, activation: Activation, frames: Tensor) -> Tensor:
-    """Return the flat output, [B, ...], of convolutions with an activation after each."""
+    """Return the flattened output, [B, n], of convolutions that are each followed by an activation."""
     for layer in convolutions:
         frames = activation(layer(frames))
     return frames.flatten(1)
@@ -55,8 +55,8 @@ class SmallAtariCNN(_AtariCNN):
     Args:
         n_input_channels: Number of frames in the stack.
         n_output_channels: Number of features.
-        activation: Applied after each layer, the last one included.
-        bias: Initial value of all biases.
+        activation: Function applied after each layer, including the last layer.
+        bias: Initial value of the biases.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class LargeAtariCNN(_AtariCNN):
     Args:
         n_input_channels: Number of frames in the stack.
         n_output_channels: Number of features.
-        activation: Applied after each layer, the last one included.
-        bias: Initial value of all biases.
+        activation: Function applied after each layer, including the last layer.
+        bias: Initial value of the biases.
     """
 
     def __init__(

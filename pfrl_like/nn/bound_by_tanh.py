@@ -1,4 +1,4 @@
-"""Modules that keep values bounded: by tanh, or by a penalty on the input of tanh."""
+"""Modules that bound values, by tanh or by a penalty on the input of tanh."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ class BoundByTanh(nn.Module):
     """Maps values into [low, high] by tanh; 0 is mapped to the middle.
 
     Args:
-        low: Smallest values, array or tensor that broadcasts against the input.
-        high: Largest values, array or tensor that broadcasts against the input.
+        low: Lower bounds, an array or tensor that is broadcast to the input's shape.
+        high: Upper bounds, an array or tensor that is broadcast to the input's shape.
 
     Raises:
         ValueError: If the bounds are infinite, or `low` is above `high`.
@@ -43,13 +43,13 @@ class BoundByTanh(nn.Module):
 class ActivityPenalty(nn.Module):
     """The identity, whose backward pass adds the gradient of `rate` times the mean square of the input.
 
-    So the term is part of every loss computed from the output, although the loss does not contain it.
+    So the penalty is added to the gradient of every loss that is computed from the output.
 
     Args:
-        rate: Weight of the term, at least 0.
+        rate: Weight of the penalty, at least 0.
 
     Raises:
-        ValueError: If it is negative.
+        ValueError: If `rate` is negative.
     """
 
     def __init__(self, rate: float) -> None:

@@ -17,7 +17,7 @@ class Branched(nn.Module):
         *modules: The branches.
 
     Raises:
-        TypeError: If one is a `Recurrent`.
+        TypeError: If a module is a `Recurrent`.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
@@ -28,7 +28,7 @@ class Branched(nn.Module):
         self.child_modules = nn.ModuleList(modules)
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Return the branches' outputs, as a tuple."""
+        """Return the outputs of all branches as a tuple."""
         if len(args) == 1 and not kwargs:
             return tuple(fast_forward(module, args[0]) for module in self.child_modules)
         return tuple(module(*args, **kwargs) for module in self.child_modules)

@@ -12,7 +12,7 @@ from pfrl_like.utils.contexts import ignores_training
 @stands_for(functools.partial(torch.cat, dim=-1))
 @ignores_training
 class ConcatObsAndAction(nn.Module):
-    """First layer of a Q-function of state and action whose other layers take vectors."""
+    """First layer of a Q-function Q(s, a) whose other layers take a single vector."""
 
     def forward(self, obs_and_action: tuple[Tensor, Tensor]) -> Tensor:
         """Concatenate [..., n_dim_obs] and [..., n_dim_action] to [..., n_dim_obs + n_dim_action]."""

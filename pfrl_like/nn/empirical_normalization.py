@@ -1,4 +1,4 @@
-"""Normalisation by the mean and variance of all values so far."""
+"""Normalisation with the mean and variance of all values so far."""
 
 import contextlib
 import threading
@@ -14,23 +14,23 @@ from pfrl_like.utils.contexts import ignores_training, kept_over_forks
 
 @ignores_training
 class EmpiricalNormalization(nn.Module):
-    """Shifts and scales values to mean 0 and variance 1, as measured on all values so far.
+    """Normalises values with the mean and variance of all values so far.
 
     The moments of batches are merged exactly (Chan et al. 1983, doi:10.1080/00031305.1983.10483115, eq. 2.1). They are
-    learnt in training and in evaluation mode alike, except with `update=False` or within `holding_still`, which agents
-    use in evaluation.
+    updated in training and in evaluation mode, except with `update=False` or inside `holding_still`, which agents use
+    in evaluation.
 
     Args:
-        shape: Shape of a value without the batch axis, an integer for vectors.
-        batch_axis: Axis of a batch along which its values lie.
-        eps: Added to the variance before its root is taken.
-        dtype: Floating-point dtype of the moments, of NumPy or torch.
-        until: Number of values after which learning stops; a batch is never split. None for no end. On a GPU the host
-            then waits for the count at each update.
-        clip_threshold: Largest absolute value of the result; None for no clipping.
+        shape: Shape of a value without the batch axis; an integer for vectors.
+        batch_axis: Batch axis.
+        eps: Number added to the variance before the square root.
+        dtype: Floating-point dtype of the moments, a NumPy or torch dtype.
+        until: Number of values after which the updates stop; a batch is never split. None disables the limit. On a GPU,
+            a limit requires a synchronisation at each update.
+        clip_threshold: Maximum absolute value of the result; None disables clipping.
 
     Raises:
-        ValueError: On values outside those named here.
+        ValueError: If an argument is outside its documented range.
     """
 
     _mean: Tensor
@@ -63,7 +63,7 @@ class EmpiricalNormalization(nn.Module):
         self.eps = eps
         self.until = until
         self.clip_threshold = clip_threshold
-        # Threads that hold it still; an attribute from the start, so that compiled regions check it.
+        # Threads inside `holding_still`. The constructor sets the attribute, so that compiled regions check it.
         self._holds_still: tuple[int, ...] = ()
         moment = torch.zeros(self.shape, dtype=dtype).unsqueeze(batch_axis)
         self.register_buffer("_mean", moment)
@@ -72,20 +72,20 @@ class EmpiricalNormalization(nn.Module):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the values so far, a copy of shape `shape`; 0 before the first value."""
+        """Mean of the values so far, a copy with the shape `shape`; 0 before the first value."""
         return self._mean.squeeze(self.batch_axis).clone()
 
     @property
     def std(self) -> Tensor:
-        """Standard deviation (of the population) of the values so far, shape `shape`; 1 before the first value."""
+        """Population standard deviation of the values so far, with the shape `shape`; 1 before the first value."""
         return self._var.squeeze(self.batch_axis).sqrt()
 
     @torch.no_grad()
     def experience(self, x: Tensor) -> None:
-        """Learn from a batch of values without normalising them.
+        """Update the moments with a batch of values.
 
         Raises:
-            ValueError: If the values have another shape.
+            ValueError: If the shape of the values does not match.
         """
         self._check(x)
         n = x.shape[self.batch_axis]
@@ -102,11 +102,11 @@ class EmpiricalNormalization(nn.Module):
         """Normalise a batch of values.
 
         Args:
-            x: Values, with any number of them along `batch_axis`.
-            update: Learn from the values first.
+            x: Values, with any batch size.
+            update: True to update the moments with the values first.
 
         Raises:
-            ValueError: If the values have another shape.
+            ValueError: If the shape of the values does not match.
         """
         still = self._holds_still
         if update and not (still and (torch.compiler.is_compiling() or threading.get_ident() in still)):
@@ -117,7 +117,7 @@ class EmpiricalNormalization(nn.Module):
         return y if self.clip_threshold is None else y.clamp(-self.clip_threshold, self.clip_threshold)
 
     def inverse(self, y: Tensor) -> Tensor:
-        """Return the values that are normalised to `y`, if they were not clipped."""
+        """Return the values whose normalised values are `y`; only exact if no value was clipped."""
         self._check(y)
         return y * (self._var + self.eps).sqrt() + self._mean
 
@@ -134,7 +134,7 @@ class EmpiricalNormalization(nn.Module):
 
 @contextlib.contextmanager
 def holding_still(module: nn.Module) -> Iterator[nn.Module]:
-    """Stop every `EmpiricalNormalization` of a module from learning, within the context and in this thread."""
+    """Disable the updates of every `EmpiricalNormalization` of a module inside the context, in this thread."""
     parts, here = normalizations_of(module), threading.get_ident()
     with _LOCK:
         for part in parts:
@@ -149,7 +149,7 @@ def holding_still(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:
-    """Return the `EmpiricalNormalization` parts of a module, found once for each module."""
+    """Return the `EmpiricalNormalization` submodules of a module; the result is cached for each module."""
     found = vars(module).get(_NORMALIZATIONS)
     if found is None:
         found = tuple(part for part in module.modules() if isinstance(part, EmpiricalNormalization))

@@ -1,4 +1,4 @@
-"""Calls of modules that avoid `nn.Module.__call__`, and calls on many items in few chunks."""
+"""Fast calls of modules without `nn.Module.__call__`, and calls for many items in few chunks."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,15 +14,16 @@ Class = TypeVar("Class", bound=type[nn.Module])
 
 _FUNCTIONS: dict[type[nn.Module], Callable[[Any], Any]] = {nn.Tanh: torch.tanh, nn.Sigmoid: torch.sigmoid}
 _KNOWN: set[type[nn.Module]] = {nn.Sequential, nn.Linear, nn.ReLU, *_FUNCTIONS}
-#: Rows of a call on a CPU; for many more rows the layers' outputs exceed its caches, which takes a third more time.
+#: Maximum rows of a call on a CPU. With many more rows the outputs exceed the CPU caches, which takes a third more
+#: time.
 _ROWS_IN_CACHE = 512
 
 
 def fast_forward(module: Any, x: Any) -> Any:
-    """Return `module(x)`; well-known layers without hooks are called as the functions that they stand for.
+    """Return `module(x)`; standard layers without hooks are computed with the equivalent functions.
 
-    The layers are inspected in each call, so hooks, parameters and layers may change. A ReLU after a linear layer works
-    in place on the layer's output, which is still in the cache and is not used elsewhere.
+    The function inspects the layers in each call, so that hooks, parameters and layers may change. A ReLU after a
+    linear layer works in place on the output of the linear layer, which is in the CPU cache and has no other user.
     """
     if (
         hooks._global_forward_hooks
@@ -54,9 +55,9 @@ def fast_forward(module: Any, x: Any) -> Any:
             layers.extend(reversed(own["_modules"].values()))
         elif kind is nn.Linear:
             params = own["_parameters"]
-            plain = "weight" in params and "bias" in params  # both are parameters, or the bias is None
+            plain = "weight" in params and "bias" in params  # True if both are parameters, or the bias is None
             x = F.linear(x, params["weight"], params["bias"]) if plain else layer(x)
-            made_here = x if plain and x.ndim == 2 else None  # with more dimensions it is a view
+            made_here = x if plain and x.ndim == 2 else None  # with more dimensions `x` is a view
         elif kind is nn.ReLU:
             x = torch.relu_(x) if layer.inplace or x is made else torch.relu(x)
         else:
@@ -65,7 +66,7 @@ def fast_forward(module: Any, x: Any) -> Any:
 
 
 def stands_for(function: Callable[[Any], Any]) -> Callable[[Class], Class]:
-    """Class decorator for layers that compute a function of their input alone; it does not apply to subclasses."""
+    """Class decorator for layers that compute a function of only their input; it does not apply to subclasses."""
 
     def register(cls: Class) -> Class:
         _FUNCTIONS[cls] = function
@@ -76,12 +77,12 @@ def stands_for(function: Callable[[Any], Any]) -> Callable[[Class], Class]:
 
 
 def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: Tensor) -> Tensor:
-    """Apply a function to M items in each of N states, [M, N, ...], in few calls; in one call off a CPU.
+    """Apply a function to M items in each of N states, [M, N, ...], in few calls on a CPU, else in one call.
 
     Args:
-        function: Called with observations, [m * N, ...], and as many items, [m * N, ...]; returns a row for each.
+        function: Function of observations, [m * N, ...], and items, [m * N, ...], that returns one row per item.
         obs: Observations, nested tensors [N, ...].
-        items: The items, [M, N, ...].
+        items: Items, [M, N, ...].
     """
     m, n = items.shape[:2]
     tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
@@ -93,5 +94,5 @@ def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: 
 
 
 def repeat_rows(nested: Any, m: int) -> Any:
-    """Return all rows m times, one copy after the other, as equally nested tensors [m * N, ...]."""
+    """Return m concatenated copies of all rows, tensors [m * N, ...] with the same nesting."""
     return map_nested(lambda leaf: leaf.unsqueeze(0).expand(m, *leaf.shape).flatten(0, 1), nested)

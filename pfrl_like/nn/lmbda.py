@@ -10,10 +10,11 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class Lambda(nn.Module):
-    """Wraps a function, for containers that take only modules.
+    """Wraps a function as a module, for containers that accept only modules.
 
     Args:
-        lambd: The function. One written with `lambda` cannot be pickled; saving parameters is not affected.
+        lambd: The function. A function defined with `lambda` cannot be pickled, but the network's parameters can be
+            saved.
     """
 
     def __init__(self, lambd: Callable[..., Any]) -> None:

@@ -12,14 +12,14 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class MLP(nn.Module):
-    """Linear layers with a nonlinearity after each but the last.
+    """Linear layers with a nonlinearity after each layer except the last.
 
     Args:
         in_size: Size of the input.
         out_size: Size of the output.
         hidden_sizes: Sizes of the hidden layers; empty for a single linear layer.
-        nonlinearity: Function or module from a tensor to one of the same shape.
-        last_wscale: Factor on the initial weights of the last layer.
+        nonlinearity: Function or module that maps a tensor to a tensor of the same shape.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class LinearBN(nn.Module):
-    """A linear layer and batch normalisation of its output (arXiv:1502.03167).
+    """A linear layer followed by batch normalisation (arXiv:1502.03167).
 
     Args:
         in_size: Size of the input.
@@ -33,16 +33,16 @@ class LinearBN(nn.Module):
 class MLPBN(nn.Module):
     """`MLP` with batch normalisation before each nonlinearity (arXiv:1502.03167).
 
-    In training mode a batch needs at least two rows.
+    In training mode a batch must have at least two rows.
 
     Args:
         in_size: Size of the input.
         out_size: Size of the output.
         hidden_sizes: Sizes of the hidden layers; empty for a single linear layer.
-        normalize_input: Normalise the input as well.
-        normalize_output: Normalise the output as well.
-        nonlinearity: Function or module from a tensor to one of the same shape.
-        last_wscale: Factor on the initial weights of the last layer.
+        normalize_input: True to normalise the input, too.
+        normalize_output: True to normalise the output, too.
+        nonlinearity: Function or module that maps a tensor to a tensor of the same shape.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
 
     def __init__(

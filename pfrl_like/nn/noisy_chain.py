@@ -1,4 +1,4 @@
-"""Conversion of a network's linear layers to noisy ones."""
+"""Conversion of a network's linear layers to noisy linear layers."""
 
 from typing import Any
 
@@ -10,17 +10,18 @@ from pfrl_like.nn.noisy_linear import FactorizedNoisyLinear
 def to_factorized_noisy(module: nn.Module, *args: Any, **kwargs: Any) -> None:
     """Replace every `torch.nn.Linear` inside a module, at any depth and in place, by a `FactorizedNoisyLinear`.
 
-    Call it before the optimiser is made, which would otherwise hold the parameters of the replaced layers. A layer that
-    is used in several places is replaced by a single one. Layers that are already noisy stay, and so do those of an
-    `nn.MultiheadAttention`, which does not call them. The noise stays on in evaluation, as in PFRL.
+    Call this function before you make the optimiser; otherwise the optimiser has the parameters of the replaced layers.
+    A layer that is used in several places is replaced by a single layer. Layers that are already noisy are not
+    replaced. Layers of an `nn.MultiheadAttention` are not replaced either, because it does not call them. The noise is
+    also active in evaluation, as in PFRL.
 
     Args:
-        module: The module whose layers are replaced.
-        *args: Further arguments of `FactorizedNoisyLinear`, such as `sigma_scale`.
-        **kwargs: Further keyword arguments of `FactorizedNoisyLinear`.
+        module: Module whose layers are replaced.
+        *args: Additional arguments of `FactorizedNoisyLinear`, for example `sigma_scale`.
+        **kwargs: Additional keyword arguments of `FactorizedNoisyLinear`.
 
     Raises:
-        TypeError: If the module is itself a linear layer, which cannot be replaced in place.
+        TypeError: If `module` itself is a linear layer, which cannot be replaced in place.
     """
     if isinstance(module, nn.Linear):
         raise TypeError("module is itself a Linear: put it into a Sequential, or use FactorizedNoisyLinear(module)")

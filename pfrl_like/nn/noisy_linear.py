@@ -12,17 +12,17 @@ class FactorizedNoisyLinear(nn.Module):
     """Linear layer with factorised Gaussian noise (NoisyNet, Fortunato et al. 2017, arXiv:1706.10295, eq. 9 to 11).
 
     y = (mu_w + sigma_w * f(e_out) f(e_in)^T) x + mu_b + sigma_b * f(e_out), with f(e) = sign(e) sqrt(|e|). Every call
-    draws new noise from torch's global stream, in training and in evaluation mode alike, as in PFRL; seed torch to get
-    equal actions in evaluations. All rows of a batch share the noise. Initially mu is uniform within 1 /
+    samples new noise from torch's global stream, in training and in evaluation mode, as in PFRL. For reproducible
+    actions in evaluation, seed torch. All rows of a batch share the noise. Initially mu is uniform within 1 /
     sqrt(in_features), sigma_w is sigma_scale / sqrt(in_features) and sigma_b is sigma_scale / sqrt(out_features).
 
     Args:
-        mu_link: Layer whose sizes, bias, device and dtype are used; its weights are not.
-        sigma_scale: The paper's sigma_0.
+        mu_link: Layer from which sizes, bias option, device and dtype are taken. Its weights are not used.
+        sigma_scale: sigma_0 of the paper.
 
     Raises:
         TypeError: If `mu_link` is not a linear layer.
-        ValueError: If `mu_link` does not know its sizes yet, or `sigma_scale` is negative.
+        ValueError: If `mu_link` is a lazy layer without known sizes, or if `sigma_scale` is negative.
     """
 
     def __init__(self, mu_link: nn.Linear, sigma_scale: float = 0.4) -> None:
@@ -33,7 +33,7 @@ class FactorizedNoisyLinear(nn.Module):
             raise ValueError(f"sigma_scale is {sigma_scale!r}, expected a number of at least 0")
         in_size, out_size = int(mu_link.in_features), int(mu_link.out_features)  # a compiler traces NumPy integers
         if in_size < 1:
-            raise ValueError(f"mu_link is {mu_link}, expected at least one input; call a lazy layer once before")
+            raise ValueError(f"mu_link is {mu_link}, expected at least one input; call a lazy layer once first")
         weight = mu_link.weight
         self.in_features = in_size
         self.out_features = self.out_size = out_size  # `out_size` is PFRL's name
@@ -41,7 +41,7 @@ class FactorizedNoisyLinear(nn.Module):
         self.mu, self.sigma = (
             nn.Linear(in_size, out_size, self.hasbias, weight.device, weight.dtype) for _ in range(2)
         )
-        # mu keeps the default initialisation of nn.Linear, which is the paper's choice
+        # mu uses the default initialisation of nn.Linear, as in the paper
         nn.init.constant_(self.sigma.weight, sigma_scale * in_size**-0.5)
         if self.sigma.bias is not None:
             nn.init.constant_(self.sigma.bias, sigma_scale * out_size**-0.5)

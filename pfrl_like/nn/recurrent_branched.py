@@ -13,10 +13,10 @@ class RecurrentBranched(Recurrent, nn.ModuleList):
     """Calls each of its recurrent modules with the same sequences.
 
     Args:
-        *modules: The branches, all of them recurrent.
+        *modules: The branches, which must all be recurrent.
 
     Raises:
-        TypeError: If one is not recurrent.
+        TypeError: If a module is not recurrent.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
@@ -24,17 +24,17 @@ class RecurrentBranched(Recurrent, nn.ModuleList):
             if not is_recurrent(module):
                 raise TypeError(
                     f"branch {i} is {type(module).__name__}, which is not recurrent: compose it with "
-                    "RecurrentSequential, or use Branched for branches without a state"
+                    "RecurrentSequential, or use Branched if no branch is recurrent"
                 )
         super().__init__(modules)
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
-        """Return the branches' outputs and their states, a tuple each."""
+        """Return a tuple of the outputs and a tuple of the states of all branches."""
         states = [None] * len(self) if recurrent_state is None else recurrent_state
         results = [branch(packed_input, state) for branch, state in zip(self, states, strict=True)]
         return tuple(output for output, _ in results), tuple(state for _, state in results)
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
-        """Return the branches' outputs without the states."""
+        """Return the outputs of all branches without the states."""
         states = [None] * len(self) if recurrent_state is None else recurrent_state
         return tuple(layer_outputs(*each) for each in zip(self, [packed_input] * len(self), states, strict=True))

@@ -1,4 +1,4 @@
-"""Sequences of recurrent and other layers."""
+"""Sequential networks with recurrent layers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,9 +20,9 @@ Call = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 @ignores_training
 class RecurrentSequential(Recurrent, nn.Sequential):
-    """`torch.nn.Sequential` with recurrent layers among the others.
+    """`torch.nn.Sequential` that may contain recurrent layers.
 
-    A layer that is not recurrent gets the packed rows of all steps at once.
+    A layer that is not recurrent is called once with the packed rows of all steps.
 
     Args:
         *args: Layers, as for `torch.nn.Sequential`.
@@ -32,7 +32,7 @@ class RecurrentSequential(Recurrent, nn.Sequential):
         """Return the last layer's output, packed, and the states of the recurrent layers as a tuple.
 
         Raises:
-            ValueError: If the input is not packed, or the state belongs to another number of recurrent layers.
+            ValueError: If the input is not packed, or if the number of states is not the number of recurrent layers.
         """
         return self._through(packed_input, recurrent_state, lambda layer, *given: layer(*given))
 
@@ -47,7 +47,7 @@ class RecurrentSequential(Recurrent, nn.Sequential):
         n_states = len(self.recurrent_children)
         states = [None] * n_states if recurrent_state is None else list(recurrent_state)
         if len(states) != n_states:
-            raise ValueError(f"recurrent_state has {len(states)} parts, expected {n_states}, one a recurrent layer")
+            raise ValueError(f"recurrent_state has {len(states)} parts, expected {n_states}, one per recurrent layer")
         new_states: list[Any] = []
         rows = unwrap_packed_sequences_recursive(packed_input)
         for layer in self:
@@ -61,5 +61,5 @@ class RecurrentSequential(Recurrent, nn.Sequential):
 
     @property
     def recurrent_children(self) -> tuple[nn.Module, ...]:
-        """The recurrent layers among the layers."""
+        """The recurrent layers."""
         return tuple(layer for layer in self if is_recurrent(layer))

@@ -1,4 +1,4 @@
-"""A replay buffer of rows of observation, action, reward and flag, which samples minibatches of arrays."""
+"""Replay buffer with d3rlpy's interface: it appends rows and samples a `TransitionMiniBatch`."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -18,27 +18,27 @@ from pfrl_like.utils.random import RandomSource, not_held
 
 
 class ReplayBuffer(replay_buffers.ReplayBuffer):
-    """Replay buffer of the last `maxlen` transitions, drawn uniformly; agents can use it like any replay buffer.
+    """Replay buffer of the last `maxlen` transitions with uniform sampling; agents can also use it.
 
     Args:
-        maxlen: Largest number of transitions.
+        maxlen: Maximum number of transitions.
         env: Environment whose spaces define the shapes.
-        episodes: Episodes that it contains at first; None for none.
+        episodes: Episodes that are added in the constructor. None adds no episodes.
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
         ValueError: If `maxlen` is less than 1, the environment's actions are neither discrete nor continuous, no
-            episode has a transition, or `append_episode` raises it for an episode.
-        TypeError: If something in `episodes` is no episode, or the observations of `env` are no arrays.
+            episode has a transition, or `append_episode` raises a ValueError.
+        TypeError: If an item of `episodes` is not an episode, or the observations of `env` are not arrays.
 
     Attributes:
         observation_space: Observation space of `env`.
         action_space: Action space of `env`.
         observation_shape: Shape of an observation of `env`.
         action_size: Size of a continuous action, or number of discrete actions.
-        prev_observation: The observation appended last; None where an episode begins.
-        prev_action: The action appended last; None where an episode begins.
-        prev_reward: The reward appended last; None where an episode begins.
+        prev_observation: Observation of the last appended row; None at the start of an episode.
+        prev_action: Action of the last appended row; None at the start of an episode.
+        prev_reward: Reward of the last appended row; None at the start of an episode.
     """
 
     prev_observation: Any = None
@@ -51,33 +51,33 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         super().__init__(maxlen, rng=rng)
         if getattr(getattr(env, "observation_space", None), "shape", None) is None:
             raise TypeError(f"env is {env!r:.80}, expected an environment whose observations are arrays")
-        self._first_rewards: dict[int, float] = {}  # by the number of an item that begins an episode
+        self._first_rewards: dict[int, float] = {}  # keys are the numbers of the first items of episodes
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.observation_shape, self.action_size = tuple(env.observation_space.shape), action_size_of(env.action_space)
         for episode in listed(episodes) if episodes else ():
             self.append_episode(episode)
 
-    # The methods by which agents store and sample; the methods below do not change them.
+    # Methods that agents call. The methods below have other signatures and do not replace them.
     append_batch = replay_buffers.ReplayBuffer.append_batch
     sample_batch = replay_buffers.ReplayBuffer.sample_batch
 
     def append(self, observation: Any, action: Any, reward: float, terminal: bool | float) -> None:  # type: ignore[override]
-        """Add a row: an observation, the reward that led to it, and the action chosen there.
+        """Add a row: an observation, the reward of the previous action, and the action chosen for the observation.
 
-        The row completes the transition of the row before it: the reward of that row's action is this row's reward. The
-        row after a terminal one begins an episode; call `stop_current_episode` after an episode that was cut off.
+        The row completes the transition of the previous row. The row after a terminal row starts a new episode. After a
+        truncated episode, call `stop_current_episode`.
 
         Args:
             observation: The observation.
-            action: The action chosen for the observation; ignored if the state is terminal.
-            reward: The reward of the action before; that of an episode's first row is not learnt from.
-            terminal: Whether the observation's state is terminal.
+            action: The action chosen for the observation. It is ignored if the state is terminal.
+            reward: The reward of the previous action. The reward of an episode's first row is not used in training.
+            terminal: True if the observation belongs to a terminal state.
 
         Raises:
-            ValueError: If the observation has another shape than those of `env`, or the action, unless the state is
-                terminal, lies outside the action space; nothing is stored.
-            TypeError: If the reward is no number; nothing is stored.
-            NonFiniteError: On NaN or infinity; nothing is stored.
+            ValueError: If the shape of the observation differs from the observation space of `env`, or the action is
+                outside the action space and the state is not terminal. Nothing is stored.
+            TypeError: If the reward is not a number. Nothing is stored.
+            NonFiniteError: If a value is NaN or infinite. Nothing is stored.
         """
         ended = bool(terminal)
         self._check_row(observation, reward)
@@ -91,13 +91,13 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             self.prev_reward = float(reward)
 
     def append_episode(self, episode: Episode) -> None:
-        """Add the transitions of an episode; it counts as cut off if its last state is not terminal.
+        """Add the transitions of an episode; if the last state is not terminal, the episode is stored as truncated.
 
         Raises:
-            TypeError: If `episode` is no episode.
-            ValueError: If an observation has another shape than those of `env`, or an action lies outside the action
-                space; nothing is stored.
-            NonFiniteError: On NaN or infinity; nothing is stored.
+            TypeError: If `episode` is not an `Episode`.
+            ValueError: If the shape of an observation differs from the observation space of `env`, or an action is
+                outside the action space. Nothing is stored.
+            NonFiniteError: If a value is NaN or infinite. Nothing is stored.
         """
         if not isinstance(episode, Episode):
             raise TypeError(f"episode is {type(episode).__name__}, expected an Episode")
@@ -105,7 +105,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         for step in steps:
             self._check_row(step.observation, step.action_reward)
             self._check_action(step.action)
-        for step in steps[-1:]:  # empty if the episode has no transition
+        for step in steps[-1:]:  # no step if the episode has no transition
             self._check_row(step.next_observation, before)
         self.stop_current_episode()
         for step in steps:
@@ -121,12 +121,12 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
     def _check_action(self, action: Any) -> None:
         space = self.action_space
         array = as_array(action) if space_kind(space) == "box" else None
-        check_action(space, action if array is None else array.astype(space.dtype))  # in the precision of the bounds
+        check_action(space, action if array is None else array.astype(space.dtype))  # the bounds have this dtype
 
     def _append_step(
         self, obs: Any, action: Any, reward: float, next_obs: Any, ended: bool, reward_before: float
     ) -> None:
-        """Store a transition; for the first one of an episode also store the reward before it."""
+        """Store a transition; for the first transition of an episode, also store the reward before it."""
         if 0 not in self._columns.running:
             while self._first_rewards and (oldest := next(iter(self._first_rewards))) < self._first:
                 del self._first_rewards[oldest]
@@ -134,7 +134,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         self.append_batch([obs], [action], [reward], [next_obs], [ended], [False])
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change a stored transition; changes that `append` would not accept are an error."""
+        """Change a stored transition; raise an error for values that `append` would reject."""
         for name in {"state", "next_state"} & changes.keys():
             if changes[name] is not None:
                 check_observation(self.observation_space, changes[name], name)
@@ -153,14 +153,12 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         items, rewards = (arrays.get(name, np.zeros(0)) for name in ("first_items", "first_rewards"))
         if items.ndim != 1 or items.shape != rewards.shape:
-            raise ValueError(
-                f"the saved first rewards have shape {rewards.shape}, expected that of {items.shape} items"
-            )
+            raise ValueError(f"the saved first rewards have shape {rewards.shape}, expected shape {items.shape}")
         self._first_rewards = dict(zip(items.astype(int).tolist(), rewards.astype(float).tolist(), strict=True))
         self._forget_row()
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """End the running episode of `env_id`, which was cut off; the next row begins a new one."""
+        """Truncate the running episode of `env_id`; the next row starts a new episode."""
         self._forget_row()
         super().stop_current_episode(env_id)
 
@@ -169,23 +167,23 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
 
     @property
     def transitions(self) -> Sequence[Transition]:
-        """Transitions, oldest first; each is made when it is accessed."""
+        """Transitions, oldest first; a `Transition` is created on access."""
         return _Transitions(self)
 
     @property
     def prev_transition(self) -> Transition | None:
-        """Newest transition of the running episode; None where an episode begins."""
+        """Newest transition of the running episode; None at the start of an episode."""
         return self.transitions[-1] if self._columns.running and len(self) else None
 
     def sample(self, batch_size: int, n_frames: int = 1) -> TransitionMiniBatch:
-        """Draw distinct transitions as arrays.
+        """Sample distinct transitions as a minibatch of arrays.
 
         Args:
             batch_size: Number of transitions.
-            n_frames: Number of images that are stacked, as in `TransitionMiniBatch`.
+            n_frames: Number of consecutive images that are stacked, as in `TransitionMiniBatch`.
 
         Raises:
-            ValueError: If more are asked for than the buffer holds.
+            ValueError: If `batch_size` is larger than the number of transitions in the buffer.
         """
         if not 0 < batch_size <= len(self):
             raise not_held("batch_size", batch_size, len(self), "transitions", least=1)
@@ -193,11 +191,11 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         return TransitionMiniBatch([HeldTransition(self, item) for item in drawn.tolist()], n_frames)
 
     def size(self) -> int:
-        """Number of transitions."""
+        """Return the number of transitions."""
         return len(self)
 
     def _is_followed(self, item: int) -> bool:
-        """True if an item and the one after it are both in the buffer and are consecutive steps of one episode."""
+        """Return True if item `item` and item `item + 1` are in the buffer and are consecutive steps of one episode."""
         if not self._first <= item < self._next - 1:
             return False
         row, following = self._rows(np.array([item, item + 1])).tolist()
@@ -205,7 +203,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
 
 
 class HeldTransition(Transition):
-    """A transition of a buffer; its neighbours are looked up when accessed, and None if no longer in the buffer."""
+    """Transition of a buffer; the previous and next transitions are looked up on access, and None if overwritten."""
 
     def __init__(self, buffer: ReplayBuffer, item: int) -> None:
         numbers = [*range(item - buffer._is_followed(item - 1), item + buffer._is_followed(item) + 1)]
@@ -232,7 +230,7 @@ class HeldTransition(Transition):
 
 
 class _Transitions(Sequence[Transition]):
-    """A sequence of a buffer's transitions, without copies."""
+    """Sequence of a buffer's transitions that copies no data."""
 
     def __init__(self, buffer: ReplayBuffer) -> None:
         self._buffer = buffer

@@ -1,4 +1,4 @@
-"""Explorers that ask an algorithm for the greedy action; `for_actions` turns them into explorers for agents."""
+"""Explorers that call `predict` of an algorithm; `for_actions` converts them to explorers for agents."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -13,7 +13,7 @@ from pfrl_like.utils.reprs import never_raising, with_arguments
 
 
 class OnlineExplorer(ABC):
-    """Interface of explorers, which choose the actions of an algorithm in training."""
+    """Interface of explorers that choose the training actions of an algorithm."""
 
     @never_raising
     def __repr__(self) -> str:
@@ -21,20 +21,20 @@ class OnlineExplorer(ABC):
 
     @abstractmethod
     def sample(self, algo: Any, x: Any, step: int) -> Any:
-        """An action for one observation.
+        """Return an action for one observation.
 
         Args:
-            algo: The algorithm, which has `predict` and, for discrete actions, `action_size_`.
+            algo: Algorithm with `predict` and, for discrete actions, `action_size_`.
             x: The observation, [...], without a batch axis.
             step: Number of steps so far.
         """
 
     @abstractmethod
     def for_actions(self, space: Any) -> Explorer:
-        """An equivalent explorer for agents that act in this action space.
+        """Return an equivalent explorer for agents with this action space.
 
         Raises:
-            TypeError: If the explorer is made for another kind of actions.
+            TypeError: If the explorer supports only the other kind of actions.
         """
 
     def _check(self, space: Any, kind: str) -> None:
@@ -44,16 +44,16 @@ class OnlineExplorer(ABC):
 
 
 class LinearDecayEpsilonGreedy(OnlineExplorer):
-    """Epsilon-greedy exploration whose epsilon decays linearly and is then constant.
+    """Epsilon-greedy exploration with an epsilon that decays linearly and is then constant.
 
     Args:
         start_epsilon: Epsilon at step 0.
         end_epsilon: Epsilon from step `duration` on.
-        duration: Length of the decay in steps.
-        rng: NumPy generator to draw from; None is the global NumPy stream.
+        duration: Number of steps of the decay.
+        rng: NumPy generator; None is the global NumPy stream.
 
     Raises:
-        ValueError: If an epsilon is not from 0 to 1 or `duration` is negative.
+        ValueError: If an epsilon is not in [0, 1], or `duration` is negative.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class LinearDecayEpsilonGreedy(OnlineExplorer):
         self._choosing_from(2)  # checks the arguments
 
     def compute_epsilon(self, step: int) -> float:
-        """Epsilon after `step` steps."""
+        """Return epsilon after `step` steps."""
         return self._choosing_from(2).compute_epsilon(step)
 
     def sample(self, algo: Any, x: Any, step: int) -> Any:
-        """An action for one observation, after `step` steps of training."""
+        """Return an action for one observation, after `step` steps of training."""
         explorer = self._choosing_from(algo.action_size_)
         return int(explorer.select_action(step, lambda: _greedy(algo, x)))
 
@@ -93,7 +93,7 @@ class NormalNoise(OnlineExplorer):
     Args:
         mean: Mean of the noise.
         std: Standard deviation of the noise.
-        rng: NumPy generator to draw from; None is the global NumPy stream.
+        rng: NumPy generator; None is the global NumPy stream.
 
     Raises:
         ValueError: If `std` is negative.
@@ -104,7 +104,7 @@ class NormalNoise(OnlineExplorer):
         self._noise = _ShiftedGaussian(mean, std, -1.0, 1.0, rng=rng)
 
     def sample(self, algo: Any, x: Any, *args: Any) -> Any:
-        """The greedy action for one observation, with noise added."""
+        """Return the greedy action for one observation, with noise added."""
         return self._noise.select_action(0, lambda: _greedy(algo, x))
 
     def for_actions(self, space: Any) -> explorers.AdditiveGaussian:
@@ -113,7 +113,7 @@ class NormalNoise(OnlineExplorer):
 
 
 class _ShiftedGaussian(explorers.AdditiveGaussian):
-    """`AdditiveGaussian` whose noise has a mean."""
+    """`AdditiveGaussian` with a nonzero mean of the noise."""
 
     def __init__(self, mean: float, scale: float, low: Any, high: Any, *, rng: RandomSource) -> None:
         super().__init__(scale, low, high, rng=rng)

@@ -1,4 +1,4 @@
-"""`train`, online training that takes the algorithm as an argument."""
+"""`train`, online training of an algorithm."""
 
 from typing import Any
 
@@ -24,32 +24,32 @@ def train(
     tensorboard: bool = True,
     save_interval: int = 1,
 ) -> None:
-    """Call `algo.fit_online` with these arguments; the default of `eval_epsilon` is 0.05 here.
+    """Call `algo.fit_online` with these arguments; the default of `eval_epsilon` is 0.05.
 
     Args:
-        env: An environment that `pfrl_like.env.as_gymnasium` accepts.
-        algo: The algorithm.
-        buffer: Replay buffer of transitions, with unstacked observations: one of `pfrl_like.replay_buffers` or
-            `pfrl_like.online.buffers`; None makes one of a million steps.
-        explorer: Chooses the actions: one of `pfrl_like.explorers` or `pfrl_like.online.explorers`; None leaves
-            them to the policy, which explores only if it is stochastic.
-        n_epochs: Number of epochs; each collects steps, and then learns from them.
-        n_steps_per_epoch: Steps per epoch.
-        n_updates_per_epoch: Updates at the end of an epoch.
-        update_start_step: Steps before the first update, which may follow the next step. There is no update while
-            the buffer holds fewer than `batch_size` steps; an epoch without updates for that reason prints no
-            losses, and a warning says so, once a process.
-        eval_env: Environment of evaluations, another one than `env`; None for no evaluation.
-        eval_epsilon: Probability of a random action in evaluation.
-        eval_interval: Epochs between evaluations.
-        save_metrics: Whether anything is written to disk.
-        experiment_name: Name of the folder; None for that of the class with "_online".
-        with_timestamp: Whether the time is appended to the name.
-        logdir: Directory in which the folder is made.
-        verbose: Whether hyperparameters and metrics are printed.
-        show_progress: Whether progress is shown.
-        tensorboard: Whether metrics are written for TensorBoard, too, under `runs`.
-        save_interval: Epochs between saved models.
+        env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+        algo: Algorithm with the method `fit_online`.
+        buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions with
+            unstacked observations. If None, a buffer of one million transitions is created.
+        explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. If None, the policy chooses the
+            actions, so there is exploration only if the policy is stochastic.
+        n_epochs: Number of epochs. Each epoch collects steps and then makes updates.
+        n_steps_per_epoch: Number of steps per epoch.
+        n_updates_per_epoch: Number of updates at the end of an epoch.
+        update_start_step: Number of first steps without updates. There is also no update if the buffer contains fewer
+            than `batch_size` steps. If an epoch has no update for this reason, it prints no losses, and a warning is
+            issued, once per process.
+        eval_env: Environment for evaluations. It must not be `env`. None disables evaluation.
+        eval_epsilon: Probability of a random action during evaluation.
+        eval_interval: Number of epochs between evaluations.
+        save_metrics: True to write metrics and models to disk.
+        experiment_name: Name of the folder. If None, the class name plus "_online" is used.
+        with_timestamp: True to append the current time to the name.
+        logdir: Directory in which the folder is created.
+        verbose: True to print hyperparameters and metrics.
+        show_progress: True to show a progress bar.
+        tensorboard: True to also write metrics for TensorBoard to the directory `runs`.
+        save_interval: Number of epochs between saved models.
     """
     options = {name: value for name, value in locals().items() if name not in ("env", "algo", "buffer", "explorer")}
     algo.fit_online(env, buffer, explorer, **options)

@@ -1,4 +1,4 @@
-"""Off-policy evaluation: estimates of the return of a policy from data recorded by another one."""
+"""Off-policy evaluation: estimates of the return of a policy from data that another policy recorded."""
 
 from pfrl_like.algos.fitting.spaces import ActionSpace
 from pfrl_like.ope.episodes import LoggedEpisodes

@@ -1,4 +1,4 @@
-"""Recorded episodes in the form that estimators of returns take: one row per episode."""
+"""Recorded episodes as arrays with one row per episode, the input of estimators of returns."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from pfrl_like.dataset.transition import observed
 
 Array = NDArray[np.float64]
 Column = NDArray[Any]
-#: Rows that are computed at a time.
+#: Number of rows that are computed at once.
 _ROWS = 4096
 
 
@@ -25,16 +25,16 @@ _ROWS = 4096
 class LoggedEpisodes:
     """Episodes of up to T steps under a behaviour policy, with importance weights of the evaluated policy.
 
-    Make them with `from_columns`. After an episode's end its rewards and values are 0 and its weight stays constant.
+    `from_columns` creates them. After the end of an episode, its rewards and values are 0 and its weight is constant.
 
     Attributes:
         reward: Rewards, [E, T].
         log_weight: Logarithm of pi_e(a_0|s_0) ... pi_e(a_t|s_t) / pi_b(a_0|s_0) ... pi_b(a_t|s_t), [E, T].
-        lengths: Steps of the episodes, [E].
-        truncated: Whether an episode was cut off, [E].
-        q: A model's value of the actions taken, Q(s_t, a_t), [E, T]; None without a model.
-        v: The model's value of the states under the evaluated policy, V(s_t), the state after the last step included,
-            [E, T + 1]; None without a model.
+        lengths: Number of steps of each episode, [E].
+        truncated: True for truncated episodes, [E].
+        q: The model's action values Q(s_t, a_t), [E, T]; None without a model.
+        v: The model's state values V(s_t) under the evaluated policy, including the state after the last step, [E, T +
+            1]; None without a model.
     """
 
     reward: Array
@@ -57,27 +57,28 @@ class LoggedEpisodes:
         v: Any = None,
         last_v: Any = None,
     ) -> Self:
-        """Make episodes from columns of all their N steps, one episode after the other.
+        """Create episodes from columns of their N steps, one episode after the other.
 
         Args:
             reward: Reward of each action, [N].
-            target_log_prob: Log-probability (density) of each action under the evaluated policy, [N]; minus infinity
-                for actions that it never takes.
-            behavior_log_prob: Log-probability (density) of each action under the policy that acted, [N].
-            lengths: Steps of each episode, [E].
-            truncated: Whether each episode was cut off, [E]; None if none was.
-            q: A model's Q(s, a) of each step, [N]; give both `q` and `v`, or neither.
-            v: The model's V(s) under the evaluated policy, [N].
-            last_v: The model's value of each episode's last state, [E]: the expected return after the end of a
-                truncated episode. It is used for truncated episodes only; None for 0.
+            target_log_prob: Log-probability (or log-density) of each action under the evaluated policy, [N]; minus
+                infinity for actions that the policy never selects.
+            behavior_log_prob: Log-probability (or log-density) of each action under the behaviour policy, [N].
+            lengths: Number of steps of each episode, [E].
+            truncated: True for truncated episodes, [E]. None means that no episode is truncated.
+            q: The model's action value Q(s, a) of each step, [N]. Pass both `q` and `v`, or neither.
+            v: The model's state value V(s) under the evaluated policy, [N].
+            last_v: The model's value of each episode's last state, [E]. It is the expected return after the end of a
+                truncated episode, and it is used only for truncated episodes. None means 0.
 
         Raises:
-            ValueError: If the lengths of columns differ, or numbers are invalid; the message names the column.
-            TypeError: If a column holds no numbers; the message names the column.
+            ValueError: If the lengths of columns differ, or numbers are invalid. The message contains the name of the
+                column.
+            TypeError: If a column does not contain numbers. The message contains the name of the column.
         """
         steps = np.asarray(lengths, np.int64)
         if steps.ndim != 1 or not len(steps) or (steps < 1).any():
-            raise ValueError("lengths: expected the steps of at least one episode, each at least 1")
+            raise ValueError("lengths: expected the number of steps of at least one episode, each at least 1")
         size, count = int(steps.sum()), len(steps)
         if (q is None) != (v is None) or (last_v is not None and v is None):
             raise ValueError("q, v and last_v: expected q and v together, and last_v with them")
@@ -89,7 +90,7 @@ class LoggedEpisodes:
         there = np.arange(steps.max()) < steps[:, None]
 
         def spread(column: Array) -> Array:
-            """A column [N] arranged in one row per episode, [E, T], with 0 after the ends."""
+            """Return a column [N] with one row per episode, [E, T], and 0 after the end of each episode."""
             rows = np.zeros(there.shape)
             rows[there] = column
             return rows
@@ -115,11 +116,11 @@ class LoggedEpisodes:
 
     @property
     def lognormal_sample_size(self) -> float:
-        """Effective sample size of lognormal weights with the spread of these weights: E exp(-s**2).
+        """Effective sample size of lognormal weights with the same spread as the weights: E exp(-s**2).
 
-        s is the distance from the median of the logarithms of the weights to their 84 % quantile, which is the standard
-        deviation of a normal distribution. If the largest weights have not occurred in the data, the
-        `effective_sample_size` is too large; this one does not depend on them.
+        s is the difference between the 84 % quantile and the median of the log-weights. For a normal distribution, this
+        difference is the standard deviation. If the data do not contain the largest weights, `effective_sample_size` is
+        too large. `lognormal_sample_size` does not depend on the largest weights.
         """
         known = self.log_weight[:, -1]
         known = known[np.isfinite(known)]
@@ -129,20 +130,20 @@ class LoggedEpisodes:
         return float(len(known) * np.exp(-np.square(above - middle)))
 
     def model(self) -> tuple[Array, Array]:
-        """The model's values `q` and `v`.
+        """Return the model's values `q` and `v`.
 
         Raises:
-            ValueError: If there are none.
+            ValueError: If the episodes have no values of a model.
         """
         if self.q is None or self.v is None:
-            raise ValueError("episodes hold no values of a model: give q and v, such as those of FQE")
+            raise ValueError("episodes have no values of a model: pass q and v, for example from an FQE")
         return self.q, self.v
 
 
 def scaled_weights(log_weight: Array) -> tuple[Array, Array]:
-    """Weights, [E, T], each column divided by its largest weight, and the logarithms of the largest weights, [T].
+    """Return weights, [E, T], each column divided by its maximum, and the logarithms of the maxima, [T].
 
-    A column without a weight above 0 stays 0.
+    A column that contains only zeros stays 0.
     """
     largest = log_weight.max(axis=0)
     shift = np.where(np.isfinite(largest), largest, 0.0)
@@ -150,24 +151,24 @@ def scaled_weights(log_weight: Array) -> tuple[Array, Array]:
 
 
 def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = False) -> Array:
-    """A column of numbers, [size].
+    """Return a column of numbers after checks, [size].
 
     Args:
-        name: Name of the column in errors.
+        name: Name of the column in error messages.
         values: The numbers.
-        size: Number of rows that the column must have.
-        may_be_impossible: Whether minus infinity is allowed.
+        size: Required number of rows.
+        may_be_impossible: True if minus infinity is allowed.
 
     Raises:
-        ValueError: If the column has another length, or a number is not finite; the message names the row.
-        TypeError: If the values are no numbers.
+        ValueError: If the column has the wrong length, or a number is not finite. The message contains the row.
+        TypeError: If the values are not numbers.
     """
     try:
         column = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values, np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name}: expected numbers, one for each row, but {error}") from error
     if column.shape != (size,):
-        raise ValueError(f"{name}: got shape {column.shape}, expected ({size},), as the lengths say")
+        raise ValueError(f"{name}: got shape {column.shape}, expected ({size},)")
     bad = ~np.isfinite(column) & ~(may_be_impossible & (column == -np.inf))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
@@ -176,15 +177,15 @@ def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = F
 
 
 class Observations:
-    """Observations of steps; slices are gathered on access, since all observations may be larger than memory.
+    """Observations of steps; a slice is read on access, because all observations may not fit into memory.
 
     Observations of float64 become float32, as in training.
 
     Args:
         table: Table that contains the observations.
         rows: Rows of the steps in the table, [n].
-        n_frames: Number of images that are stacked.
-        following: Whether to take the observations after the steps.
+        n_frames: Number of consecutive images that are stacked.
+        following: True for the observations after the steps.
     """
 
     def __init__(self, table: Table, rows: Indices, n_frames: int, following: bool = False) -> None:
@@ -194,7 +195,7 @@ class Observations:
         return len(self._rows)
 
     def stacked_for(self, algo: Any) -> Self:
-        """The same observations, stacked for an algorithm by its `n_frames`; unchanged if it has none."""
+        """Return the observations stacked with the `n_frames` of `algo`, or unchanged if it has no `n_frames`."""
         return type(self)(self._table, self._rows, getattr(algo, "n_frames", self._n_frames), self._following)
 
     def __getitem__(self, part: slice) -> Any:
@@ -203,16 +204,16 @@ class Observations:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """The transitions of E episodes, one episode after the other; the reward of a row is that of its action.
+    """The transitions of E episodes, one episode after the other; `reward[i]` is the reward of `action[i]`.
 
     Attributes:
-        obs: Observations, frames stacked, [n, ...].
+        obs: Observations with stacked frames, [n, ...].
         action: Actions, [n, A] or [n].
         reward: Rewards, [n].
-        lengths: Transitions of each episode, [E].
-        truncated: Whether each episode was cut off, [E].
-        last_obs: Last observation of each episode, frames stacked, [E, ...].
-        log_prob: Recorded log-probabilities of the actions, [n]; None if not all episodes have them.
+        lengths: Number of transitions of each episode, [E].
+        truncated: True for truncated episodes, [E].
+        last_obs: Last observation of each episode with stacked frames, [E, ...].
+        log_prob: Recorded log-probabilities of the actions, [n]. None if an episode has no recorded log-probabilities.
     """
 
     obs: Observations
@@ -225,7 +226,7 @@ class Rows:
 
     @classmethod
     def of(cls, selection: Selection, n_frames: int) -> Self:
-        """The transitions of a selection, with `n_frames` images stacked; episodes without transitions are left out."""
+        """Return the transitions of a selection, with `n_frames` stacked images; empty episodes are skipped."""
         table, steps = selection.dataset.table, selection.rows
         lengths = np.array([len(episode) for episode in selection.episodes if len(episode)])
         last = steps[np.cumsum(lengths) - 1]
@@ -242,16 +243,16 @@ def single(column: Column) -> Column:
 
 
 def first_of(selection: Selection, n_frames: int) -> Any:
-    """The first observation of a selection, with `n_frames` images stacked, for a dry run of a policy."""
+    """Return the first observation of a selection, with `n_frames` stacked images, for a dry run of a policy."""
     return Observations(selection.dataset.table, selection.rows, n_frames)[:1][0]
 
 
 def in_parts(function: Callable[..., Column], *columns: Any) -> Column:
-    """A function's values for all rows of columns, [n, ...], computed for some thousand rows at a time.
+    """Return the results of a function for all rows of columns, [n, ...], computed in chunks of rows.
 
     Args:
-        function: Function of slices of the columns that returns an array with as many rows.
-        columns: Objects with a length and slices.
+        function: Function of slices of the columns that returns an array with the same number of rows.
+        columns: Objects that support `len` and slicing.
     """
-    starts = range(0, max(1, len(columns[0])), _ROWS)  # also one call for no rows, for the shape of the result
+    starts = range(0, max(1, len(columns[0])), _ROWS)  # with 0 rows, one call returns the shape
     return np.concatenate([function(*(column[start : start + _ROWS] for column in columns)) for start in starts])

@@ -1,4 +1,4 @@
-"""Estimates of the return of a policy, with intervals from a bootstrap over whole episodes."""
+"""Estimates of the return of a policy, with confidence intervals from a bootstrap over episodes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -15,31 +15,31 @@ from pfrl_like.utils.random import RandomSource, check_rng
 Statistic = Callable[[Array], tuple[Array, Array]]
 #: The kinds of intervals.
 KINDS = ("percentile", "bca", "studentized")
-#: Effective number of episodes below which an estimate by importance weights is warned of.
+#: Effective number of episodes below which an estimate with importance weights issues a warning.
 FEW_EPISODES = 30.0
 #: Logarithm of weights that are too large for a float once they are multiplied by returns.
 _TOO_LARGE = 700.0
-#: Number of parts of a right angle in the computation of quantiles of Student's t.
+#: Number of intervals of [0, pi/2] in the numerical integration for quantiles of Student's t.
 _ANGLES = 20_000
-#: Largest number of floats held in memory at once.
+#: Maximum number of floats in memory at once.
 _AT_ONCE = 2_000_000
 
 
 def standard_error(counts: Array, influence: Array) -> Array:
-    """Standard errors of values, [B], from their influence functions."""
+    """Return the standard errors of values, [B], from their influence functions."""
     size = counts.sum(1)
     spread = (counts * influence**2).sum(1)
     return np.asarray(np.sqrt(spread / (size * np.maximum(size - 1.0, 1.0))))
 
 
 def bootstrap(statistic: Statistic, n_episodes: int, n_resamples: int, width: int, rng: RandomSource) -> Array:
-    """Values and standard errors of resamples of episodes, drawn with replacement, [2, n_resamples].
+    """Return values and standard errors of resamples of episodes, sampled with replacement, [2, n_resamples].
 
     Args:
         statistic: Function of resamples that returns values and influences.
         n_episodes: Number of episodes.
         n_resamples: Number of resamples.
-        width: Number of floats that the statistic needs for each resample.
+        width: Number of floats in memory that the statistic needs per resample.
         rng: Source of randomness; None is the global NumPy stream.
     """
     source: Any = np.random if rng is None else rng
@@ -56,14 +56,14 @@ def bootstrap(statistic: Statistic, n_episodes: int, n_resamples: int, width: in
 def interval(
     kind: str, confidence: float, value: float, error: float, influence: Array, resamples: Array
 ) -> tuple[float, float]:
-    """A confidence interval of a value from its resamples.
+    """Return a confidence interval of a value, computed from resamples.
 
     Args:
-        kind: "percentile", the quantiles of the resamples' values; "bca", other quantiles of them, corrected for bias
-            and skewness; "studentized", quantiles of the resamples' distances from the value in units of their own
-            standard errors, widened by the ratio of Student's t quantile, for the error's degrees of freedom, to the
-            normal quantile.
-        confidence: Probability with which intervals should contain the true value, in (0, 1).
+        kind: "percentile" uses quantiles of the resampled values. "bca" uses quantiles of the resampled values,
+            corrected for bias and skewness. "studentized" uses quantiles of (resampled value - value) / (standard error
+            of the resample). The studentized interval is widened by the ratio of a quantile of Student's t to the same
+            quantile of the normal distribution, with the degrees of freedom of `error`.
+        confidence: Nominal probability that the interval contains the true value, in (0, 1).
         value: The value.
         error: Standard error of the value.
         influence: Influence of each episode on the value, [E].
@@ -85,11 +85,11 @@ def interval(
 
 
 def error_freedom(influence: Array) -> float:
-    """Degrees of freedom of a standard error, from the influences x, [E]: (sum x**2)**2 / sum x**4 - 1, at least 1.
+    """Return the degrees of freedom of a standard error: (sum x**2)**2 / sum x**4 - 1, at least 1; x is `influence`.
 
-    Each episode adds one degree of freedom to the variance, in proportion to the square of its influence (Satterthwaite
-    1946, doi:10.2307/3002019); the mean takes one. If a few episodes of large weight make up the error, the number is
-    small, however many other episodes there are.
+    This is the approximation of Satterthwaite (1946, doi:10.2307/3002019). One degree of freedom is subtracted for the
+    mean. If a few episodes with large weights cause most of the error, the number is small, even if there are many
+    other episodes.
     """
     squares = np.square(influence / max(np.abs(influence).max(), 1e-300))
     worth = squares.sum() ** 2 / max(np.square(squares).sum(), 1e-300)
@@ -97,10 +97,10 @@ def error_freedom(influence: Array) -> float:
 
 
 def student_quantile(level: float, freedom: float) -> float:
-    """A quantile of Student's t, for levels of at least 1/2.
+    """Return a quantile of Student's t, for levels of at least 1/2.
 
-    With t = sqrt(freedom) tan(u) the density of u is proportional to cos(u)**(freedom - 1), which is integrated as a
-    sum.
+    With t = sqrt(freedom) tan(u), the density of u is proportional to cos(u)**(freedom - 1). This density is integrated
+    numerically.
     """
     angle = np.linspace(0.0, np.pi / 2, _ANGLES + 1)
     below = np.append(0.0, np.cumsum(np.cos((angle[1:] + angle[:-1]) / 2) ** (freedom - 1)))
@@ -108,7 +108,7 @@ def student_quantile(level: float, freedom: float) -> float:
 
 
 def _corrected(tails: Array, value: float, influence: Array, values: Array) -> Array:
-    """The quantiles of a BCa interval (Efron 1987, doi:10.1080/01621459.1987.10478410, eq. 2.3)."""
+    """Return the quantile levels of a BCa interval (Efron 1987, doi:10.1080/01621459.1987.10478410, eq. 2.3)."""
     normal = NormalDist()
     below = ((values < value).mean() + (values <= value).mean()) / 2
     bias = normal.inv_cdf(float(np.clip(below, 0.5 / len(values), 1 - 0.5 / len(values))))
@@ -119,7 +119,7 @@ def _corrected(tails: Array, value: float, influence: Array, values: Array) -> A
 
 
 class UnreliableEstimateWarning(UserWarning):
-    """Warning that an estimate rests on too little data to trust its interval.
+    """Warning that an estimate is based on too little data for a reliable interval.
 
     Args:
         message: The reason.
@@ -133,17 +133,17 @@ class UnreliableEstimateWarning(UserWarning):
 
 @dataclasses.dataclass(frozen=True)
 class Bootstrap:
-    """Settings of confidence intervals, which are made by a bootstrap over whole episodes.
+    """Settings of confidence intervals from a bootstrap over episodes.
 
     Args:
         kind: "percentile", "bca" or "studentized".
-        confidence: Probability with which intervals should contain the true value, in (0, 1).
+        confidence: Nominal probability that the interval contains the true value, in (0, 1).
         n_resamples: Number of resamples.
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
-        ValueError: On other values.
-        TypeError: If `confidence` is no number, `n_resamples` no integer, or `rng` no generator.
+        ValueError: If an argument is outside the range documented above.
+        TypeError: If `confidence` is not a number, `n_resamples` is not an integer, or `rng` is not a generator.
     """
 
     kind: str = "studentized"
@@ -160,7 +160,7 @@ class Bootstrap:
 
 
 def settings_of(interval: Bootstrap | None) -> Bootstrap:
-    """The settings of intervals; None stands for a `Bootstrap` with its defaults.
+    """Return the settings of intervals; if `interval` is None, return a `Bootstrap` with its defaults.
 
     Raises:
         TypeError: If `interval` is neither a `Bootstrap` nor None.
@@ -172,22 +172,22 @@ def settings_of(interval: Bootstrap | None) -> Bootstrap:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """An estimate of the return of a policy.
+    """Estimate of the return of a policy.
 
     Attributes:
         estimator: Name of the estimator.
         value: The discounted return.
-        interval: Bootstrap interval of the value, (low, high); NaN if the value comes from a model alone.
-        confidence: Probability with which intervals should contain the true value, in (0, 1).
-        kind: The kind of interval.
-        standard_error: Standard error by the delta method; NaN if the value comes from a model alone.
+        interval: Bootstrap interval of the value, (low, high); NaN if the value is computed only from a model.
+        confidence: Nominal probability that the interval contains the true value, in (0, 1).
+        kind: Kind of the interval: "percentile", "bca" or "studentized".
+        standard_error: Standard error from the delta method; NaN if the value is computed only from a model.
         effective_sample_size: Effective number of episodes of the evaluated policy; NaN without importance weights.
         n_episodes: Number of episodes.
-        n_truncated: Number of episodes that were cut off. Rewards after the cut count only as far as a model predicts
-            them.
-        warning: Reason not to trust the estimate; "" if none is known.
-        start_state_interval: Bootstrap interval, (low, high), of the mean of the model's values of start states, if the
-            value comes from a model alone; otherwise None. It covers the differences of start states, not the error of
+        n_truncated: Number of truncated episodes. The estimate contains rewards after the truncation only if a model
+            predicts them.
+        warning: Reason why the estimate is unreliable; an empty string if no reason is known.
+        start_state_interval: Bootstrap interval, (low, high), of the model's mean value of start states, if the value
+            is computed only from a model; otherwise None. It contains the spread of start states, but not the error of
             the model.
     """
 
@@ -212,7 +212,7 @@ class Estimate:
 
 
 def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
-    """The reason not to trust importance weights ("" if there is none), and the effective number of episodes."""
+    """Return why importance weights are unreliable (or an empty string), and the effective number of episodes."""
     found, expected = episodes.effective_sample_size, episodes.lognormal_sample_size
     left, largest = min(found, expected), float(episodes.log_weight.max())
     if left >= FEW_EPISODES and largest < _TOO_LARGE:
@@ -224,8 +224,6 @@ def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
     if expected < found:
         worth += f", judged by the spread of the weights ({found:.3g} by the weights alone)"
     if largest >= _TOO_LARGE:
-        worth += (
-            f"; weights up to exp({largest:.0f}) are too large for a float, so that unweighted estimates may be NaN"
-        )
+        worth += f"; weights up to exp({largest:.0f}) are too large for a float: unweighted estimates are not finite"
     way_out = "record more or shorter episodes, or evaluate a policy that is closer to the one that acted"
     return f"{worth}; an estimate needs at least {FEW_EPISODES:.0f}: {way_out}", left

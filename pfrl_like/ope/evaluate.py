@@ -1,4 +1,7 @@
-"""All estimates of a trained algorithm's return from recorded episodes; an unknown behaviour policy is fitted."""
+"""`evaluate_offline`: estimates of a trained algorithm's return from recorded episodes.
+
+An unknown behaviour policy is fitted to the data.
+"""
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -30,19 +33,20 @@ from pfrl_like.utils.checks import check_counts, check_flags, check_numbers, lev
 
 
 def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | None:
-    """Log-probabilities of the recorded actions, [n], if they are given or recorded; otherwise None.
+    """Return log-probabilities of the recorded actions, [n], from `behavior` or from the data; None if both have none.
 
     Args:
-        behavior: Log-probabilities (densities) of the recorded actions, [n], or the policy that acted; None for the
-            log-probabilities in the data.
+        behavior: Log-probabilities (or log-densities) of the recorded actions, [n], or the behaviour policy. If None,
+            the log-probabilities in the data are used.
         rows: The transitions.
         n_actions: Number of discrete actions; None for continuous actions.
 
     Raises:
-        ValueError: If the number of log-probabilities differs from that of the transitions, they are no logarithms of
-            probabilities, or the policy has other actions or takes other observations.
-        TypeError: If `behavior` is neither, or a policy without densities or of actions of the other kind.
-        NotFittedError: If `behavior` is an estimator that is not built yet.
+        ValueError: If the number of log-probabilities differs from the number of transitions, or a log-probability is
+            positive. If the behaviour policy has actions of the wrong size, or does not accept the observations.
+        TypeError: If `behavior` is neither log-probabilities nor a policy, or the policy has no densities or the wrong
+            kind of actions.
+        NotFittedError: If `behavior` is an estimator whose agent is not built yet.
     """
     behavior = rows.log_prob if behavior is None else behavior
     if behavior is None:
@@ -70,20 +74,24 @@ def fitted_behavior(
 ) -> Any:
     """Train an agent by behavioural cloning; its policy estimates the probabilities of the recorded actions.
 
-    It is a `DiscreteBC` without penalty, or a `BC` of Gaussians with one covariance for all states.
+    The agent is a `DiscreteBC` without penalty, or a `BC` with a Gaussian policy whose covariance does not depend on
+    the state.
 
     Args:
-        dataset: An `MDPDataset`, or a list of episodes.
+        dataset: `MDPDataset` or list of episodes.
         n_steps: Number of updates.
-        n_actions: Number of discrete actions; None for the number of those that occur. Ignored for continuous actions.
-        n_frames: Number of images that are stacked.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        show_progress: Whether progress is shown.
+        n_actions: Number of discrete actions. If None, the number of actions in the data is used. Ignored for
+            continuous actions.
+        n_frames: Number of consecutive images that are stacked.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        show_progress: True to show a progress bar.
 
     Raises:
-        ValueError: If there is no transition, more than `n_actions` actions occur, or another number is out of range.
-        TypeError: If a number is no integer, or `dataset` is no dataset.
+        ValueError: If there is no transition, the data contain more than `n_actions` actions, or a number is out of
+            range.
+        TypeError: If a number is not an integer, or `dataset` is not a dataset.
     """
     check_counts(n_steps=n_steps, n_frames=n_frames)
     selection = Selection(dataset)
@@ -106,7 +114,7 @@ def fitted_behavior(
     return agent
 
 
-#: The estimators that need fitted Q evaluation.
+#: Names of the estimators that need fitted Q evaluation.
 BY_MODEL = ("fqe", "dr", "wdr", "magic")
 
 
@@ -124,44 +132,46 @@ def evaluate_offline(
     estimators: Sequence[str] | None = None,
     show_progress: bool = True,
 ) -> dict[str, Estimate]:
-    """Estimate the discounted return of a trained algorithm, by every estimator that the data allow.
+    """Estimate the discounted return of a trained algorithm with every estimator that the data allow.
 
-    One `UnreliableEstimateWarning` names all estimates whose importance weights leave too few effective episodes.
-    Another one, once a process, says that the error of "fqe" is unknown.
+    If the effective number of episodes is too small, an `UnreliableEstimateWarning` is issued. It lists all estimates
+    with importance weights. Another `UnreliableEstimateWarning`, once per process, says that the error of "fqe" is
+    unknown.
 
     Args:
-        algo: An agent, a built estimator, or a module from observations to distributions of actions.
-        dataset: An `MDPDataset`, or a list of episodes. Observations are read part by part.
+        algo: Agent, estimator with a built agent, or module that maps observations to action distributions.
+        dataset: `MDPDataset` or list of episodes. Observations are read in chunks.
         gamma: Discount factor per step.
-        behavior: Log-probabilities (densities) of the recorded actions under the policy that acted, [n], one for each
-            transition; or that policy: an agent, a built estimator, or a module from observations to distributions of
-            actions. None for the `log_probs` of the data, or, if they have none, for a policy that is fitted to them by
-            behavioural cloning.
-        deterministic: Whether the modes of the policy are evaluated, not samples; None for what `fqe` evaluates or,
-            without it, for what the algorithm does in evaluation. A policy that is a module is evaluated by samples; a
-            policy without densities, such as that of `TD3PlusBC`, always by its modes.
-        fqe: Fitted Q evaluation of this algorithm; None fits one, if an estimate needs it.
-        n_steps: Updates of each model that is fitted here.
-        config: Hyperparameters of the `FQE` that is fitted here; None for an `FQEConfig` with this `gamma`.
-        interval: Settings of intervals; None for a `Bootstrap` with its defaults.
-        estimators: Names of the estimates to compute; None for all that are possible. "fqe" alone needs no `behavior`;
-            "is", "wis", "pdis" and "wpdis" need no fitted Q evaluation.
-        show_progress: Whether the progress of the models that are fitted here is shown.
+        behavior: Log-probabilities (or log-densities) of the recorded actions under the behaviour policy, [n], one for
+            each transition. Or the behaviour policy: an agent, an estimator with a built agent, or a module that maps
+            observations to action distributions. If None, the `log_probs` of the data are used. If the data have no
+            `log_probs`, a behaviour policy is fitted by behavioural cloning.
+        deterministic: True to evaluate the modes of the policy, False to evaluate samples. If None, the choice of `fqe`
+            is used, or without `fqe` the algorithm's choice in evaluation. The default for a policy that is a module is
+            samples. A policy without densities, such as the policy of `TD3PlusBC`, is always evaluated by its modes.
+        fqe: Fitted Q evaluation of this algorithm. If None and an estimate needs an `FQE`, an `FQE` is fitted.
+        n_steps: Number of updates of each model that this function fits.
+        config: Hyperparameters of the `FQE` that this function fits. If None, an `FQEConfig` with this `gamma` is used.
+        interval: Settings of confidence intervals. If None, the defaults of `Bootstrap` are used.
+        estimators: Names of the estimates to compute. If None, all possible estimates are computed. "fqe" needs no
+            `behavior`. "is", "wis", "pdis" and "wpdis" need no fitted Q evaluation.
+        show_progress: True to show progress bars of the models that this function fits.
 
     Returns:
-        Estimates by name: "fqe", whose `start_state_interval` covers the spread of start states alone, and "is", "wis",
-        "pdis", "wpdis", "dr", "wdr" and "magic". A continuous policy whose modes are evaluated has no probabilities, so
-        that "fqe" is the only estimate; asking for the others by name is an error.
+        Dict of estimates with the keys "fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr" and "magic". The
+        `start_state_interval` of "fqe" contains only the spread of start states. If the modes of a continuous policy
+        are evaluated, there are no probabilities, and "fqe" is the only possible estimate. Other names in `estimators`
+        then raise an error.
 
     Raises:
-        ValueError: If the data are invalid or a number is out of range. If a policy does not take the observations or
-            has actions of another size. If `behavior` has another length or holds no log-probabilities. If `estimators`
-            is empty, or has an unknown name or an estimate that the policy does not have. If `fqe` evaluates another
-            policy, or modes instead of samples or the reverse. If `fqe` or `config` has another `gamma`, or a
-            `reward_scaler`, so that its values are not those of the rewards.
-        TypeError: If the algorithm gives no actions or those of the other kind, a policy has no densities, or an
-            argument is of none of the classes named here.
-        NotFittedError: If an estimator is not built yet.
+        ValueError: If the data are invalid, or a number is out of range. If a policy does not accept the observations,
+            or has actions of the wrong size. If `behavior` has the wrong length or does not contain log-probabilities.
+            If `estimators` is empty, contains an unknown name, or contains an estimate that is impossible for the
+            policy. If `fqe` evaluates another policy, or evaluates modes and `deterministic` is False, or the reverse.
+            If `fqe` or `config` has another `gamma`, or a `reward_scaler`.
+        TypeError: If the algorithm cannot act or has the wrong kind of actions, a policy has no densities, or an
+            argument has the wrong type.
+        NotFittedError: If the agent of an estimator is not built yet.
     """
     wanted, interval, config = _known(estimators), settings_of(interval), _configuration(fqe, config, gamma)
     check_counts(n_steps=n_steps)
@@ -181,7 +191,7 @@ def evaluate_offline(
     weights = [name for name in wanted if name in BY_WEIGHTS]
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
-    if weights:  # errors are raised before anything is fitted, which takes long
+    if weights:  # raise errors before the slow fitting
         target = policies.log_probs(policy, rows.obs, rows.action, reader, modes=modes, argument="algo")
         recorded = told_log_probs(behavior, rows, n_actions)
     model = None
@@ -200,19 +210,19 @@ def evaluate_offline(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableEstimateWarning)
         found |= {name: BY_WEIGHTS[name](episodes, gamma, interval) for name in weights}
-    said, left = weakness(episodes) if weights else ("", 0.0)
-    if said:
+    reason, size_left = weakness(episodes) if weights else ("", 0.0)
+    if reason:
         warnings.warn(
-            UnreliableEstimateWarning(f"{', '.join(weights)}: {said}", left), stacklevel=levels_to_the_caller()
+            UnreliableEstimateWarning(f"{', '.join(weights)}: {reason}", size_left), stacklevel=levels_to_the_caller()
         )
     return found
 
 
-Estimator.evaluate = staticmethod(evaluate_offline)  # used by the estimators' `score`
+Estimator.evaluate = staticmethod(evaluate_offline)  # `score` of estimators calls it
 
 
 def _known(estimators: Sequence[str] | None) -> Sequence[str]:
-    """The names of the estimates to compute, in the order of results."""
+    """Return the names of the estimates to compute, in the order of the results."""
     known = ["fqe", *BY_WEIGHTS]
     if estimators is None:
         return known
@@ -223,53 +233,53 @@ def _known(estimators: Sequence[str] | None) -> Sequence[str]:
 
 
 def _without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, distribution: Any) -> Sequence[str]:
-    """The wanted estimates that need no probabilities; a ValueError if others are asked for by name."""
+    """Return the estimates in `wanted` that need no probabilities; raise a ValueError if the user requested others."""
     left_out = [name for name in wanted if name in BY_WEIGHTS]
     if estimators is not None and left_out:
-        why = f"the policy gives {type(distribution).__name__}, which has none"
+        why = f"the policy returns {type(distribution).__name__}, which has no probabilities"
         if policies.has_density(distribution):
-            why = "modes of continuous actions have none: give deterministic=False to evaluate samples"
+            why = "modes of continuous actions have none: set deterministic=False to evaluate samples"
         raise ValueError(f"estimators is {estimators!r}, but {', '.join(left_out)} need probabilities, and {why}")
     return [name for name in wanted if name not in left_out]
 
 
 def _takes_modes(algo: Any, distribution: Distribution, fqe: FQE | None) -> bool:
-    """True if modes of the policy are evaluated: `fqe`, or else the algorithm, does so, or there are no densities."""
-    alone = fqe is None and isinstance(algo, nn.Module)  # a module does not say that it takes modes
+    """Return the default of `deterministic`: the choice of `fqe`, or else of the algorithm; True without densities."""
+    alone = fqe is None and isinstance(algo, nn.Module)  # modules have no `act_deterministically`
     return not policies.has_density(distribution) or (
         not alone and policies.evaluates_modes(algo if fqe is None else fqe.agent)
     )
 
 
 def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> Any:
-    """`fqe`, or the configuration of a new `FQE`; a ValueError if its `gamma` or rewards do not fit."""
+    """Return `fqe` or the configuration of a new `FQE`; raise a ValueError if `gamma` or the rewards differ."""
     check_numbers(0, 1, gamma=gamma)
     if fqe is not None and not isinstance(fqe, FQE):
         raise TypeError(f"fqe is {fqe!r:.80} ({type(fqe).__name__}), expected an FQE, or None")
     name, used = ("config", config_of(config, gamma=gamma)) if fqe is None else ("fqe", fqe)
     if used.gamma != gamma:
-        raise ValueError(f"gamma is {gamma}, but {name} has {used.gamma}, expected the same")
+        raise ValueError(f"gamma is {gamma}, but gamma of {name} is {used.gamma}: expected equal values")
     if used.reward_scaler is not None:
-        raise ValueError(f"{name} has the reward_scaler {used.reward_scaler!r:.80}, expected None: values in rewards")
+        raise ValueError(f"{name} has the reward_scaler {used.reward_scaler!r:.80}, expected None")
     return used
 
 
 def _check_evaluates(fqe: FQE, policy: nn.Module, modes: bool | None) -> None:
-    """Raise a ValueError if `fqe` evaluates a policy with other parameters, or modes instead of samples or the reverse.
+    """Raise a ValueError if `fqe` evaluates a policy with other parameters, or does not match `modes`.
 
     Args:
         fqe: Fitted Q evaluation.
         policy: The policy.
-        modes: Whether modes of the policy are to be evaluated; None for what `fqe` evaluates.
+        modes: True to evaluate the modes of the policy, False to evaluate samples. None accepts both.
     """
     theirs, ours = ([param.detach().cpu() for param in each.parameters()] for each in (fqe.agent.policy, policy))
     if len(theirs) != len(ours) or not all(map(torch.equal, theirs, ours)):
-        raise ValueError("fqe evaluates another policy than that of algo, expected the same: make it with FQE(algo)")
+        raise ValueError("fqe evaluates another policy than algo: construct it with FQE(algo)")
     names = "samples", "modes"
     if modes is not None and (has := bool(getattr(fqe.agent, "act_deterministically", modes))) != modes:
         raise ValueError(
-            f"fqe evaluates {names[has]} of the policy, and deterministic={modes} means {names[modes]}, expected the "
-            f"same: set fqe.agent.act_deterministically = {modes} before it is fitted"
+            f"fqe evaluates {names[has]} of the policy, but deterministic={modes} evaluates {names[modes]}: set "
+            f"fqe.agent.act_deterministically = {modes} before fqe.fit"
         )
 
 
@@ -287,7 +297,7 @@ def _fitted_fqe(
 
 
 def _values(model: FQE, rows: Rows) -> dict[str, Array]:
-    """The values of transitions under a model, by the names of arguments of `LoggedEpisodes.from_columns`."""
+    """Return the values of transitions under a model; keys are argument names of `LoggedEpisodes.from_columns`."""
     return {
         "q": in_parts(model.predict_value, rows.obs, rows.action),
         "v": in_parts(model.predict_state_value, rows.obs),

@@ -1,4 +1,4 @@
-"""`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with d3rlpy's interface."""
+"""`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with the interface of d3rlpy."""
 
 import copy
 import dataclasses
@@ -33,15 +33,15 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.env_values import space_kind
 
-#: Number of samples of a continuous policy whose mean value is the value of a state.
+#: Number of sampled continuous actions per state; the mean of their values is the value of the state.
 _SAMPLES = 10
 
 
 class ActionScaled(nn.Module):
-    """An encoder of pairs of observation and action that scales the actions first.
+    """Encoder of pairs (observation, action) that scales the actions first.
 
     Args:
-        encoder: Encoder of pairs with scaled actions.
+        encoder: Encoder of pairs (observation, scaled action).
         scaler: Fitted scaler of actions.
     """
 
@@ -50,7 +50,7 @@ class ActionScaled(nn.Module):
         self.encoder, self.scaler, self.feature_size = encoder, scaler, encoder.feature_size
 
     def forward(self, pair: tuple[Tensor, Tensor]) -> Tensor:
-        """The features."""
+        """Return the features of the pairs."""
         obs, action = pair
         features: Tensor = self.encoder((obs, self.scaler.transform(action)))
         return features
@@ -62,18 +62,20 @@ class FQEConfig:
 
     Args:
         learning_rate: Learning rate of the critics.
-        batch_size: Transitions of a minibatch.
+        batch_size: Number of transitions per minibatch.
         gamma: Discount factor per step.
-        n_critics: Number of critics; each learns from its own target network.
-        target_update_interval: Updates between updates of the target networks.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
-        observation_scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy gets
-            unscaled observations.
+        n_critics: Number of critics. Each critic has its own target network.
+        target_update_interval: Number of gradient steps between updates of the target networks.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
+        observation_scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy
+            receives unscaled observations.
         action_scaler: Scaler of the critics' continuous actions: a name, a `Scaler`, or None.
-        reward_scaler: Scaler of the rewards: a name, a `Scaler`, or None. Values are then those of scaled rewards.
+        reward_scaler: Scaler of the rewards: a name, a `Scaler`, or None. Predicted values are then values of scaled
+            rewards.
     """
 
     learning_rate: float = 1e-4
@@ -89,7 +91,7 @@ class FQEConfig:
 
 
 def config_of(config: FQEConfig | None, **otherwise: Any) -> FQEConfig:
-    """The configuration; None stands for an `FQEConfig` with the values `otherwise`.
+    """Return the configuration; if `config` is None, return an `FQEConfig` with the values `otherwise`.
 
     Raises:
         TypeError: If `config` is neither an `FQEConfig` nor None.
@@ -100,54 +102,57 @@ def config_of(config: FQEConfig | None, **otherwise: Any) -> FQEConfig:
 
 
 def device_of(device: bool | int | str | torch.device) -> torch.device:
-    """The device for an argument: False is the CPU, True the first GPU, a number a GPU; others as in torch."""
+    """Return the device for an argument: False is the CPU, True the first GPU, an integer the index of a GPU.
+
+    Other values are interpreted as in torch.
+    """
     if isinstance(device, bool):
         return resolve_device(0 if device else None)
     return resolve_device(device) if isinstance(device, int) else resolve_device(None, device)
 
 
-class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in later versions of d3rlpy
-    """Fitted Q evaluation: learns the values of a trained algorithm's actions from recorded data.
+class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signature of later d3rlpy versions
+    """Fitted Q evaluation: learns the action values of a trained algorithm from recorded data.
 
-    Estimators and many agents tell whether actions are discrete; for other algorithms the data or the environment that
-    the `FQE` is built for decide it.
+    Estimators and many agents declare whether their actions are discrete. For other algorithms, the data or the
+    environment passed to `fit`, `fit_online` or `collect` determine the kind of actions.
 
-    The algorithm is evaluated as it acts in evaluation: by the modes of its policy, or by samples if it is an agent
-    without `act_deterministically`. To evaluate samples of a policy that is a module, set
-    `fqe.agent.act_deterministically = False` once the agent is built. The algorithm is not changed. The agent that
-    learns is an `agents.FittedQEvaluation`.
+    The algorithm is evaluated with the actions that it takes in evaluation. These are the modes of its policy, or
+    samples if it is an agent with `act_deterministically=False`. To evaluate samples of a policy that is a module, set
+    `fqe.agent.act_deterministically = False` after the agent is built. The algorithm is not changed. The agent that is
+    trained is an `agents.FittedQEvaluation`.
 
-    If the algorithm has `n_frames`, images of data and environments are stacked accordingly. `predict` and similar
-    methods take stacked images; replay buffers hold single ones, as `collect` stores them. Recurrent agents are an
-    error: their actions depend on more than an observation, so that minibatches have to be sequences, which
-    `agents.FittedQEvaluation` learns from.
+    If the algorithm has `n_frames`, images of data and environments are stacked. `predict` and similar methods take
+    stacked images. Replay buffers store unstacked images, as `collect` does. Recurrent agents raise an error, because
+    they need minibatches of sequences. Use `agents.FittedQEvaluation` for recurrent agents.
 
     Args:
-        algo: An agent, a built estimator, or anything with `predict` of raw observations.
-        config: Hyperparameters; None for an `FQEConfig` with its defaults.
-        device: False for the CPU, True for the first GPU, the number of a GPU, or a name that torch knows.
-        impl: An agent that is used instead of one built by the `FQE`; None for none.
+        algo: Agent, estimator with a built agent, or object with a method `predict` that takes raw observations.
+        config: Hyperparameters. If None, the defaults of `FQEConfig` are used.
+        device: Device of the critics: False for the CPU, True for the first GPU, the index of a GPU, or a device name
+            of torch.
+        impl: Agent to use. If None, the `FQE` builds an agent.
 
     Attributes:
         algo: The evaluated algorithm.
-        config: The hyperparameters that it was made with.
-        impl: The agent that learns; None before it is built.
-        observation_shape: Shape of one observation, frames not stacked; None before the agent is built.
+        config: The argument `config`.
+        impl: Agent that is trained; None before it is built.
+        observation_shape: Shape of one observation without stacked frames; None before the agent is built.
         action_size: Size of a continuous action, or number of discrete actions; None before the agent is built.
-        observation_scaler: Scaler that is applied to the critics' observations; None for none.
-        action_scaler: Scaler that is applied to the critics' actions; None for none.
-        reward_scaler: Scaler of the rewards that are learnt from; None for none.
-        need_returns_to_go: Whether returns are learnt from; always False.
-        discrete_action: Whether actions are discrete; None as long as it is not known.
-        eval_results_: Scores by name, one for each epoch.
+        observation_scaler: Scaler of the critics' observations, or None.
+        action_scaler: Scaler of the critics' actions, or None.
+        reward_scaler: Scaler of the rewards in training, or None.
+        need_returns_to_go: Always False, because training does not use returns-to-go.
+        discrete_action: True if actions are discrete. None as long as the kind of actions is unknown.
+        eval_results_: Dict of lists of scores, one score per epoch; keys are the names of the evaluators.
 
     Raises:
-        ValueError: On hyperparameters out of range, or a device that does not exist.
-        TypeError: If `config` is no `FQEConfig`, or a number is none.
+        ValueError: If a hyperparameter is out of range, or the device does not exist.
+        TypeError: If `config` is not an `FQEConfig`, or a hyperparameter is not a number.
     """
 
-    acts_scaled = False  # the critics scale actions themselves: those of the evaluated policy are unscaled
-    #: Whether actions have to be discrete; None for either kind.
+    acts_scaled = False  # the critics scale actions themselves; the evaluated policy has unscaled actions
+    #: True if actions must be discrete; None if both kinds are allowed.
     only: ClassVar[bool | None] = None
     loss_names: ClassVar[Mapping[str, str]] = {"loss": "loss"}
     names_in_errors: ClassVar[Mapping[str, str]] = {"scaler": "observation_scaler"}
@@ -155,12 +160,12 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
 
     learning_rate: float = 1e-4
     target_update_interval: int = 100
-    discrete_action: bool | None = None  # type: ignore[misc,assignment]  # the kind of the algorithm or of the data
+    discrete_action: bool | None = None  # type: ignore[misc,assignment]  # known from the algorithm or the data
 
     def __init__(
         self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None
     ) -> None:
-        self.algo, self.config, self._place = algo, config_of(config), device_of(device)
+        self.algo, self.config, self._torch_device = algo, config_of(config), device_of(device)
         kind, n_frames = self.only, int(getattr(algo, "n_frames", 1))
         kind = policies.kind_told_by(impl, algo) if kind is None else kind
         super().__init__(discrete_action=kind, n_frames=n_frames, impl=impl, **vars(self.config))
@@ -170,30 +175,30 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
 
     # Parts
 
-    agent = property(attrgetter("_agent"), doc="Agent that learns; a NotFittedError before it is built.")
+    agent = property(attrgetter("_agent"), doc="Agent that is trained. Raises NotFittedError before it is built.")
 
     @property
     def _device(self) -> torch.device:
-        return self._place
+        return self._torch_device
 
     @property
     def grad_step(self) -> int:
-        """Number of updates so far, over all calls of `fit`."""
+        """Number of updates so far, summed over all calls of `fit`."""
         return 0 if self.impl is None else int(self.impl.optim_t)
 
     def set_grad_step(self, grad_step: int) -> None:
-        """Set the count of updates; targets are updated when it is a multiple of `target_update_interval`."""
+        """Set the number of updates; targets are updated if it is a multiple of `target_update_interval`."""
         check_counts(least=0, grad_step=grad_step)
         self.agent.count_updates_from(grad_step)
 
     # Building
 
     def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent; called by `create_impl`, with the same arguments.
+        """Build the agent; `create_impl` calls this method with its own arguments.
 
         Raises:
-            TypeError: If the algorithm cannot act, or has other actions.
-            NotFittedError: If the algorithm is an estimator that is not built yet.
+            TypeError: If the algorithm cannot act, or has the wrong kind of actions.
+            NotFittedError: If the algorithm is an estimator whose agent is not built yet.
         """
         discrete = bool(self.discrete_action)
         policy: nn.Module = policies.NoPolicy()
@@ -222,19 +227,19 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
         return self.impl
 
     def build_with_dataset(self, dataset: Any) -> None:
-        """Build the agent for the shapes of data and fit the scalers to them, or check that a built agent fits.
+        """Build the agent for a dataset and fit the scalers to it, or check that a built agent matches the dataset.
 
         Args:
-            dataset: An `MDPDataset`, a list of episodes, or a replay buffer.
+            dataset: `MDPDataset`, list of episodes, or replay buffer.
 
         Raises:
-            TypeError: If its actions are of another kind than those of the critics or of the algorithm.
-            ValueError: If it is empty, its shapes differ from those of the agent or the algorithm, or it is a replay
-                buffer of n-step returns and there is a `reward_scaler`.
-            NotFittedError: If the algorithm is an estimator that is not built yet.
+            TypeError: If the dataset has the wrong kind of actions for the critics or the algorithm.
+            ValueError: If the dataset is empty, or has the wrong shapes for the agent or the algorithm. If the dataset
+                is a replay buffer of n-step returns and there is a `reward_scaler`.
+            NotFittedError: If the algorithm is an estimator whose agent is not built yet.
         """
         spaces.check_single_rewards(self.reward_scaler, dataset)
-        if self.impl is not None and self.observation_shape is None:  # an agent of the user
+        if self.impl is not None and self.observation_shape is None:  # `impl` is an agent of the user
             return
         data = MDPDataset.from_buffer(dataset) if hasattr(dataset, "stored_steps") else dataset
         selection = data if isinstance(data, Selection) else Selection(data)
@@ -244,12 +249,13 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
         self._build_or_check(discrete, shape, size, first_of(selection, self.n_frames), selection.episodes)
 
     def build_with_env(self, env: Any) -> None:
-        """Build the agent for the spaces of an environment, or check that a built agent fits.
+        """Build the agent for the spaces of an environment, or check that a built agent matches the environment.
 
         Raises:
-            TypeError: If its actions are of another kind than those of the critics or of the algorithm.
-            ValueError: If its actions are no vectors, or its shapes differ from those of the agent or the algorithm.
-            NotFittedError: If the algorithm is an estimator that is not built yet.
+            TypeError: If the environment has the wrong kind of actions for the critics or the algorithm.
+            ValueError: If continuous actions are not vectors, or the environment has the wrong shapes for the agent or
+                the algorithm.
+            NotFittedError: If the algorithm is an estimator whose agent is not built yet.
         """
         adapted = as_gymnasium(env)
         shape, size = spaces.shapes_of_env(self, env)
@@ -257,18 +263,18 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
         self._build_or_check(space_kind(adapted.action_space) == "discrete", shape, size, seen, None)
 
     def _build_or_check(self, discrete: bool, shape: Any, size: int, seen: Any, episodes: Any) -> None:
-        """Build the agent, or check that a built agent and the algorithm fit; then the kind of actions is known.
+        """Build the agent, or check that a built agent and the algorithm match the data; set the kind of actions.
 
         Args:
-            discrete: Whether actions are discrete.
-            shape: Shape of one observation, frames not stacked.
-            size: Size of a continuous action, or number of discrete actions; in data it may be smaller.
-            seen: An observation for a dry run of the algorithm.
-            episodes: Episodes that scalers are fitted to; None for an environment.
+            discrete: True if actions are discrete.
+            shape: Shape of one observation without stacked frames.
+            size: Size of a continuous action, or number of discrete actions. Data may contain fewer discrete actions.
+            seen: Observation for a dry run of the algorithm.
+            episodes: Episodes to which the scalers are fitted; None for an environment.
         """
         n_actions, known, self.discrete_action = size, self.discrete_action, discrete
         try:
-            spaces.made_scalers(self)  # raises an error if one does not fit the kind of actions
+            spaces.made_scalers(self)  # raises an error for a scaler of discrete actions
             if self.algo is not None:
                 *_, n_actions = policies.tried(self.algo, seen, discrete, size, env=episodes is None)
             if self.impl is None:
@@ -289,25 +295,26 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
             batch: The minibatch.
 
         Returns:
-            The metrics.
+            Dict of metrics.
 
         Raises:
-            NotFittedError: Before the agent is built.
-            TypeError: If `batch` is no minibatch, or has actions of the other kind.
-            ValueError: If observations or actions have another shape, or a discrete action does not exist.
-            NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
+            NotFittedError: If the agent is not built yet.
+            TypeError: If `batch` is not a minibatch, or has the wrong kind of actions.
+            ValueError: If observations or actions have the wrong shape, or a discrete action does not exist.
+            NonFiniteError: If a loss or an action contains NaN or infinity.
         """
         return dict(super().update(batch))
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        return super()._learn(epoch, self.grad_step, batch)  # updates are counted over all calls of `fit`
+        return super()._learn(epoch, self.grad_step, batch)  # `grad_step` counts the updates of all calls of `fit`
 
     # Values
 
     def predict_state_value(self, x: Any) -> Array:
-        """Values of states under the policy, [n]; for samples of continuous actions the mean over 10 of them.
+        """Return state values under the policy, [n].
 
-        Argument and errors are those of `predict_value`.
+        If the policy samples continuous actions, a state value is the mean over 10 sampled actions. The argument `x`
+        and the errors are the same as in `predict_value`.
         """
         agent = self._agent
         if agent.act_deterministically:
@@ -328,43 +335,45 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
     # Copying from others
 
     def copy_policy_from(self, algo: Any) -> None:
-        """Evaluate a copy of another algorithm with the same architecture from now on; files contain it, too.
+        """Replace the evaluated algorithm by a copy of another algorithm with the same architecture.
+
+        Saved files then contain the copy.
 
         Raises:
-            ValueError: If the networks of the policies differ, the other agent has another `phi`, or one of the two
-                algorithms does not act by its policy network alone, such as `BCQ` and `BEAR`.
+            ValueError: If the networks of the policies differ, the `phi` of the agents differ, or the actions of one of
+                the two algorithms need more than its policy network, as in `BCQ` and `BEAR`.
         """
         other, acting = algo, policies.agent_of(algo)
         if isinstance(algo, FQE):
             other = acting.policy if algo.algo is None else algo.algo
         buffer = getattr(policies.agent_of(other), "replay_buffer", None)
-        own = copy.deepcopy(other, {id(buffer): buffer})  # not copied: it may be large, and is not used
+        own = copy.deepcopy(other, {id(buffer): buffer})  # the buffer is not copied: it may be large and is not used
         policy = policies.policy_of(own, self.action_size if self.discrete_action else None)
         for each, asked in ((self.agent.policy, self.algo), (policy, other)):
             if isinstance(each, policies.ActingPolicy):
                 raise ValueError(
-                    f"{type(asked).__name__} chooses in a way of its own, not by one network alone, which could be "
-                    "copied: make an FQE of the other algorithm"
+                    f"algo: the actions of {type(asked).__name__} need more than one network and cannot be copied: "
+                    "construct a new FQE of the other algorithm"
                 )
         if getattr(acting, "phi", self.agent.phi) != self.agent.phi:
-            raise ValueError("algo has another phi, through which the critics do not see: make an FQE of it")
+            raise ValueError("algo has another phi than the critics: construct a new FQE of algo")
         saving.check_form(self.agent.policy, policy, "policy")
         self.agent.policy, self.algo = policies.lying_on(self.agent.device, policy), own
         self.agent.act_deterministically = policies.evaluates_modes(acting)
 
     def copy_policy_optim_from(self, algo: Any) -> None:
-        """Raise an error: the evaluated policy does not learn and has no optimiser.
+        """Raise an error, because the evaluated policy is not trained and has no optimiser.
 
         Raises:
             ValueError: Always.
         """
-        raise ValueError(f"{type(self).__name__} evaluates a policy that does not learn, and has no optimiser of one")
+        raise ValueError(f"{type(self).__name__} evaluates a fixed policy, which has no optimiser")
 
     def copy_q_function_from(self, algo: Any) -> None:
-        """Copy the parameters of the critics of another `FQE`, an agent or an estimator to the critics and targets.
+        """Copy the critic parameters of another `FQE`, an agent or an estimator to the critics and the target critics.
 
         Raises:
-            ValueError: If `algo` has no Q-function, or the networks differ; nothing is copied.
+            ValueError: If `algo` has no Q-function, or the networks differ. Nothing is copied.
         """
         ours = [self.agent.critics, self.agent.target_critics]
         theirs = _critics_of(algo, len(ours[0]))
@@ -372,11 +381,11 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
         saving.copy_networks(pairs, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
-        """Copy the optimiser state of another one's critics; learning rates and the like are not copied.
+        """Copy the optimiser state of the critics of `algo`; learning rates and other settings are not copied.
 
         Raises:
-            ValueError: If `algo` has no Q-function, other networks, or an optimiser of another class; the state stays
-                unchanged.
+            ValueError: If `algo` has no Q-function, different networks, or an optimiser of a different class. The state
+                stays unchanged.
         """
         critics = [*self.agent.critics]
         pairs = [*zip(critics, _critics_of(algo, len(critics)), strict=True)]
@@ -385,13 +394,13 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
     # Files
 
     def _json_params(self) -> dict[str, Any]:
-        """Hyperparameters as JSON values, with those of an evaluated estimator; an evaluated agent is None."""
+        """Return the hyperparameters, and the hyperparameters of an evaluated estimator, as JSON values."""
         algo = self.algo._json_params() if isinstance(self.algo, Estimator) else None
         return {**super()._json_params(), "algo": algo}
 
     def __sklearn_clone__(self) -> Self:
-        """An equal `FQE` of the same algorithm that is not built."""
-        return cast(Self, self._made({**self.get_params(), "algo": self.algo, "use_gpu": self._place}))
+        """Return an unfitted `FQE` of the same algorithm with equal hyperparameters."""
+        return cast(Self, self._made({**self.get_params(), "algo": self.algo, "use_gpu": self._torch_device}))
 
     @classmethod
     def _made(cls, given: Mapping[str, Any]) -> Any:
@@ -408,24 +417,25 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
 
     @classmethod
     def from_json(cls, fname: str | os.PathLike[str], device: bool | int | str = False) -> "FQE":
-        """Make an `FQE` from a `params.json`, with untrained networks.
+        """Create an `FQE` from a `params.json`, with untrained networks.
 
         Args:
-            fname: The file.
-            device: False for the CPU, True for the first GPU, the number of a GPU, or a name that torch knows.
+            fname: Path of the file.
+            device: Device of the critics: False for the CPU, True for the first GPU, the index of a GPU, or a device
+                name of torch.
 
         Raises:
-            CheckpointError: If the file is damaged or describes no `FQE`.
+            CheckpointError: If the file is damaged or does not describe an `FQE`.
             ValueError: If the device does not exist.
         """
         return FQE._of_params(fname, saving.params_from_json(fname), device_of(device))
 
     def save_model(self, fname: str | os.PathLike[str]) -> None:
-        """Save everything for `load_learnable`, the parameters of an evaluated estimator included.
+        """Save the state for `load_learnable`, including the parameters of an evaluated estimator.
 
         Raises:
-            NotFittedError: Before the agent is built.
-            CheckpointError: If the file cannot be written; an old file of this name stays.
+            NotFittedError: If the agent is not built yet.
+            CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
         """
         state = self._agent.state_dict()
         policy = policies.agent_of(self.algo).state_dict()["attributes"] if isinstance(self.algo, Estimator) else {}
@@ -438,29 +448,31 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
     def load_model(self, fname: str | os.PathLike[str]) -> None:
         """Load the parameters that `save_model` or `save` saved; the evaluated policy stays unchanged.
 
-        An `FQE` that is not built yet, or has other scalers, is built anew with the saved shapes and scalers.
+        If the agent is not built yet, or the scalers differ, the agent is built with the saved shapes and scalers.
 
         Raises:
-            CheckpointError: If the file is damaged, or is of other networks.
+            CheckpointError: If the file is damaged or contains other networks.
         """
         state, params = saving.read_model(fname)
         if self.discrete_action is None:
             self.discrete_action = params.get("discrete_action")
-        self._take(fname, state, params)
+        self._restore_model(fname, state, params)
 
     def _load(self, state: Mapping[str, Any]) -> None:
         policy = {"policy": self._agent.state_dict()["attributes"]["policy"]}
         self.impl.load_state_dict({**state, "attributes": policy | state["attributes"]["critics"]})
 
     def save_policy(self, fname: str | os.PathLike[str]) -> None:  # type: ignore[override]
-        """Export the evaluated policy; the ending of the file chooses the format, such as ".onnx", or else TorchScript.
+        """Export the evaluated policy.
+
+        The ending of the file name selects the format, for example ".onnx". The default format is TorchScript.
 
         Raises:
-            NotFittedError: Before the agent is built, or if the algorithm is not known.
+            NotFittedError: If the agent is not built yet, or the algorithm is unknown.
             TypeError: If the algorithm cannot be exported.
         """
         if self.algo is None or self.observation_shape is None:
-            raise NotFittedError("fitted Q evaluation is not built yet, or does not know the algorithm: give algo")
+            raise NotFittedError("the FQE is not built yet, or its algo is None: pass algo and call fit")
         if hasattr(self.algo, "save_policy"):
             self.algo.save_policy(fname)
             return
@@ -474,40 +486,41 @@ class DiscreteFQE(FQE):
     """`FQE` for discrete actions only."""
 
     only: ClassVar[bool | None] = True
-    #: Name of the class for actions of the other kind.
+    #: Name of the class for continuous actions.
     instead: ClassVar[str] = "FQE"
 
 
 def load_learnable(
     fname: str | os.PathLike[str], *, device: int | str | torch.device | bool = False, algo: Any = None
 ) -> Any:
-    """Load an estimator or `FQE` saved by its method `save`; reading executes no code.
+    """Load an estimator or `FQE` that its method `save` saved; loading executes no code.
 
     Args:
-        fname: The file.
-        device: False for the CPU, True for the first GPU, the number of a GPU, or a name that torch knows, such
-            as "cpu:0" or "cuda:1".
-        algo: The algorithm that an `FQE` evaluates; None for the estimator in the file. An agent is not saved in the
-            file: without `algo` the `FQE` then has values, but no actions.
+        fname: Path of the file.
+        device: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a device name of torch,
+            such as "cpu:0" or "cuda:1".
+        algo: Algorithm that the loaded `FQE` evaluates. If None, the `FQE` evaluates the estimator in the file. Agents
+            are not saved in the file. If an `FQE` of an agent is loaded without `algo`, it returns values, but no
+            actions.
 
     Returns:
-        An estimator, or an `FQE`, with the state of the saved one.
+        An estimator or `FQE` with the saved state.
 
     Raises:
-        CheckpointError: If the file is damaged or holds something else.
-        TypeError: If `algo` is given, but the file holds an estimator.
-        ValueError: If the device does not exist, or an estimator cannot use a device of its kind.
+        CheckpointError: If the file is damaged or has other contents.
+        TypeError: If `algo` is not None and the file contains an estimator.
+        ValueError: If the device does not exist, or an estimator does not support this type of device.
     """
     state, params = saving.read_model(fname)
     name, place = params.get("algorithm"), device_of(device)
     if evaluates := issubclass(ESTIMATORS.get(str(name), Estimator), FQE):
         params = params if algo is None else {**params, "algo": algo}
     elif algo is not None:
-        raise TypeError(f"algo is {type(algo).__name__}, but {fname} holds {name}, expected None")
+        raise TypeError(f"algo is {type(algo).__name__}, but {fname} contains {name}, not an FQE: expected None")
     elif place.type not in {"cpu", "cuda"}:
         raise ValueError(f"device is {device!r}, expected 'cpu' or 'cuda:<number>' for an estimator")
     made: Any = Estimator._of_params(fname, params, place if evaluates else place.index)
-    made._take(fname, state, params)
+    made._restore_model(fname, state, params)
     if evaluates and algo is None and made.algo is not None:
         with saving.told_by(fname):
             agent = made.algo.impl

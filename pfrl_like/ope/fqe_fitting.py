@@ -1,4 +1,4 @@
-"""Training of fitted Q evaluation: in epochs from data, or online from steps of the evaluated policy."""
+"""Training of fitted Q evaluation: offline from data, or online from steps of the evaluated policy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,28 +16,28 @@ from pfrl_like.loggers import FileAdapterFactory, LoggerAdapterFactory, LoggingS
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.checks import check_counts
 
-#: Function of the `FQE`, the number of the epoch, from 1, and the steps so far.
+#: Function of (fqe, epoch, steps so far); epochs are counted from 1.
 StepCallback = Callable[[Any, int, int], Any]
 Metrics = dict[str, float]
 
 
 class PolicyCollector(Collector):
-    """Acts with the evaluated policy; arguments are those of `Collector`.
+    """Acts with the evaluated policy; see `Collector` for the arguments.
 
     Attributes:
-        deterministic: Whether the actions without an explorer are greedy, not samples.
+        deterministic: True to select greedy actions if there is no explorer. False to sample actions.
     """
 
     deterministic = False
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """The action of the policy, or of the explorer, which gets the greedy action."""
+        """Return the action of the policy, or the action that the explorer selects given the greedy action."""
         greedy = self.deterministic or self.explorer is not None
         return self.explored(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 
 
 class FittingFQE:
-    """The training of fitted Q evaluation, from data and in environments."""
+    """Mixin for the training of fitted Q evaluation, from data and in environments."""
 
     def fit(
         self,
@@ -56,34 +56,36 @@ class FittingFQE:
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
     ) -> list[tuple[int, Metrics]]:
-        """Learn from data; an agent that is already built continues its training.
+        """Train on data; if the agent is already built, its training continues.
 
         Args:
             dataset: An `MDPDataset`, a list of episodes, or a replay buffer.
             n_steps: Number of updates.
-            n_steps_per_epoch: Updates per epoch; the last epoch has the rest.
-            experiment_name: Name in the logs; None for that of the class.
-            with_timestamp: Whether the time is appended to the name.
-            logging_steps: Updates between logged losses, with `LoggingStrategy.STEPS`.
-            logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` updates.
-            logger_adapter: Factory, one of `pfrl_like.loggers`, of the logger of metrics and models; None for a
-                `FileAdapterFactory`.
-            show_progress: Whether the progress of each epoch is shown.
-            save_interval: Epochs between saved models.
-            evaluators: Functions of the `FQE` and the data, by name, called after every epoch. Those of a list have the
-                names of the functions, with a number if a name repeats.
-            callback: Called with (fqe, epoch, updates so far) after each update.
-            epoch_callback: Called with (fqe, epoch, updates so far) after each epoch.
-            enable_ddp: Whether the processes of a `torch.distributed` group learn together, each from its own
-                minibatches. All have to make the same number of steps; only process 0 logs.
+            n_steps_per_epoch: Number of updates per epoch. The last epoch may be shorter.
+            experiment_name: Name of the run in the logs. If None, the class name is used.
+            with_timestamp: True to append the current time to the name.
+            logging_steps: Number of updates between logged losses. Used with `LoggingStrategy.STEPS`.
+            logging_strategy: `LoggingStrategy.EPOCH` logs losses at the end of every epoch. `LoggingStrategy.STEPS`
+                logs losses every `logging_steps` updates.
+            logger_adapter: Factory of `pfrl_like.loggers` that creates a logger of metrics and models. If None, a
+                `FileAdapterFactory` is used.
+            show_progress: True to show a progress bar for each epoch.
+            save_interval: Number of epochs between saved models.
+            evaluators: Functions of (fqe, dataset) that return a score, called after every epoch: a dict whose keys are
+                the names in the metrics, or a list. In a list, the names of the functions are used, with a number if a
+                name repeats.
+            callback: Function that is called with (fqe, epoch, updates so far) after each update.
+            epoch_callback: Function that is called with (fqe, epoch, updates so far) after each epoch.
+            enable_ddp: True to average the gradients over the processes of a `torch.distributed` group. Each process
+                samples its own minibatches. All processes must make the same number of updates. Only process 0 logs.
 
         Returns:
-            The number of each epoch, from 1, and its metrics.
+            A list of pairs: number of the epoch, counted from 1, and dict of metrics.
 
         Raises:
             ValueError: If there is no transition, the data are invalid, or a number is out of range.
-            TypeError: On data with another kind of actions, or an evaluator that is no function.
-            RuntimeError: With `enable_ddp`, if there is no process group.
+            TypeError: If the data have the wrong kind of actions, or an evaluator is not a function.
+            RuntimeError: If `enable_ddp` is True and there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
         options = {name: value for name, value in locals().items() if name != "self"}
@@ -106,10 +108,10 @@ class FittingFQE:
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
     ) -> Iterator[tuple[int, Metrics]]:
-        """`fit` as an iterator over its epochs; arguments and errors are those of `fit`.
+        """Return an iterator over the epochs of `fit`; arguments and errors are the same as in `fit`.
 
         Yields:
-            The number of the epoch, from 1, and its metrics.
+            Number of the epoch, counted from 1, and dict of metrics.
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "dataset", "evaluators")}
         training = self._training("", **options)
@@ -122,7 +124,7 @@ class FittingFQE:
         return epochs
 
     def _training(self, suffix: str, experiment_name: str | None, logger_adapter: Any, **options: Any) -> Training:
-        """The settings of a training, whose epochs are counted from 1 and whose log is written by an adapter."""
+        """Return a `Training` that counts epochs from 1 and logs to an adapter."""
         check_counts(n_steps=options["n_steps"])
         name, adapter = experiment_name or f"{type(self).__name__}{suffix}", logger_adapter or FileAdapterFactory()
         return Training(self, name, **options, logger_adapter=adapter, verbose=False, tensorboard=False, first=1)
@@ -139,22 +141,22 @@ class FittingFQE:
         """Collect data with the evaluated policy.
 
         Args:
-            env: An environment that `pfrl_like.env.as_gymnasium` accepts.
-            buffer: Replay buffer of transitions, with unstacked observations: one of `pfrl_like.replay_buffers` or
-                `pfrl_like.online.buffers`; None makes one of a million steps.
-            explorer: Chooses the actions, given the greedy ones: one of `pfrl_like.explorers` or
-                `pfrl_like.online.explorers`; None leaves them to the policy.
-            deterministic: Whether the actions without an explorer are greedy, not samples.
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+            buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
+                with unstacked observations. If None, a buffer of one million transitions is created.
+            explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. It chooses actions given the
+                greedy actions. If None, the policy chooses the actions.
+            deterministic: True to select greedy actions if there is no explorer. False to sample actions.
             n_steps: Number of steps.
-            show_progress: Whether progress is shown.
+            show_progress: True to show a progress bar.
 
         Returns:
             The buffer.
 
         Raises:
-            ValueError: On numbers out of range, or an algorithm that does not fit the environment.
-            TypeError: If `buffer` is no replay buffer, the environment or the explorer has another kind of actions, or
-                the environment has an action mask that the policy cannot take.
+            ValueError: If a number is out of range, or the algorithm does not match the environment.
+            TypeError: If `buffer` is not a replay buffer, the environment or the explorer has the wrong kind of
+                actions, or the environment masks actions and the policy does not support masks.
         """
         check_counts(n_steps=n_steps)
         self.build_with_env(env)
@@ -188,39 +190,40 @@ class FittingFQE:
         show_progress: bool = True,
         callback: StepCallback | None = None,
     ) -> None:
-        """Learn online from steps of the evaluated policy.
+        """Train online on steps of the evaluated policy.
 
         Args:
-            env: An environment that `pfrl_like.env.as_gymnasium` accepts.
-            buffer: Replay buffer of transitions, with unstacked observations: one of `pfrl_like.replay_buffers` or
-                `pfrl_like.online.buffers`; None makes one of a million steps.
-            explorer: Chooses the actions, given the greedy ones: one of `pfrl_like.explorers` or
-                `pfrl_like.online.explorers`; None leaves them to the policy.
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+            buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
+                with unstacked observations. If None, a buffer of one million transitions is created.
+            explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. It chooses actions given the
+                greedy actions. If None, the policy chooses the actions.
             n_steps: Number of steps.
-            n_steps_per_epoch: Steps per epoch; the last epoch has the rest.
-            update_interval: Steps between updates.
+            n_steps_per_epoch: Number of steps per epoch. The last epoch may be shorter.
+            update_interval: Number of steps between updates.
             n_updates: Number of updates every `update_interval` steps.
-            update_start_step: Steps before the first update, which may follow the next step. There is no update while
-                the buffer holds fewer than `batch_size` steps; an epoch without updates for that reason prints no
-                losses, and a warning says so, once a process.
-            random_steps: Number of first steps, whose actions are drawn uniformly from the allowed ones.
-            eval_env: Environment of evaluations after every epoch, another one than `env`; None for no evaluation.
-            eval_epsilon: Probability of a random action in evaluation.
-            save_interval: Epochs between saved models.
-            experiment_name: Name in the logs; None for that of the class with "_online".
-            with_timestamp: Whether the time is appended to the name.
-            logging_steps: Steps between logged losses, with `LoggingStrategy.STEPS`.
-            logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` steps.
-            logger_adapter: Factory, one of `pfrl_like.loggers`, of the logger of metrics and models; None for a
-                `FileAdapterFactory`.
-            show_progress: Whether progress is shown.
-            callback: Called with (fqe, epoch, steps so far) at the end of every epoch.
+            update_start_step: Number of first steps without updates. There is also no update if the buffer contains
+                fewer than `batch_size` steps. If an epoch has no update for this reason, it prints no losses, and a
+                warning is issued, once per process.
+            random_steps: Number of first steps with random actions, sampled uniformly from the allowed actions.
+            eval_env: Environment for evaluations after every epoch. It must not be `env`. None disables evaluation.
+            eval_epsilon: Probability of a random action during evaluation.
+            save_interval: Number of epochs between saved models.
+            experiment_name: Name of the run in the logs. If None, the class name plus "_online" is used.
+            with_timestamp: True to append the current time to the name.
+            logging_steps: Number of steps between logged losses. Used with `LoggingStrategy.STEPS`.
+            logging_strategy: `LoggingStrategy.EPOCH` logs losses at the end of every epoch. `LoggingStrategy.STEPS`
+                logs losses every `logging_steps` steps.
+            logger_adapter: Factory of `pfrl_like.loggers` that creates a logger of metrics and models. If None, a
+                `FileAdapterFactory` is used.
+            show_progress: True to show a progress bar.
+            callback: Function that is called with (fqe, epoch, steps so far) at the end of every epoch.
 
         Raises:
-            ValueError: On numbers out of range, an algorithm that does not fit the environment, a buffer that is
-                smaller than a minibatch, or an `eval_env` that is `env`.
-            TypeError: If `buffer` is no replay buffer, the environment or the explorer has another kind of actions, or
-                the environment has an action mask that the policy cannot take.
+            ValueError: If a number is out of range, the algorithm does not match the environment, the capacity of the
+                buffer is smaller than a minibatch, or `eval_env` is `env`.
+            TypeError: If `buffer` is not a replay buffer, the environment or the explorer has the wrong kind of
+                actions, or the environment masks actions and the policy does not support masks.
             NonFiniteError: If a loss is NaN or infinite.
         """
         check_counts(update_interval=update_interval, n_updates=n_updates)

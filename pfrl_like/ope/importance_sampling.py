@@ -1,6 +1,6 @@
-"""Estimators of returns: importance sampling (Precup et al. 2000), the direct method, doubly robust ones and MAGIC.
+"""Estimators of returns: importance sampling (Precup et al. 2000), direct method, doubly robust estimators, MAGIC.
 
-The weight of a step is the product of the ratios pi_e(a|s) / pi_b(a|s) from the beginning of the episode.
+The weight of a step is the product of the ratios pi_e(a|s) / pi_b(a|s) from the first step of the episode to this step.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ from pfrl_like.utils.checks import check_numbers, levels_to_the_caller, warn_onc
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SelfNormalized:
-    """Weighted averages `sum_i w_ik x_ik / sum_i w_ik` and their sums, of which all estimators consist.
+    """Weighted averages `sum_i w_ik x_ik / sum_i w_ik` and sums of these averages; every estimator is such a sum.
 
-    An average without any weight is 0.
+    If all weights of an average are 0, the average is 0.
 
     Attributes:
         weight: Weights w, at least 0, [E, K].
         value: Values x, [E, K].
-        parts: Factors of the K averages in each of J sums, [J, K].
+        parts: Coefficients of the K averages in each of J sums, [J, K].
     """
 
     weight: Array
@@ -36,28 +36,28 @@ class SelfNormalized:
 
     @classmethod
     def mean(cls, value: Array) -> Self:
-        """The plain mean of one number for each episode, [E]."""
+        """Return the unweighted mean of one number per episode, [E]."""
         return cls(np.ones((len(value), 1)), value[:, None], np.ones((1, 1)))
 
     @classmethod
     def total(cls, weight: Array, value: Array) -> Self:
-        """The sum of all averages."""
+        """Return the sum of all averages."""
         return cls(weight, value, np.ones((1, weight.shape[1])))
 
     @property
     def width(self) -> int:
-        """Number of floats needed for each resample."""
+        """Number of floats in memory per resample."""
         return len(self.parts) * sum(self.weight.shape)
 
     def __call__(self, counts: Array) -> tuple[Array, Array]:
-        """The sums of averages for resamples, and their influence functions.
+        """Return the sums of averages for resamples, and the influence functions of the sums.
 
         Args:
             counts: Number of copies of each episode in each of B resamples, [B, E].
 
         Returns:
-            The sums, [B, J], and the influence of each episode on them, [B, E, J]. To first order one more copy of an
-            episode changes a sum by the influence divided by the size of the resample.
+            The sums, [B, J], and the influence of each episode on the sums, [B, E, J]. To first order, one more copy of
+            an episode changes a sum by the influence divided by the size of the resample.
         """
         sums = counts @ self.weight
         share = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
@@ -71,26 +71,26 @@ class SelfNormalized:
 
 
 def covariance(counts: Array, influence: Array) -> Array:
-    """Covariances, [B, J, J], of J numbers from their influence functions, [B, E, J] (the delta method)."""
+    """Return covariances, [B, J, J], of J numbers from their influence functions, [B, E, J] (delta method)."""
     size = counts.sum(1)[:, None, None]
     spread = (counts[:, :, None] * influence).swapaxes(1, 2) @ influence
     return np.asarray(spread / (size * np.maximum(size - 1.0, 1.0)))
 
 
 def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """Mean of each episode's return times its last weight: unbiased, with a large variance.
+    """Return the mean of each episode's return times its last weight: unbiased, with a large variance.
 
     Args:
         episodes: Recorded episodes with probabilities.
         gamma: Discount factor per step.
-        interval: Settings of intervals; None for a `Bootstrap` with its defaults.
+        interval: Settings of the confidence interval. If None, the defaults of `Bootstrap` are used.
 
     Returns:
         The estimate.
 
     Raises:
         ValueError: If `gamma` is not in [0, 1].
-        TypeError: If it is no number, or `interval` no `Bootstrap`.
+        TypeError: If `gamma` is not a number, or `interval` is not a `Bootstrap`.
     """
     returns = (discounts(episodes, gamma) * episodes.reward).sum(1)
     weight, scale = plain_weights(episodes)
@@ -99,9 +99,10 @@ def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootst
 
 
 def weighted_importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """Average of the returns with the last weights: consistent, biased towards the behaviour policy for few episodes.
+    """Return the weighted average of the returns, with the last weight of each episode.
 
-    It is NaN if no episode has a weight above 0. Arguments, result and errors are those of `importance_sampling`.
+    The estimate is consistent. With few episodes, it is biased towards the return of the behaviour policy. It is NaN if
+    no episode has a weight above 0. Arguments, result and errors are the same as in `importance_sampling`.
     """
     returns = (discounts(episodes, gamma) * episodes.reward).sum(1, keepdims=True)
     weight, _ = scaled_weights(episodes.log_weight[:, -1:])
@@ -116,9 +117,10 @@ def weighted_importance_sampling(episodes: LoggedEpisodes, gamma: float, interva
 def per_decision_importance_sampling(
     episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None
 ) -> Estimate:
-    """Mean over episodes of the discounted sum of rewards, each times the weight of its own step: unbiased.
+    """Return the mean over episodes of the discounted sum of weighted rewards: unbiased.
 
-    Arguments, result and errors are those of `importance_sampling`.
+    Each reward is multiplied by the weight of its step. Arguments, result and errors are the same as in
+    `importance_sampling`.
     """
     weight, scale = plain_weights(episodes)
     mean = SelfNormalized.mean((weight * discounts(episodes, gamma) * episodes.reward).sum(1))
@@ -128,10 +130,10 @@ def per_decision_importance_sampling(
 def weighted_per_decision_importance_sampling(
     episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None
 ) -> Estimate:
-    """Discounted sum over steps of the average reward of the step, with the weights of the step: consistent.
+    """Return the discounted sum over steps of the weighted average of the step's rewards: consistent.
 
-    This is the consistent form (Thomas 2015, "Safe reinforcement learning", 3.10), in which an episode continues after
-    its end with its last weight and rewards of 0. Arguments, result and errors are those of `importance_sampling`.
+    After the end of an episode, its last weight and rewards of 0 are used (Thomas 2015, "Safe reinforcement learning",
+    3.10). Arguments, result and errors are the same as in `importance_sampling`.
     """
     weight, _ = scaled_weights(episodes.log_weight)
     averages = SelfNormalized.total(weight, discounts(episodes, gamma) * episodes.reward)
@@ -139,18 +141,18 @@ def weighted_per_decision_importance_sampling(
 
 
 def discounts(episodes: LoggedEpisodes, gamma: float) -> Array:
-    """gamma**t of each step, [T].
+    """Return gamma**t for each step, [T].
 
     Raises:
         ValueError: If `gamma` is not in [0, 1].
-        TypeError: If it is no number.
+        TypeError: If `gamma` is not a number.
     """
     check_numbers(0, 1, gamma=gamma)
     return np.asarray(float(gamma) ** np.arange(episodes.reward.shape[1]))
 
 
 def plain_weights(episodes: LoggedEpisodes) -> tuple[Array, float]:
-    """Weights of all steps, [E, T], divided by the largest one if it is above 1, and the logarithm of the divisor."""
+    """Return the weights of all steps, [E, T], divided by max(1, maximum weight), and the log of the divisor."""
     scale = max(0.0, float(episodes.log_weight.max()))
     return np.exp(episodes.log_weight - scale), scale
 
@@ -163,18 +165,19 @@ def estimated(
     log_scale: float = 0.0,
     weighted: bool = True,
 ) -> Estimate:
-    """The estimate given by a sum of weighted averages, with its interval.
+    """Return the estimate, with its confidence interval, from a sum of weighted averages.
 
     Args:
         estimator: Name of the estimator.
         episodes: The episodes.
         numbers: The averages and their sum.
-        settings: Settings of intervals; None for a `Bootstrap` with its defaults.
-        log_scale: Logarithm of the number by which the values were divided.
-        weighted: Whether the estimate has importance weights.
+        settings: Settings of the confidence interval. If None, the defaults of `Bootstrap` are used.
+        log_scale: Logarithm of the divisor of the values.
+        weighted: True if the estimate uses importance weights.
 
     Returns:
-        The estimate; its value, interval and standard error are NaN if the value is too large for a float.
+        The estimate. If the value is too large for a float, it is infinite or NaN, and the interval and the standard
+        error are NaN.
     """
 
     def statistic(counts: Array) -> tuple[Array, Array]:
@@ -195,7 +198,7 @@ def estimated(
             estimates.UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=levels_to_the_caller()
         )
     found = [0.0 if number == 0 else float(number) * scale for number in (value, error, *bounds)]
-    value, error, low, high = found if np.isfinite(found[0]) else [float("nan")] * 4
+    value, error, low, high = found if np.isfinite(found[0]) else [found[0]] + [float("nan")] * 3
     return Estimate(
         estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),
         int(episodes.truncated.sum()), warning,
@@ -203,10 +206,10 @@ def estimated(
 
 
 def least_square_on_simplex(matrix: Array) -> Array:
-    """The vector x >= 0, [J], that sums to 1 and minimises x' A x, for A positive semi-definite, [J, J].
+    """Return the vector x >= 0, [J], that sums to 1 and minimises x' A x, for A positive semi-definite, [J, J].
 
-    Scaled to A z = 1 wherever z > 0 it is a non-negative least squares problem, which is solved by exchanging elements
-    of the active set (Lawson and Hanson 1974, "Solving least squares problems", chapter 23).
+    The scaled problem, A z = 1 for all elements with z > 0, is a non-negative least squares problem. It is solved with
+    an active-set method (Lawson and Hanson 1974, "Solving least squares problems", chapter 23).
     """
     size = len(matrix)
     scale = np.trace(matrix) / size
@@ -232,7 +235,7 @@ def _solved(a: Array, active: NDArray[np.bool_]) -> Array:
 
 
 def _move(z: Array, wanted: Array, active: NDArray[np.bool_]) -> None:
-    """Move z towards the wanted numbers until the first element is 0; that element becomes inactive."""
+    """Move z towards `wanted` until an element is 0; this element becomes inactive."""
     at = np.flatnonzero(active)
     falling = wanted <= 0
     reach = z[at] / np.where(falling, z[at] - wanted, 1.0)
@@ -242,37 +245,37 @@ def _move(z: Array, wanted: Array, active: NDArray[np.bool_]) -> None:
     z[left], active[left] = 0.0, False
 
 
-#: Largest number of lengths among which MAGIC chooses.
+#: Maximum number of lengths from which MAGIC chooses.
 _LENGTHS = 20
-#: Warning about values that come from a model alone.
-_NOT_JUDGED = "coverage was not judged: the model may be wrong by far more than start states differ"
+#: Warning about values that are computed only from a model.
+_NOT_JUDGED = "coverage is unknown: the error of the model may be far larger than the spread of start states"
 #: Confidence of the interval from which MAGIC estimates the bias of a length (arXiv:1604.00923, 7.2).
 _OF_BIAS = 0.9
 
 
 def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -> Estimate:
-    """Mean of the model's V(s_0).
+    """Return the mean of the model's V(s_0).
 
-    The error of the model is unknown: the estimate has a `start_state_interval` and no `interval`, and an
-    `UnreliableEstimateWarning` says so, once a process.
+    The error of the model is unknown. The estimate therefore has a `start_state_interval`, and its `interval` is NaN.
+    An `UnreliableEstimateWarning` is issued, once per process.
 
     Args:
-        episodes: Recorded episodes with the model's values; probabilities are not used.
-        interval: Settings of the interval of start states; None for a `Bootstrap` with its defaults.
+        episodes: Recorded episodes with the model's values. Their probabilities are not used.
+        interval: Settings of the interval of start states. If None, the defaults of `Bootstrap` are used.
 
     Returns:
         The estimate.
 
     Raises:
         ValueError: If the episodes lack the model's values.
-        TypeError: If `interval` is no `Bootstrap`.
+        TypeError: If `interval` is not a `Bootstrap`.
     """
     _, v = episodes.model()
     found = estimated("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
     warn_once(
         "coverage of the direct method",
-        f"fqe, the direct method: {_NOT_JUDGED}. Its start_state_interval is the spread of start states alone, and no "
-        "interval of the return: compare other estimates, or play episodes",
+        f"fqe, the direct method: {_NOT_JUDGED}. Its start_state_interval contains only the spread of start states and "
+        "is no interval of the return: compare other estimates, or run episodes",
         estimates.UnreliableEstimateWarning,
     )
     unknown = float("nan")
@@ -283,21 +286,21 @@ def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -
 
 
 def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """Mean of V(s_0) + sum_t gamma**t w_t (r_t + gamma V(s_{t+1}) - Q(s_t, a_t)) (arXiv:1511.03722, eq. 10).
+    """Return the mean of V(s_0) + sum_t gamma**t w_t (r_t + gamma V(s_{t+1}) - Q(s_t, a_t)) (arXiv:1511.03722, eq. 10).
 
-    It is unbiased for any model, and has a small variance if the model is accurate.
+    The estimate is unbiased for any model. Its variance is small if the model is accurate.
 
     Args:
         episodes: Recorded episodes with probabilities and the model's values.
         gamma: Discount factor per step.
-        interval: Settings of intervals; None for a `Bootstrap` with its defaults.
+        interval: Settings of the confidence interval. If None, the defaults of `Bootstrap` are used.
 
     Returns:
         The estimate.
 
     Raises:
         ValueError: If the episodes lack the model's values, or `gamma` is not in [0, 1].
-        TypeError: If `gamma` is no number, or `interval` no `Bootstrap`.
+        TypeError: If `gamma` is not a number, or `interval` is not a `Bootstrap`.
     """
     q, v = episodes.model()
     factor = discounts(episodes, gamma)
@@ -308,21 +311,23 @@ def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | 
 
 
 def weighted_doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """`doubly_robust` with weighted averages for each step (arXiv:1604.00923, section 5): consistent, less variance.
+    """Return the doubly robust estimate with weighted averages for each step (arXiv:1604.00923, section 5).
 
-    Arguments, result and errors are those of `doubly_robust`.
+    The estimate is consistent and has a smaller variance than `doubly_robust`. Arguments, result and errors are the
+    same as in `doubly_robust`.
     """
     weight, value = _weighted_columns(episodes, gamma)
     return estimated("weighted doubly robust", episodes, SelfNormalized.total(weight, value), interval)
 
 
 def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """Model and guided importance sampling combined (arXiv:1604.00923, section 7).
+    """Return the MAGIC estimate: model and guided importance sampling combined (arXiv:1604.00923, section 7).
 
-    Estimates that use the weights for the first steps, and the model after them, are mixed so that the sum of variance
-    and squared bias is smallest. Both are estimated by the delta method. Interval and standard error are those of
-    `weighted_doubly_robust`; the interval is widened if it does not contain the value, since the data do not tell the
-    bias of a mixture more precisely. Arguments, result and errors are those of `doubly_robust`.
+    The estimate is a weighted mean of estimates of different lengths. An estimate of length j uses the importance
+    weights for the first j steps and the model for the later steps. The weights of the mean minimise the sum of
+    variance and squared bias, which are estimated with the delta method. Interval and standard error are taken from
+    `weighted_doubly_robust`. The interval is widened if it does not contain the value, because the data do not
+    determine the bias of the mean more precisely. Arguments, result and errors are the same as in `doubly_robust`.
     """
     weight, value = _weighted_columns(episodes, gamma)
     once = np.ones((1, len(episodes)))
@@ -335,7 +340,7 @@ def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = N
 
 
 def _weighted_columns(episodes: LoggedEpisodes, gamma: float) -> tuple[Array, Array]:
-    """Weights and values, [E, 2 T + 1] each: V of the states 0 to T, then r - Q of the steps, all discounted."""
+    """Return weights and values, [E, 2 T + 1] each: V of the states 0 to T, then r - Q of the steps, all discounted."""
     q, v = episodes.model()
     factor = discounts(episodes, gamma)
     weight, _ = scaled_weights(episodes.log_weight)
@@ -345,7 +350,7 @@ def _weighted_columns(episodes: LoggedEpisodes, gamma: float) -> tuple[Array, Ar
 
 
 def _parts(n_steps: int) -> Array:
-    """Factors, 0 or 1, of the columns in the estimates that use the weights for 0, ..., T steps, [J, 2 T + 1]."""
+    """Return coefficients, 0 or 1, of the columns in the estimates of lengths 0 to T, [J, 2 T + 1]."""
     every = np.arange(n_steps + 1)
     some = np.unique(np.round(np.geomspace(1, n_steps + 1, _LENGTHS))) - 1
     lengths, step = (every if len(every) <= _LENGTHS else some)[:, None], every[:-1]
@@ -353,14 +358,14 @@ def _parts(n_steps: int) -> Array:
 
 
 def _mixture(once: Array, found: Array, influence: Array) -> Array:
-    """Shares of the estimates in the mixture, [J], from their variances and their distances from the longest one."""
+    """Return the weights of the estimates in the mean, [J], from their variances and estimated biases."""
     reach = NormalDist().inv_cdf((1 + _OF_BIAS) / 2) * estimates.standard_error(once, influence[:, :, -1])
     away = found[0] - found[0, -1]
     bias = np.sign(away) * np.maximum(np.abs(away) - reach, 0.0)
     return least_square_on_simplex(covariance(once, influence)[0] + np.outer(bias, bias))
 
 
-#: The estimators that need probabilities, by name.
+#: Estimators that need probabilities; keys are the names in `evaluate_offline`.
 BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
     "is": importance_sampling, "wis": weighted_importance_sampling,
     "pdis": per_decision_importance_sampling, "wpdis": weighted_per_decision_importance_sampling,

@@ -1,4 +1,4 @@
-"""Policies of trained algorithms as modules from features to distributions, and their distributions and densities."""
+"""Policies of trained algorithms as modules that map features to action distributions, and their log-probabilities."""
 
 import copy
 import math
@@ -29,15 +29,15 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 class GreedyPolicy(nn.Module):
-    """A policy of a Q-function's greedy actions; discrete actions are random with probability `epsilon`.
+    """Policy that selects greedy actions of a Q-function; a discrete action is random with probability `epsilon`.
 
     Args:
-        q_function: Module from features to an `ActionValue`.
+        q_function: Module that maps features to an `ActionValue`.
         epsilon: Probability of a random action.
 
     Raises:
-        ValueError: If `epsilon` is not from 0 to 1.
-        TypeError: If it is no number.
+        ValueError: If `epsilon` is not in [0, 1].
+        TypeError: If `epsilon` is not a number.
     """
 
     def __init__(self, q_function: nn.Module, epsilon: float = 0.0) -> None:
@@ -46,7 +46,7 @@ class GreedyPolicy(nn.Module):
         self.q_function, self.epsilon, self.certain = q_function, epsilon, DeterministicHead()
 
     def forward(self, obs: Any) -> Any:
-        """A `Categorical`; for continuous actions the output of a `DeterministicHead`."""
+        """Return a `Categorical`, or the output of a `DeterministicHead` if actions are continuous."""
         value: Any = fast_forward(self.q_function, obs)
         if not hasattr(value, "n_actions"):
             return self.certain(value.greedy_actions)
@@ -54,41 +54,41 @@ class GreedyPolicy(nn.Module):
 
 
 class Choice(Categorical):
-    """Distributions of (epsilon-)greedy actions, which can be restricted to the allowed actions if values are known.
+    """Distributions of greedy or epsilon-greedy actions; if values are known, disallowed actions can be masked.
 
     Args:
-        action: The greedy actions, [N].
-        ones: A one for each action, [N, n_actions].
+        action: Greedy actions, [N].
+        ones: Tensor of ones, [N, n_actions].
         epsilon: Probability of a random action.
-        value: Values of the actions; None if the actions were chosen in another way.
+        value: `ActionValue` from which the actions were chosen. None if the actions were chosen in another way.
     """
 
     def __init__(self, action: Tensor, ones: Tensor, epsilon: float = 0.0, value: Any = None) -> None:
-        super().__init__(_near_certainty(action, ones, epsilon))
+        super().__init__(_epsilon_greedy_log_probs(action, ones, epsilon))
         self.value, self.epsilon = value, epsilon
 
     def masked(self, action_mask: Any) -> MaskedCategorical:
-        """Epsilon-greedy distributions among the allowed actions; argument and errors are those of `Categorical`.
+        """Return epsilon-greedy distributions over the allowed actions; see `Categorical` for argument and errors.
 
         Raises:
-            TypeError: If no values are known.
+            TypeError: If `value` is None.
         """
         if self.value is None:
             raise TypeError(
-                "an action_mask came, of which the algorithm that is evaluated is not told, for it chooses in a way of "
-                "its own: evaluate one that takes the largest value of a Q-function, or follows a policy"
+                "action_mask: the evaluated algorithm does not support masks, because its actions need more than one "
+                "network: evaluate an algorithm with one Q-function or one policy network"
             )
         value = self.value.masked(action_mask)
         mask = value.action_mask | ~value.action_mask.any(-1, keepdim=True)
-        return MaskedCategorical(_near_certainty(value.greedy_actions, mask, self.epsilon), mask)
+        return MaskedCategorical(_epsilon_greedy_log_probs(value.greedy_actions, mask, self.epsilon), mask)
 
 
 class StillPolicy(nn.Module):
-    """A policy with its agent's normaliser of observations, whose moments are not updated by the evaluation.
+    """Policy with its agent's observation normaliser; the statistics of the normaliser do not change during evaluation.
 
     Args:
-        policy: Module from features to distributions, or to tuples of a distribution and values.
-        normalizer: Normaliser that is applied to the features first; None for none.
+        policy: Module that maps features to action distributions, or to tuples (distribution, values).
+        normalizer: Normaliser that is applied to the features before the policy. None disables normalisation.
     """
 
     def __init__(self, policy: nn.Module, normalizer: nn.Module | None) -> None:
@@ -96,17 +96,17 @@ class StillPolicy(nn.Module):
         self.policy, self.normalizer = policy, normalizer
 
     def forward(self, obs: Any) -> Any:
-        """The distributions."""
+        """Return the action distributions."""
         with holding_still(self):
             given = fast_forward(self.policy, obs if self.normalizer is None else self.normalizer(obs, update=False))
         return given[0] if isinstance(given, tuple) else given
 
 
 class RescaledPolicy(nn.Module):
-    """A policy of an estimator with an `action_scaler`, with actions scaled back to those of the data.
+    """Policy of an estimator with an `action_scaler`; its actions are unscaled actions of the data.
 
     Args:
-        policy: Module from features to distributions of scaled actions.
+        policy: Module that maps features to distributions of scaled actions.
         scaler: Fitted affine scaler of actions.
     """
 
@@ -115,7 +115,7 @@ class RescaledPolicy(nn.Module):
         self.policy, self.scaler, self.certain = policy, scaler, DeterministicHead()
 
     def forward(self, obs: Any) -> Any:
-        """The distributions; they have densities if those of scaled actions have."""
+        """Return the action distributions; they have densities if the scaled distributions have densities."""
         scaled = fast_forward(self.policy, obs)
         mode = mode_of(scaled)
         if not getattr(scaled, "has_density", True):
@@ -126,12 +126,12 @@ class RescaledPolicy(nn.Module):
 
 
 class ActingPolicy(nn.Module):
-    """The actions of an algorithm as deterministic distributions, for algorithms that do not act by one network alone.
+    """Policy with deterministic distributions, for algorithms whose actions need more than one network.
 
     Args:
-        algo: An agent with `batch_act` and `eval_mode`, or anything with `predict`, of raw observations.
+        algo: Agent with `batch_act` and `eval_mode`, or object with `predict`. These methods take raw observations.
         n_actions: Number of discrete actions; None for continuous actions.
-        argument: Name of the argument in errors.
+        argument: Name of the argument in error messages.
 
     Raises:
         TypeError: If `algo` cannot act.
@@ -139,11 +139,11 @@ class ActingPolicy(nn.Module):
 
     def __init__(self, algo: Any, n_actions: int | None, argument: str = "algo") -> None:
         super().__init__()
-        self.ask, self.n_actions, self.certain = _question(algo, argument), n_actions, DeterministicHead()
+        self.act, self.n_actions, self.certain = _action_function(algo, argument), n_actions, DeterministicHead()
 
     def forward(self, obs: Tensor) -> Any:
-        """A `Categorical`; for continuous actions the output of a `DeterministicHead`."""
-        action = torch.as_tensor(np.asarray(self.ask(obs.cpu().numpy())), device=obs.device)
+        """Return a `Categorical`, or the output of a `DeterministicHead` if actions are continuous."""
+        action = torch.as_tensor(np.asarray(self.act(obs.cpu().numpy())), device=obs.device)
         if self.n_actions is None:
             return self.certain(action.float())
         return Choice(action, torch.ones(len(action), self.n_actions, device=action.device))
@@ -153,33 +153,33 @@ class NoPolicy(nn.Module):
     """Placeholder for an unknown policy."""
 
     def forward(self, obs: Any) -> Any:
-        """Raise an error: the policy is unknown.
+        """Raise an error, because the policy is unknown.
 
         Raises:
             NotFittedError: Always.
         """
-        raise NotFittedError("the algorithm that is evaluated is not known here: give algo, or set it")
+        raise NotFittedError("the evaluated algorithm is unknown: pass algo, or set the attribute algo")
 
 
-def _near_certainty(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tensor:
-    """Log-probabilities, [N, n_actions]: the actions of the mask share `epsilon`, and `action` gets the rest, too."""
+def _epsilon_greedy_log_probs(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tensor:
+    """Return log-probabilities, [N, n_actions], of epsilon-greedy choice among the actions in `mask`."""
     one_hot = nn.functional.one_hot(action.long(), mask.shape[-1])
     return ((1 - epsilon) * one_hot + epsilon * mask / mask.sum(-1, keepdim=True)).log()
 
 
 def agent_of(algo: Any, argument: str = "algo") -> Any:
-    """The agent of an estimator, which has to be built; an agent or another object that acts is returned itself.
+    """Return the built agent of an estimator; an agent or another object that acts is returned unchanged.
 
     Args:
-        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
-        argument: Name of the argument in errors.
+        algo: Agent, estimator, object with `predict`, or module that returns action distributions.
+        argument: Name of the argument in error messages.
 
     Raises:
-        NotFittedError: If `algo` is an estimator that is not built yet.
+        NotFittedError: If `algo` is an estimator whose agent is not built yet.
         TypeError: If `algo` is a class.
     """
     if isinstance(algo, type):
-        raise TypeError(f"{argument} is the class {algo.__name__}, expected one that is made of it")
+        raise TypeError(f"{argument} is the class {algo.__name__}, expected an instance: {algo.__name__}(...)")
     if not hasattr(algo, "create_impl"):
         return algo
     if algo.impl is None:
@@ -188,56 +188,56 @@ def agent_of(algo: Any, argument: str = "algo") -> Any:
 
 
 def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Module:
-    """The policy of an algorithm as a module that shares its parameters and does not change the algorithm.
+    """Return the policy of an algorithm as a module that shares the algorithm's parameters and does not change them.
 
     Args:
-        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
+        algo: Agent, estimator, object with `predict`, or module that returns action distributions.
         n_actions: Number of discrete actions; None for continuous actions.
-        argument: Name of the argument in errors.
+        argument: Name of the argument in error messages.
 
     Raises:
         TypeError: If `algo` cannot act, or its actions depend on more than the state.
-        NotFittedError: If `algo` is an estimator that is not built yet.
+        NotFittedError: If `algo` is an estimator whose agent is not built yet.
     """
     if isinstance(algo, nn.Module):
-        return _still(algo)
+        return _frozen(algo)
     agent = agent_of(algo, argument)
     if getattr(agent, "recurrent", False):
         raise TypeError(f"{argument} is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
     if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
-        raise TypeError(f"{argument} is {type(agent).__name__}, whose actions depend on more than the state")
+        raise TypeError(f"{argument} is {type(agent).__name__}, whose actions depend on more than one state")
     network, scaler = _network_of(agent), getattr(algo, "scaler_of_agent", None)
     if network is None or not isinstance(scaler, AffineScaler | None):
         return ActingPolicy(agent if scaler is None else algo, n_actions, argument)
-    still = _still(network, getattr(agent, "obs_normalizer", None), agent.value_type)
+    still = _frozen(network, getattr(agent, "obs_normalizer", None), agent.value_type)
     return still if scaler is None else RescaledPolicy(still, scaler)
 
 
 def reader_of(algo: Any, policy: nn.Module) -> Any:
-    """The agent whose `features` are the input of the policy; None if the policy takes raw observations."""
+    """Return the agent whose `features` are the input of the policy; None if the policy takes raw observations."""
     return None if isinstance(policy, ActingPolicy) else agent_of(algo)
 
 
 def features_of(agent: Any, obs: Any) -> Any:
-    """The input of a policy: the agent's features of observations, on its device; without an agent the observations."""
+    """Return the agent's features of observations, on the agent's device; without an agent, return the observations."""
     device = getattr(agent, "device", "cpu")
     features = agent.features(obs, device) if hasattr(agent, "features") else obs
     return map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features)
 
 
 def lying_on(device: torch.device, policy: nn.Module) -> nn.Module:
-    """The policy itself if it is on the device, or else a copy there; the algorithm's policy is not moved."""
+    """Return the policy if it is on the device, else a copy on the device; the algorithm's policy is not moved."""
     tensors = [*policy.parameters(), *policy.buffers()]
     return policy if all(tensor.device == device for tensor in tensors) else copy.deepcopy(policy).to(device)
 
 
 def evaluates_modes(algo: Any) -> bool:
-    """True if an algorithm takes the modes of its policy in evaluation, not samples."""
+    """Return True if an algorithm uses the modes of its policy in evaluation, not samples."""
     return bool(getattr(agent_of(algo), "act_deterministically", True))
 
 
 def _network_of(agent: Any) -> nn.Module | None:
-    """The module by which an agent acts in evaluation; None if it acts by more than one, such as `BCQ`."""
+    """Return the network that determines an agent's actions in evaluation; None if there are several, as in `BCQ`."""
     usual = getattr(type(agent), "greedy_actions", None) is Acting.greedy_actions
     if samples_its_policy(agent) and (usual or not agent.act_deterministically):
         return agent.policy  # type: ignore[no-any-return]
@@ -247,43 +247,43 @@ def _network_of(agent: Any) -> nn.Module | None:
     return GreedyPolicy(model) if issubclass(agent.value_type, ActionValue) else model
 
 
-def _still(policy: nn.Module, normalizer: nn.Module | None = None, output: type[Any] = Distribution) -> nn.Module:
-    """The policy itself if it learns no moments and outputs distributions alone, or else a `StillPolicy`."""
+def _frozen(policy: nn.Module, normalizer: nn.Module | None = None, output: type[Any] = Distribution) -> nn.Module:
+    """Return the policy if it has no running statistics and returns only distributions, else a `StillPolicy`."""
     itself = normalizer is None and output is not tuple and not normalizations_of(policy)
     return policy if itself else StillPolicy(policy, normalizer)
 
 
-def _question(algo: Any, argument: str) -> Any:
+def _action_function(algo: Any, argument: str) -> Any:
     if hasattr(algo, "predict"):
         return algo.predict
     if not hasattr(algo, "batch_act") or not hasattr(algo, "eval_mode"):
-        expected = "an agent, an estimator or something with predict"
+        expected = "an agent, an estimator or an object with predict"
         raise TypeError(f"{argument} is {type(algo).__name__}, expected {expected}")
 
-    def ask(obs: Any) -> Any:
+    def act(obs: Any) -> Any:
         with algo.eval_mode():
             return algo.batch_act([*obs])
 
-    return ask
+    return act
 
 
 def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "algo") -> Distribution:
-    """The distributions of actions that a policy gives for observations.
+    """Return the action distributions of a policy for observations.
 
     Args:
-        policy: Policy made by `policy_of`.
-        agent: Agent whose features are the input of the policy, or None, as returned by `reader_of`.
+        policy: Policy returned by `policy_of`.
+        agent: Result of `reader_of`: the agent whose features are the input of the policy, or None.
         obs: Observations, [n, ...].
-        argument: Name of the argument in errors.
+        argument: Name of the argument in error messages.
 
     Raises:
-        ValueError: If the policy cannot take such observations.
-        TypeError: If the policy gives no distributions.
+        ValueError: If the policy does not accept the observations.
+        TypeError: If the policy does not return distributions.
     """
     with taken_by(argument, obs):
         distribution = policy(features_of(agent, obs))
     if not isinstance(distribution, Distribution):
-        raise TypeError(f"{argument} gives {type(distribution).__name__}, expected distributions of actions")
+        raise TypeError(f"{argument} returns {type(distribution).__name__}, expected distributions of actions")
     return distribution
 
 
@@ -295,61 +295,63 @@ def check_actions(
     *,
     env: bool = False,
 ) -> None:
-    """Raise an error if a policy has other actions than the data or an environment.
+    """Raise an error if the actions of a policy do not match the data or the environment.
 
     Args:
-        distribution: Distribution that the policy gives for some observations, [n].
-        discrete_action: Whether actions are discrete.
+        distribution: Distributions that the policy returned for some observations, [n].
+        discrete_action: True if actions of the data or the environment are discrete.
         size: Size of a continuous action, or number of discrete actions.
-        argument: Name of the argument in errors.
-        env: Whether the actions are those of an environment, which must have all actions of the policy.
+        argument: Name of the argument in error messages.
+        env: True for an environment, which must have all discrete actions of the policy. False for data, which may
+            contain fewer discrete actions.
 
     Raises:
-        TypeError: If the policy's actions are of the other kind.
-        ValueError: If the policy's actions have another size, or it has too few discrete actions, or, for an
-            environment, too many.
+        TypeError: If the policy has the wrong kind of actions.
+        ValueError: If the policy's actions have the wrong size, or the policy has too few discrete actions. For an
+            environment, also if the policy has too many discrete actions.
     """
     shape = tuple(distribution.batch_shape + distribution.event_shape)
     categorical = isinstance(distribution, TorchCategorical)
     if (categorical, len(shape) == 1) != (discrete_action, discrete_action):
         kinds = "continuous", "discrete"
         raise TypeError(
-            f"{argument} gives {kinds[not discrete_action]} actions, of shape {shape}, but those of "
+            f"{argument} has {kinds[not discrete_action]} actions of shape {shape}, but the actions of "
             f"{'the environment' if env else 'the data'} are {kinds[discrete_action]}"
         )
     has = distribution.probs.shape[-1] if isinstance(distribution, TorchCategorical) else math.prod(shape[1:])
     if has < size or (has > size and (env or not discrete_action)):
-        what = "discrete actions" if discrete_action else "numbers in an action"
+        what = "discrete actions" if discrete_action else "action dimensions"
         raise ValueError(f"{argument} has {has} {what}, but {'the environment has' if env else 'the data have'} {size}")
 
 
 def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_size: int) -> None:
-    """Raise an error if data have other shapes, or another kind of actions, than an algorithm declares.
+    """Raise an error if the shapes or the kind of actions of data differ from the declarations of an algorithm.
 
     Args:
-        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
-        discrete_action: Whether actions of the data are discrete.
-        observation_shape: Shape of an observation of the data, frames not stacked.
-        action_size: Size of an action of the data, or number of discrete actions that occur, which may be smaller.
+        algo: Agent, estimator, object with `predict`, or module that returns action distributions.
+        discrete_action: True if actions of the data are discrete.
+        observation_shape: Shape of an observation of the data without stacked frames.
+        action_size: Size of an action of the data, or number of discrete actions in the data. Data may contain fewer
+            discrete actions than the algorithm has.
 
     Raises:
         TypeError: If the kinds of actions differ.
         ValueError: If the shapes differ.
     """
-    told = kind_told_by(algo)
-    if told is not None and told != discrete_action:
+    declared = kind_told_by(algo)
+    if declared is not None and declared != discrete_action:
         kinds = "continuous", "discrete"
-        raise TypeError(f"algo gives {kinds[told]} actions, but those of the data are {kinds[discrete_action]}")
+        raise TypeError(f"algo has {kinds[declared]} actions, but the actions of the data are {kinds[discrete_action]}")
     known = getattr(algo, "observation_shape_", None), getattr(algo, "action_size_", None)
     check_built_for(algo, *known, observation_shape, action_size)
 
 
 def n_actions_of(algo: Any, observation: Any) -> int:
-    """Number of discrete actions that an agent or an estimator has; 0 if it does not say so.
+    """Return the number of discrete actions of an agent or an estimator; 0 if it is unknown.
 
     Args:
-        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
-        observation: Observation for a dry run of an agent, which shows its number of actions.
+        algo: Agent, estimator, object with `predict`, or module that returns action distributions.
+        observation: Observation for a dry run of an agent. The output of the dry run has the number of actions.
     """
     known, agent = getattr(algo, "action_size_", None), agent_of(algo)
     if known is None and hasattr(agent, "probe"):
@@ -362,24 +364,26 @@ def n_actions_of(algo: Any, observation: Any) -> int:
 def tried(
     algo: Any, observation: Any, discrete_action: bool, size: int, env: bool = False
 ) -> tuple[nn.Module, Any, Distribution, int]:
-    """The policy of an algorithm, checked in a dry run with one observation.
+    """Check the policy of an algorithm in a dry run with one observation; return the policy and its output.
 
     Args:
-        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
-        observation: An observation of the data or of the environment, frames stacked.
-        discrete_action: Whether actions are discrete.
-        size: Size of a continuous action, or number of discrete actions; in data it may be smaller.
-        env: Whether the actions are those of an environment, which must have all actions of the policy.
+        algo: Agent, estimator, object with `predict`, or module that returns action distributions.
+        observation: Observation of the data or the environment, with stacked frames.
+        discrete_action: True if actions of the data or the environment are discrete.
+        size: Size of a continuous action, or number of discrete actions. Data may contain fewer discrete actions.
+        env: True for an environment, which must have all discrete actions of the policy. False for data, which may
+            contain fewer discrete actions.
 
     Returns:
-        The policy; the agent whose features are its input, or None, as returned by `reader_of`; the distribution that
-        the policy gives for the observation; the size of a continuous action, or the number of discrete actions.
+        A tuple of four values: the policy; the result of `reader_of`, which is the agent whose features are the input
+        of the policy, or None; the distribution that the policy returned for the observation; the size of a continuous
+        action, or the number of discrete actions.
 
     Raises:
-        TypeError: If `algo` cannot act, or has actions of the other kind.
-        ValueError: If `algo` does not take the observation, its actions have another size, or it has too few discrete
-            actions, or, for an environment, too many.
-        NotFittedError: If `algo` is an estimator that is not built yet.
+        TypeError: If `algo` cannot act, or has the wrong kind of actions.
+        ValueError: If `algo` does not accept the observation, its actions have the wrong size, or it has too few
+            discrete actions. For an environment, also if `algo` has too many discrete actions.
+        NotFittedError: If `algo` is an estimator whose agent is not built yet.
     """
     if discrete_action and not env:
         size = max(size, n_actions_of(algo, observation))
@@ -388,7 +392,7 @@ def tried(
     with torch.no_grad(), evaluating_readers(policy), isolated_rng():
         distribution = distribution_of(policy, agent, observation[None])
     if discrete_action and not env and isinstance(distribution, TorchCategorical):
-        size = max(size, distribution.probs.shape[-1])  # a module has more actions than occur
+        size = max(size, distribution.probs.shape[-1])  # more actions than occur in data
     check_actions(distribution, discrete_action, size, env=env)
     return policy, agent, distribution, size
 
@@ -396,34 +400,34 @@ def tried(
 def log_probs(
     policy: nn.Module, obs: Any, action: Any, agent: Any = None, *, modes: bool = False, argument: str = "policy"
 ) -> Array:
-    """Log-probabilities (densities) of actions under a policy, [n].
+    """Return log-probabilities (or log-densities) of actions under a policy, [n].
 
     Args:
-        policy: Module from features to distributions of actions.
-        obs: Observations, [n, ...], or an object with a length and slices.
+        policy: Module that maps features to action distributions.
+        obs: Observations, [n, ...], or an object that supports `len` and slicing.
         action: Actions, [n, A] or [n].
-        agent: Agent whose `features`, on its `device`, are the input of the policy; None if it takes the observations.
-        modes: Whether the policy always takes its modes; for discrete actions only.
-        argument: Name of the argument in errors.
+        agent: Agent whose `features` are the input of the policy. None if the policy takes the observations.
+        modes: True if the policy always selects its mode; only for discrete actions.
+        argument: Name of the argument in error messages.
 
     Raises:
-        TypeError: If the policy gives no distributions, or actions of the other kind, or has no densities.
-        ValueError: If the policy cannot take the observations, its actions have another size, the numbers of
-            observations and actions differ, or `modes` is True for continuous actions.
+        TypeError: If the policy does not return distributions, has the wrong kind of actions, or has no densities.
+        ValueError: If the policy does not accept the observations, its actions have the wrong size, the numbers of
+            observations and actions differ, or `modes` is True and actions are continuous.
     """
     action = np.asarray(action)
     discrete = action.ndim == 1
     if len(action) != len(obs):
-        raise ValueError(f"there are {len(obs)} observations in obs and {len(action)} actions, expected as many")
+        raise ValueError(f"action has {len(action)} rows, but obs has {len(obs)} observations: expected equal numbers")
     if modes and not discrete:
-        raise ValueError("modes is True, but modes of continuous actions have no probabilities")
+        raise ValueError("modes is True, but the mode of a continuous policy has no density: expected False")
 
     def of_some(obs: Any, action: Array) -> Array:
         distribution: Any = distribution_of(policy, agent, obs, argument)
         size = int(action.max(initial=-1)) + 1 if discrete else math.prod(action.shape[1:])
         check_actions(distribution, discrete, size, argument)
         if not has_density(distribution):
-            raise TypeError(f"{argument} gives {type(distribution).__name__}, which has no density")
+            raise TypeError(f"{argument} returns {type(distribution).__name__}, which has no density")
         if modes:
             distribution = Choice(mode_of(distribution), torch.ones_like(distribution.probs))
         taken = torch.as_tensor(action, device=getattr(agent, "device", "cpu"))
@@ -434,12 +438,12 @@ def log_probs(
 
 
 def has_density(distribution: Any) -> bool:
-    """True if a distribution has probabilities or densities; a deterministic one of continuous actions has none."""
+    """Return True if a distribution has probabilities or densities; deterministic continuous actions have none."""
     return getattr(distribution, "has_density", True)
 
 
 def kind_told_by(*algos: Any) -> bool | None:
-    """True if the first agent or estimator that declares its kind of actions has discrete ones; None if none does."""
+    """Return True if the first algorithm with a declared kind of actions has discrete actions; None if undeclared."""
     for algo in algos:
         kind, discrete = getattr(algo, "action_kind", None), getattr(algo, "discrete_action", None)
         if kind is not None or discrete is not None:

@@ -1,11 +1,11 @@
-"""A function of tensors that is compiled once and then called without the compiler's wrappers.
+"""A function of tensors that is compiled once and then called directly, without the compiler's wrappers.
 
-For networks of a few thousand parameters these wrappers take longer than the mathematics: the frame evaluation of
-TorchDynamo, the bookkeeping of AOTAutograd, the reading of every parameter from its module. The first call passes
-through them and is recorded. Later calls pass the same parameters directly to the generated code, as long as nothing
-that was recorded has changed. Where direct calls are not possible, every call uses the wrappers, with the same results.
+For networks of a few thousand parameters, the wrappers take longer than the computation. They include the frame
+evaluation of TorchDynamo, the bookkeeping of AOTAutograd, and reading every parameter from its module. The first call
+uses the wrappers and is recorded. Later calls pass the same parameters directly to the generated code, as long as no
+recorded value has changed. If direct calls are not possible, every call uses the wrappers. The results are the same.
 
-Small matrix products, for which a library call is too slow, become part of the generated code, and so do biases.
+Small matrix products and biases are inlined into the generated code, because library calls are slower for them.
 """
 
 import itertools
@@ -24,27 +24,28 @@ from torch.autograd.graph import increment_version
 from torch.utils._pytree import tree_leaves, tree_map
 
 _LOGGER = logging.getLogger(__name__)
-_set_grad_enabled = torch._C._set_grad_enabled  # `torch.no_grad` takes ten times as long
+_set_grad_enabled = torch._C._set_grad_enabled  # ten times as fast as `torch.no_grad`
 _NUMBER = itertools.count()
-#: Guards of a compiled region that are still evaluated: plain values, which a user's module may branch on. Tensors and
-#: objects are checked by the region's caller and through its `holders`, at a fraction of the cost.
+#: Guards that a compiled region evaluates in each call: plain values, which a user's module may branch on. The caller
+#: and the `holders` check tensors and objects, which is much faster.
 VALUE_GUARDS = ("EQUALS_MATCH", "CONSTANT_MATCH", "BOOL_MATCH", "NONE_MATCH", "GRAD_MODE", "DETERMINISTIC_ALGORITHMS")
-#: Number of multiplications in the largest matrix product that is written out.
+#: Maximum number of multiplications in a matrix product that is inlined into the generated code.
 SMALL_PRODUCT = 16384
-#: Number of forms of arguments that a function is compiled for; with others it runs uncompiled.
+#: Maximum number of argument forms (`form`) for which a function is compiled. For more forms the function runs
+#: uncompiled.
 MAX_FORMS = 8
-#: Objects whose `tell(text)` is called when compilation begins, and with its duration when it ends.
+#: Objects whose `tell(text)` is called when a compilation begins and when it ends (with its duration).
 LISTENERS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class CompiledFunction:
-    """A function of tensors, compiled for each form of its arguments; the first call of each form runs uncompiled.
+    """A function of tensors that is compiled for each form of its arguments; the first call of a form runs uncompiled.
 
-    A function that the compiler cannot handle stays uncompiled, with a warning.
+    If the compiler cannot compile the function, it stays uncompiled and a warning is logged.
 
     Args:
-        function: Function of tensors, or nested dicts and tuples of tensors; its result has such a form, too.
-        owner: Object that has the modules called by the function as attributes.
+        function: Function of tensors, or of nested dicts and tuples of tensors, that returns the same kinds of values.
+        owner: Object whose attributes are the modules that the function calls.
         name: Name of the function in the log.
     """
 
@@ -62,7 +63,7 @@ class CompiledFunction:
         """Call the function and return its result."""
         try:
             key = form(inputs)
-        except TypeError:  # other arguments than tensors
+        except TypeError:  # arguments that are not tensors
             return self._function(*inputs)
         region = self._regions.get(key)
         if region is None:
@@ -78,10 +79,10 @@ class CompiledFunction:
 
 
 def form(value: Any) -> Any:
-    """Return a key of the shapes, dtypes and strides in an argument; a region serves arguments of one key.
+    """Return a key of the shapes, dtypes and strides in an argument. A region accepts only arguments with one key.
 
     Raises:
-        TypeError: If it holds anything but tensors, dicts, tuples and lists.
+        TypeError: If the argument contains anything but tensors, dicts, tuples and lists.
     """
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.stride()
@@ -93,33 +94,33 @@ def form(value: Any) -> Any:
 
 
 def holders_of(owner: Any) -> list[Mapping[Any, Any]]:
-    """Return the dicts that hold an object's modules, their submodules and all tensors of these."""
+    """Return the dicts that contain an object's modules, their submodules and all their tensors."""
     attributes: Mapping[str, Any] = vars(owner)
     modules = [part for value in attributes.values() if isinstance(value, nn.Module) for part in value.modules()]
     return [attributes, *(h for part in modules for h in (part._parameters, part._buffers, part._modules, vars(part)))]
 
 
 class CompiledRegion:
-    """Calls a function of tensors, compiled, with arguments of one form.
+    """Compiled function of tensors for arguments of one form.
 
     Args:
-        function: Function of tensors, or nested dicts and tuples of tensors; its result has such a form, too.
-        holders: Returns the dicts that hold the function's other tensors, and the modules that lead to them. If one of
-            these values has been replaced, the function is compiled again.
+        function: Function of tensors, or of nested dicts and tuples of tensors, that returns the same kinds of values.
+        holders: Function that returns the dicts that contain the other tensors of the function, and the modules that
+            contain these tensors. If one of these values is replaced, the function is compiled again.
         name: Name of the function in the log.
     """
 
     def __init__(
         self, function: Callable[..., Any], holders: Callable[[], Sequence[Mapping[Any, Any]]], name: str
     ) -> None:
-        self._of, self._holders, self._name = function, holders, name
+        self._user_function, self._holders, self._name = function, holders, name
         self._lock = threading.Lock()
         self._watch: _Watch | None = None
         self._places: _Places | None = None
         self._direct: Callable[[tuple[Any, ...]], Any] | None = None
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return the function's result, for inputs of the sizes, types and strides of the first call."""
+        """Return the result of the function; the inputs must have the sizes, dtypes and strides of the first call."""
         inputs = _distinct(inputs)
         if self._direct is not None:
             result = self._direct(inputs)
@@ -131,7 +132,10 @@ class CompiledRegion:
             return self._call_and_watch(inputs)
 
     def _compile(self) -> None:
-        of, options = self._of, {"guard_filter_fn": lambda guards: [each.guard_type in VALUE_GUARDS for each in guards]}
+        of, options = (
+            self._user_function,
+            {"guard_filter_fn": lambda guards: [each.guard_type in VALUE_GUARDS for each in guards]},
+        )
         self._function = _with_own_code(lambda *inputs: of(*inputs))
         self._watch, self._places = _Watch(self._name), None
         self._compiled: Callable[..., Any] = torch.compile(
@@ -149,16 +153,16 @@ class CompiledRegion:
         with torch._dynamo.config.patch(trace_autograd_ops=True):
             result = self._compiled(*inputs)
         if len(self._watch.seen) == 2:
-            self._direct = self._past_the_wrappers(inputs, result, *self._watch.seen)
+            self._direct = self._make_direct_call(inputs, result, *self._watch.seen)
         self._watch.seen.clear()
         if self._direct is None:
             _LOGGER.debug("%s can only be called through the wrappers of torch.compile", self._name)
         return result
 
-    def _past_the_wrappers(
+    def _make_direct_call(
         self, inputs: tuple[Any, ...], result: Any, before: tuple[Any, ...], after: tuple[Any, ...]
     ) -> Callable[[tuple[Any, ...]], Any] | None:
-        """Return a direct call of the generated code, which returns None after changes; None if it is not possible."""
+        """Return a function that calls the generated code, and returns None after changes; None if impossible."""
         (args, versions), (code, given, outputs) = before, after
         positions = {id(leaf): position for position, leaf in enumerate(tree_leaves(inputs))}
         numbers = {id(output): number for number, output in enumerate(outputs)}
@@ -197,7 +201,7 @@ class CompiledRegion:
         return direct
 
     def _values_unchanged(self, inputs: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool] | None:
-        """Return the compiler's own guards of the code that is valid for these inputs; None if they are hidden."""
+        """Return the compiler's guards of the code for these inputs; None if this PyTorch does not expose them."""
         try:
             from torch._dynamo.eval_frame import _debug_get_cache_entry_list as entries_of
 
@@ -212,14 +216,16 @@ class CompiledRegion:
 
 
 class _Watch:
-    """TorchInductor as a backend, with a recording of its arguments before and after AOTAutograd.
+    """TorchInductor as a backend that records its arguments before and after AOTAutograd.
 
-    It holds no reference to the region, because the compiler keeps it as long as the region's code object lives.
+    The object has no reference to the region, because the compiler stores it as long as the region's code object
+    exists.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        #: Arguments and their versions before AOTAutograd; then code, arguments and results after it.
+        #: First the arguments and their versions before AOTAutograd, then code, arguments and results after
+        #: AOTAutograd.
         self.seen: list[tuple[Any, ...]] = []
 
     def backend(self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -240,13 +246,13 @@ class _Watch:
             watched._boxed_call = True  # type: ignore[attr-defined]
             return watched
 
-        _tell(f"compiling {self._name}, which takes about half a minute, less if that was done here before")
+        _tell(f"compiling {self._name} (about 30 s, less if the compiler's cache has it)")
         start = time.perf_counter()
         aten = torch.ops.aten
-        with torch._functorch.config.patch(enable_autograd_cache=False):  # cached code cannot be recorded
+        with torch._functorch.config.patch(enable_autograd_cache=False):  # the backend cannot record cached code
             compiled: Any = compile_fx(
                 graph, example_inputs, inner_compile,
-                # The caller checks the sizes; random numbers are those of PyTorch's own stream.
+                # The caller checks the sizes. Random numbers come from PyTorch's stream.
                 config_patches={"cpp_wrapper": True, "size_asserts": False, "fallback_random": True},
                 decompositions={**select_decomp_table(), aten.addmm.default: _addmm, aten.mm.default: _mm},
             )  # fmt: skip
@@ -260,11 +266,11 @@ class _Watch:
 
 
 class _Places:
-    """Dict entries where a region's tensors, and the modules and functions leading to them, were found.
+    """Dict entries that contain a region's tensors, and the modules and functions that use them.
 
     Args:
-        holders: Dicts that hold them.
-        tensors: The region's tensors besides its inputs.
+        holders: Dicts that contain the entries.
+        tensors: Tensors of the region, without its inputs.
     """
 
     def __init__(self, holders: Sequence[Mapping[Any, Any]], tensors: Sequence[Tensor]) -> None:
@@ -286,7 +292,7 @@ class _Places:
         self._pointers = [tensor.data_ptr() for tensor in tensors]
 
     def hold(self) -> bool:
-        """Return True if everything is still in its place and has the same form."""
+        """Return True if all entries are unchanged and have the same form."""
         if any(self._no_hooks) or not all(map(operator.is_, map(_get, self._holders, self._names), self._values)):
             return False
         if [*map(Tensor.data_ptr, self._tensors)] != self._pointers:
@@ -303,17 +309,17 @@ def _tell(text: str) -> None:
 
 
 _get: Callable[[Any, Any], Any] = dict.get
-#: Types of values that lead to tensors or are applied to them.
+#: Types of values that contain tensors or are applied to tensors.
 _COMPARED = (nn.Module, types.FunctionType, types.BuiltinFunctionType)
 
 
 def _version(value: Any) -> int | None:
-    """Return the number of in-place writes to a tensor, None if they are not counted."""
+    """Return the number of in-place writes to a tensor; None if PyTorch does not count them."""
     return value._version if isinstance(value, Tensor) and not value.is_inference() else None
 
 
 def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Clone inputs that are the same object as an earlier one; compiled code would treat them as one tensor forever."""
+    """Clone inputs that are the same object as an earlier input; compiled code would assume that they stay equal."""
     if len({*map(id, inputs)}) == len(inputs):
         return inputs
     return tuple(
@@ -323,7 +329,7 @@ def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]], Any]:
-    """Return a function from a list of outputs to the result's form, given each tensor's output number by `id`."""
+    """Return a function that nests outputs like `result`; `numbers` maps the id of each tensor to its position."""
     if isinstance(result, Tensor):
         return operator.itemgetter(numbers[id(result)])
     if isinstance(result, Mapping):
@@ -334,7 +340,7 @@ def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]
 
 
 def _mm(left: Tensor, right: Tensor) -> Any:
-    """Compute a small product as a sum, which becomes part of the surrounding code; a library call would be slower."""
+    """Compute a small product as a sum, which is inlined into the generated code; a library call would be slower."""
     size = left.shape[0] * left.shape[1] * right.shape[1]
     if left.device.type != "cpu" or not left.is_floating_point() or size > SMALL_PRODUCT:
         return NotImplemented
@@ -342,9 +348,9 @@ def _mm(left: Tensor, right: Tensor) -> Any:
 
 
 def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
-    """Compute a product and add its bias in the code that follows, at no cost.
+    """Compute a product plus bias; the compiler adds the bias in the following code, at no cost.
 
-    It is written as a difference, because the compiler would merge a product and a sum into one library call again.
+    The sum is written as a difference, because the compiler would merge a product and a sum to one library call.
     """
     if beta != 1 or alpha != 1 or bias.device.type != "cpu" or not bias.is_floating_point():
         return NotImplemented
@@ -352,9 +358,9 @@ def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha:
 
 
 def _with_own_code(function: Any) -> Any:
-    """Return the function with a code object of its own, because the compiler caches and counts by code object.
+    """Return the function with its own code object, because the compiler caches and counts per code object.
 
-    Otherwise regions of several agents would count as recompilations of one, of which only a few are allowed.
+    Otherwise regions of several agents would count as recompilations of one function, whose number is limited.
     """
     code = function.__code__.replace(co_name=f"region_{next(_NUMBER)}")
     return types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)

@@ -1,7 +1,8 @@
-"""A whole update as one compiled region for small networks on a CPU: forward, backward, check, clip and step.
+"""A complete update as one compiled region for small networks on a CPU: forward, backward, check, clip and step.
 
-The region uses the user's modules unchanged. Gradients are computed with `torch.autograd.grad` and the optimiser's step
-is written as tensor operations, because a compiled region breaks at `backward()` and `Optimizer.step()`.
+The region uses the user's modules unchanged. Gradients are computed with `torch.autograd.grad`, and the step of the
+optimiser is implemented with tensor operations, because `backward()` and `Optimizer.step()` cannot be part of a
+compiled region.
 """
 
 import dataclasses
@@ -45,7 +46,7 @@ def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[
     new = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
     if group["amsgrad"]:
         square = new["max_exp_avg_sq"] = torch.maximum(state["max_exp_avg_sq"], square)
-    # A stack has to be written to memory; with two separate numbers a compiler would recompute the powers for every
+    # The stack stores both numbers in memory. With two separate numbers a compiler would recompute the powers for every
     # element of the parameter.
     count = step.to(lr.device)
     correction1, correction2 = torch.stack([lr / (1 - beta1**count), (1 - beta2**count).rsqrt()]).unbind()
@@ -58,7 +59,7 @@ def rmsprop(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mappin
 
 
 def rmsprop_eps_inside_sqrt(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """RMSprop with epsilon added to the variance, not to its root."""
+    """RMSprop with epsilon added to the variance, not to its square root."""
     return _rmsprop(param, grad, state, lr, group, lambda variance, eps: (variance + eps).sqrt())
 
 
@@ -101,33 +102,33 @@ DESCENTS: dict[type[Optimizer], Descent] = {
 }
 
 
-#: Makes a gradient step on a loss with the optimiser of this name.
+#: Function of an optimiser's name and a loss that makes a gradient step.
 Step = Callable[[str, Tensor], None]
 Learn = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 _NOBODY = types.SimpleNamespace()
-#: Fields that stay on the host.
+#: Fields that stay on the CPU.
 HOST_FIELDS = ("index", "lengths", "extra")
 
 
 class CompiledStep:
-    """Learns from batches as an uncompiled function does that minimises one loss after the other, within float error.
+    """Compiled update that minimises several losses in order; equal to the uncompiled update up to rounding.
 
-    The first update for each choice of further arguments runs uncompiled, because it creates the optimisers' state. The
-    second one compiles, which takes about 30 seconds, or 5 if the compiler's cache on disk has the region. The step is
-    compiled again for another batch size, other hyperparameters of an optimiser than the learning rate, and parameters
-    that are added, frozen or unfrozen.
+    The first update for each combination of additional arguments runs uncompiled, because it creates the state of the
+    optimisers. The second update compiles the region, which takes about 30 s, or 5 s if the compiler's cache on disk
+    contains the region. The region is compiled again if the batch size changes, if a hyperparameter of an optimiser
+    other than the learning rate changes, or if parameters are added, frozen or unfrozen.
 
     Args:
-        learn: Called as (batch, step, ...). It makes gradient steps by `step(name of the optimiser, loss)` and returns
-            the TD errors and statistics, including "loss".
-        optimizers: Adam, AdamW, RMSprop or SGD of torch, by name.
-        max_grad_norm: Largest L2 norm of the gradient of each optimiser; None for no clipping.
+        learn: Function called as (batch, step, ...). It makes gradient steps with `step(name of the optimiser, loss)`
+            and returns the TD errors and statistics, including "loss".
+        optimizers: Adam, AdamW, RMSprop or SGD of torch, keyed by name.
+        max_grad_norm: Maximum L2 norm of each optimiser's gradient; None disables clipping.
 
     Raises:
-        TypeError: If an optimiser is of another class.
-        NonFiniteError: When called with a batch whose loss or gradient is NaN or infinite. Neither this step nor a
-            later one of the update was made. With several optimisers the error names the one concerned and the steps
-            that were made.
+        TypeError: If an optimiser has a different class.
+        NonFiniteError: At a call with a batch whose loss or gradient is NaN or infinite. This step and the later steps
+            of the update are not made. With several optimisers the message names the optimiser of this step and of the
+            steps that were made.
     """
 
     def __init__(self, learn: Learn, optimizers: Mapping[str, Optimizer], max_grad_norm: float | None = None) -> None:
@@ -137,21 +138,21 @@ class CompiledStep:
         self._trained = {name: _Trained(optimizer) for name, optimizer in optimizers.items()}
         several = len(optimizers) > 1
         self._eager = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
-        #: Hash of the losses of all updates since it was 0, in order.
+        #: Hash of the losses of all updates since the hash was set to 0, in order.
         self.trail = 0
         self._flushes = flushes_denormals()
         self._regions: dict[Any, Callable[..., Any]] = {}
-        self._used: dict[Any, list[_Trained]] = {}  # the optimisers that make steps, for each choice
-        self._made: dict[Any, list[str]] = {}  # names of the optimisers of the steps, in order
+        self._used: dict[Any, list[_Trained]] = {}  # optimisers that make steps, for each combination of arguments
+        self._made: dict[Any, list[str]] = {}  # names of the optimisers of the steps, in order of the steps
 
     def __getstate__(self) -> dict[str, Any]:
         return {"learn": self.learn, "optimizers": self.optimizers, "max_grad_norm": self.max_grad_norm}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        CompiledStep.__init__(self, **state)  # a copy compiles its own region
+        CompiledStep.__init__(self, **state)  # a copy compiles a new region
 
     def __call__(self, batch: Batch, *choice: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once; return the TD errors and the statistics."""
+        """Run one update and return the TD errors and the statistics."""
         used = self._used.get(choice)
         if used is None:
             return self._learn_as_it_is(batch, choice)
@@ -205,7 +206,7 @@ class CompiledStep:
 
         def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
             losses: list[Tensor] = []
-            finite: list[Tensor] = []  # True while all numbers are finite, after each loss and after each gradient
+            finite: list[Tensor] = []  # True if all numbers so far are finite, after each loss and each gradient
 
             def step(name: str, loss: Tensor) -> None:
                 losses.append(loss.detach())
@@ -225,7 +226,7 @@ Row = tuple[Tensor, Mapping[str, Any], Tensor, dict[str, Any], Descent]
 
 
 def _refusal(made: Sequence[str], n_bad: int, several: bool) -> NonFiniteError:
-    """Return the error for an update in which the last `n_bad` checks, of loss and gradient in turn, have failed."""
+    """Return the error for an update whose last `n_bad` checks (alternately of loss and gradient) failed."""
     first, is_gradient = divmod(2 * len(made) - n_bad, 2)
     name = "gradient" if is_gradient else "loss"
     whose, others = (f"{made[first]}: ", others_were(made[:first])) if several else ("", "")
@@ -235,7 +236,7 @@ def _refusal(made: Sequence[str], n_bad: int, several: bool) -> NonFiniteError:
 def _descend(
     rows: Sequence[Row], loss: Tensor, grads: Sequence[Tensor], max_norm: float | None, so_far: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Update parameters and optimiser state if all numbers so far are finite; return the two checks."""
+    """Update parameters and optimiser state if all numbers so far are finite, and return both checks."""
     norm = torch.stack([(grad * grad).sum() for grad in grads]).sum().sqrt()
     loss_finite = torch.isfinite(loss) & so_far[-1] if so_far else torch.isfinite(loss)
     finite = loss_finite & torch.isfinite(norm)
@@ -251,20 +252,20 @@ def _descend(
 
 
 class _Trained:
-    """The parts of an optimiser that a region uses: parameters, their state, and the learning rates as tensors."""
+    """The data of an optimiser that a region uses: parameters, their state, and the learning rates as tensors."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         if type(optimizer) not in DESCENTS:
             known = ", ".join(kind.__name__ for kind in DESCENTS)
             raise TypeError(
-                f"compile=True knows the optimisers {known}, got {type(optimizer).__name__}; "
+                f"compile=True supports the optimisers {known}, got {type(optimizer).__name__}; "
                 "use one of them, or leave compile out"
             )
         self.optimizer = optimizer
         self._descent = DESCENTS[type(optimizer)]
-        # Extracts from a parameter group the hyperparameters that are constants of a region.
+        # Function that returns the hyperparameters of a parameter group that are constants of a region.
         self._constants_of = operator.itemgetter(*sorted(set(optimizer.param_groups[0]) - {"params", "lr"}))
-        self._begun: set[Tensor] = set()  # parameters after their first step; an optimiser may keep no state at all
+        self._begun: set[Tensor] = set()  # parameters after their first step; an optimiser may have no state
         self._seen: tuple[Any, int, Any, int] = (None, 0, None, 0)
         self.look()
 
@@ -272,8 +273,8 @@ class _Trained:
         """Return True if parameters or state have changed since `look`."""
         optimizer, (state, n_states, groups, n_groups) = self.optimizer, self._seen
         return (
-            state is not optimizer.state  # load_state_dict puts new objects there
-            or n_states != len(state)  # it was cleared
+            state is not optimizer.state  # load_state_dict sets new objects
+            or n_states != len(state)  # the state was cleared
             or groups is not optimizer.param_groups
             or n_groups != len(groups)
             or not all(map(_REQUIRES_GRAD, self._params))
@@ -289,12 +290,12 @@ class _Trained:
         params = [param for group in groups for param in group["params"]]
         self._params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
-        #: Parameters whose state an uncompiled step has to make.
+        #: Parameters whose state must be created by an uncompiled step.
         self.new = {param for param in self._params if not state.get(param)} - self._begun
         self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
 
     def begin(self) -> None:
-        """Record an uncompiled step, which may have made the state."""
+        """Record an uncompiled step, which may have created the state."""
         self._begun |= self.new
         self.new = set()
         state, _, *groups = self._seen
@@ -310,7 +311,7 @@ class _Trained:
         return tuple(map(self._constants_of, self.optimizer.param_groups))
 
     def rows(self) -> list[Row]:
-        """Return for each parameter: itself, its state, the learning rate, the constants, the optimiser's equation."""
+        """Return for each parameter: parameter, state, learning rate, constants, and the optimiser's equation."""
         rows: list[Row] = []
         for group, lr in zip(self.optimizer.param_groups, self._lrs, strict=True):
             constants = {name: value for name, value in group.items() if name not in ("params", "lr")}
@@ -321,13 +322,13 @@ class _Trained:
         return rows
 
     def holders(self) -> list[Mapping[Any, Any]]:
-        """Return the dicts that hold the state's tensors and the learning rates."""
+        """Return the dicts that contain the tensors of the state and the learning rates."""
         states = [self.optimizer.state[param] for param in self._params if param in self.optimizer.state]
         return [*states, dict(enumerate(self._lrs))]
 
 
 def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:
-    """Return names and values of the fields that a batch has."""
+    """Return the names and values of the fields that are not None in a batch."""
     values = _ALL_FIELDS(batch)
     names = tuple(name for name, value in zip(_FIELDS, values, strict=True) if value is not None)
     return names, [value for value in values if value is not None]

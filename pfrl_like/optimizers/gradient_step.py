@@ -1,8 +1,8 @@
 """One gradient step on a loss: clear, backward, check, clip, step.
 
-For known optimisers the step is PyTorch's fused kernel, called on cached lists of the user's own parameters and
-optimiser state. It is `optimizer.step()` for every other optimiser, and wherever the user has attached something to the
-optimiser (hooks, a closure, a tensor as learning rate).
+For known optimisers the step is PyTorch's fused kernel, which is called with cached lists of the user's parameters and
+optimiser state. `optimizer.step()` is called for every other optimiser, and if the optimiser has hooks, a closure or a
+tensor as learning rate.
 """
 
 import math
@@ -19,45 +19,50 @@ from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt, S
 
 
 def flushes_denormals() -> bool:
-    """Return True if denormal numbers count as zero on this thread, which the user may have set for the process."""
+    """Return True if denormal numbers are flushed to zero in this thread, which is a user setting of the process."""
     return torch.full((), 1e-39).mul(1.0).item() == 0.0
 
 
-#: On a GPU the kernel itself skips a bad update; the host checks only every so many steps, so that it rarely waits.
+#: Number of steps between checks on a GPU. The kernel skips non-finite updates, and the CPU checks rarely to avoid
+#: synchronisation.
 CHECK_INTERVAL = 100
 
-#: Final call of `loss.backward()`, whose preceding checks cost as much as the gradient of a small network.
+#: Final call of `loss.backward()`. The checks before this call take as long as the gradient of a small network.
 _run_backward = torch.autograd.Variable._execution_engine.run_backward
 
-#: Makes a step along gradients, which it first divides by a scalar, if there is one.
+#: Function that makes a step along gradients, which are first divided by a scalar unless it is None.
 Kernel = Callable[[list[Tensor], Tensor | None], None]
 
-#: Step counts on the host, one for each parameter, and the same counts on its GPU, less the steps skipped there.
+#: Step counts of all parameters on the CPU, and the counts on the GPU, which do not include skipped steps.
 Counts = tuple[list[Tensor], list[Tensor]]
 
-#: Number of gradient values up to which the norm is computed on one copied vector, which is cheaper than many calls.
+#: Maximum number of gradient values for which the norm is computed on one copied vector, which is faster than many
+#: calls.
 FEW = 100_000
 
 
 class GradientStep:
-    """Applies one optimiser to one loss after the other.
+    """Makes gradient steps of one optimiser.
 
     Args:
-        optimizer: The user's optimiser; learning rate and the like are read from its `param_groups` at every step.
-        max_grad_norm: Largest L2 norm of the whole gradient, None for no clipping.
-        own_only: Compute gradients of this optimiser's parameters only, where losses depend on others as well.
-        copies: Copies of the optimiser's parameters that losses are computed with, by the parameter. The gradients of
-            the copies update the optimiser's parameters; the copies stay unchanged. None: losses are computed with the
-            optimiser's parameters.
+        optimizer: The user's optimiser. Hyperparameters such as the learning rate are read from its `param_groups` at
+            every step.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        own_only: True to compute only the gradients of this optimiser's parameters, if the losses also depend on other
+            parameters.
+        copies: Copies of the optimiser's parameters with which the losses are computed, keyed by the parameter. The
+            gradients of the copies update the optimiser's parameters, and the copies stay unchanged. If None, losses
+            are computed with the optimiser's parameters.
 
     Attributes:
-        wrapper: Function that losses pass through before `backward`, such as a `DistributedDataParallel`, or None.
-        trail: Hash of all losses since it was 0, in order; losses on a GPU are included when the host waits for it.
+        wrapper: Function that is applied to losses before `backward`, for example a `DistributedDataParallel`, or None.
+        trail: Hash of all losses since the hash was set to 0, in order. Losses on a GPU are included at the next
+            synchronisation.
 
     Raises:
-        NonFiniteError: When called with a loss that is NaN or infinite or has such gradients; parameters and optimiser
-            state stay unchanged. On a GPU bad updates are skipped, and the error is raised up to 100 calls later, or by
-            `settle`.
+        NonFiniteError: At a call with a loss that is NaN or infinite, or whose gradients are NaN or infinite.
+            Parameters and optimiser state stay unchanged. On a GPU such steps are skipped, and the error is raised up
+            to 100 calls later, or by `settle`.
     """
 
     def __init__(
@@ -73,15 +78,15 @@ class GradientStep:
         self.copies = copies
         self.wrapper: Callable[[Tensor], Tensor] | None = None
         self.trail = 0
-        self._calls, self._losses = 0, list[Tensor]()  # since the host last waited for the GPU
+        self._calls, self._losses = 0, list[Tensor]()  # since the last synchronisation with the GPU
         self._device: torch.device | None = None
-        self._counts: list[Counts] = []  # of steps, a pair for each group of the optimiser
+        self._counts: list[Counts] = []  # step counts, one pair for each group of the optimiser
         self._flushes = flushes_denormals()
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("optimizer", "max_grad_norm", "own_only", "copies")
-        return {name: getattr(self, name) for name in names}  # a copy rebuilds the cache with its own parameters
+        return {name: getattr(self, name) for name in names}  # a copy builds a new cache for its own parameters
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         GradientStep.__init__(self, **state)
@@ -91,16 +96,16 @@ class GradientStep:
 
         Args:
             loss: The loss, a scalar.
-            refused: On a GPU, the property `refused` of the previous step of the same update: if that step was skipped,
-                this one is skipped as well and is not counted again.
+            refused: On a GPU, the property `refused` of the previous step of the same update. If the previous step was
+                skipped, this step is skipped, too, and is not counted again.
         """
         if self._calls == CHECK_INTERVAL:
             self.settle()
         optimizer = self.optimizer
         state, n_states, groups, n_groups = self._cached_for
         if (
-            state is not optimizer.state  # load_state_dict puts new objects there
-            or n_states != len(state)  # it was cleared
+            state is not optimizer.state  # load_state_dict sets new objects
+            or n_states != len(state)  # the state was cleared
             or groups is not optimizer.param_groups
             or n_groups != len(groups)
             or (
@@ -151,14 +156,14 @@ class GradientStep:
 
     @property
     def refused(self) -> Tensor | None:
-        """On a GPU 1 if the last step was skipped there and else 0, without waiting; None on a CPU."""
+        """On a GPU: 1 if the last step was skipped, else 0, without synchronisation. None on a CPU."""
         return self.found_inf if self.on_gpu else None
 
     def settle(self) -> None:
-        """Wait for a GPU to report the number of steps skipped since the last report; does nothing on a CPU.
+        """Synchronise with the GPU and raise an error if steps were skipped since the last report. No effect on a CPU.
 
         Raises:
-            NonFiniteError: If there are any; `skipped` of the error is their number.
+            NonFiniteError: If steps were skipped. `skipped` of the error is their number.
         """
         calls, self._calls = self._calls, 0
         if self._losses:
@@ -194,10 +199,10 @@ class GradientStep:
             for param, leaf in zip(self.params, self.leaves, strict=True):
                 param.grad = leaf.grad
         self.optimizer.step()
-        self._prepare()  # the first step of an optimiser makes its state
+        self._prepare()  # the first step of an optimiser creates its state
 
     def _count_without_skipped(self) -> None:
-        """Subtract the steps that a GPU has skipped from the counts that the user's optimiser keeps on the host."""
+        """Subtract the steps that the GPU skipped from the step counts of the user's optimiser on the CPU."""
         for counts, on_gpu in self._counts:
             skipped = counts[0] - on_gpu[0].cpu()
             for count in counts if skipped else ():
@@ -213,14 +218,14 @@ class GradientStep:
         self.params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
         if not self.params:
-            raise ValueError("optimizer holds no parameter that requires a gradient")
+            raise ValueError("optimizer has no parameter that requires a gradient")
         self.leaves = self.params if self.copies is None else [self.copies[param] for param in self.params]
         self._inputs = tuple(self.leaves) if self.own_only else ()
         device = self.params[0].device
         self.on_gpu = device.type != "cpu"
         if device != self._device:
             self._device = device
-            single: dict[str, Any] = {"dtype": torch.float32, "device": device}  # kernels take no other scalars
+            single: dict[str, Any] = {"dtype": torch.float32, "device": device}  # kernels accept only these scalars
             self.found_inf, self.skipped = torch.zeros((), **single), torch.zeros((), **single)
             self.one, self.divisor = torch.ones((), **single), torch.ones((), **single)
         self._are_few = sum(p.numel() for p in self.params) <= FEW and len({p.dtype for p in self.params}) == 1
@@ -256,8 +261,8 @@ def _refusal(loss: float) -> NonFiniteError:
 
 
 def _is_plain(optimizer: Optimizer) -> bool:
-    """Return True if `optimizer.step` has no hooks or replacement of the user's, so that it need not be called."""
-    step = optimizer.__dict__.get("step")  # a learning-rate scheduler sets a wrapper, which only counts
+    """Return True if the user has not replaced or hooked `optimizer.step`, so that it need not be called."""
+    step = optimizer.__dict__.get("step")  # a learning-rate scheduler sets a wrapper that only counts calls
     return (step is None or hasattr(step, "_wrapped_by_lr_sched")) and not (
         optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
     )
@@ -278,7 +283,7 @@ def _is_fusable(group: dict[str, Any], params: Sequence[Tensor]) -> bool:
 def _adam_kernel(
     optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None, counts: list[Counts]
 ) -> Kernel | None:
-    """Adam (arXiv:1412.6980) and AdamW (arXiv:1711.05101) on the user's own state."""
+    """Return a kernel for Adam (arXiv:1412.6980) and AdamW (arXiv:1711.05101) that uses the user's optimiser state."""
     states = [optimizer.state.get(param) for param in params]
     if not _is_fusable(group, params) or not all(states):
         return None
@@ -289,7 +294,7 @@ def _adam_kernel(
     on_host = [step.numpy() for step in steps if step.device.type == "cpu"]
     if len(on_host) not in (0, len(steps)):
         return None
-    if on_host and found_inf is not None:  # Adam counts on the host unless it is `fused` or `capturable`
+    if on_host and found_inf is not None:  # Adam counts on the CPU unless it is `fused` or `capturable`
         on_gpu = [step.to(param.device) for step, param in zip(steps, params, strict=True)]
         counts.append((steps, on_gpu))
         steps = on_gpu
@@ -302,7 +307,7 @@ def _adam_kernel(
         if are_on_gpu:
             torch._foreach_add_(steps, 1)
         for count in on_host:
-            count += 1  # in the user's own tensor, at a tenth of the cost of a kernel
+            count += 1  # changes the user's tensor, ten times as fast as a kernel
         fused(
             params, grads, exp_avgs, exp_avg_sqs, maxima, steps,
             lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"],
@@ -318,7 +323,7 @@ def _adam_kernel(
 def _sgd_kernel(
     optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None, counts: list[Counts]
 ) -> Kernel | None:
-    """Stochastic gradient descent, with momentum from the user's own buffers once they exist."""
+    """Return a kernel for stochastic gradient descent that uses the user's momentum buffers once they exist."""
     states = [optimizer.state.get(param) or {} for param in params]
     found = [state.get("momentum_buffer") for state in states]
     buffers: list[Tensor] = [buffer for buffer in found if buffer is not None] if group["momentum"] else []
@@ -344,7 +349,7 @@ def _rmsprop_kernel(
     found_inf: Tensor | None,
     counts: list[Counts],
 ) -> Kernel | None:
-    """RMSprop with epsilon inside the root, without the wrappers of `Optimizer.step`."""
+    """Return a kernel for RMSprop with epsilon inside the root, without the wrappers of `Optimizer.step`."""
     if found_inf is not None or not all(optimizer.state.get(param) for param in params):
         return None
 
@@ -367,22 +372,22 @@ _KERNELS: dict[type[Optimizer], Callable[..., Kernel | None]] = {
 
 
 class StepsOfUpdate:
-    """Makes gradient steps on one loss after the other.
+    """Makes the gradient steps of one update.
 
     Args:
-        gradient_steps: Gradient steps by the name of the optimiser.
+        gradient_steps: Gradient steps, keyed by the name of the optimiser.
 
     Raises:
-        ValueError: When called with an unknown name.
-        NonFiniteError: When called with a loss that a `GradientStep` rejects. With several optimisers the error names
-            the one that made no step, and those that made theirs. A GPU skips all steps after a bad one and reports
-            it later.
+        ValueError: At a call with an unknown name.
+        NonFiniteError: At a call with a loss that a `GradientStep` rejects. With several optimisers the message names
+            the optimiser that made no step and the optimisers that made their steps. A GPU skips all steps after a
+            rejected step and reports the error later.
     """
 
     def __init__(self, gradient_steps: Mapping[str, GradientStep]) -> None:
         self.gradient_steps = gradient_steps
         self.made: list[str] = []  # names of the optimisers, in order
-        #: On a GPU 1 if one of the steps so far was skipped there, and else 0; None on a CPU.
+        #: On a GPU: 1 if a step so far was skipped, else 0. None on a CPU.
         self.refused: Tensor | None = None
 
     def __call__(self, optimizer: str, loss: Tensor) -> None:
@@ -394,7 +399,7 @@ class StepsOfUpdate:
         except NonFiniteError as error:
             if len(self.gradient_steps) == 1:
                 raise
-            # On a GPU the error is not about this step alone, and the steps that were made are not known.
+            # On a GPU the error may concern earlier steps, and it is not known which steps were made.
             others = "" if step.on_gpu else others_were(self.made)
             raise NonFiniteError(error.name, f"{optimizer}: {error}{others}", skipped=error.skipped) from None
         self.made.append(optimizer)
@@ -402,5 +407,5 @@ class StepsOfUpdate:
 
 
 def others_were(made: Sequence[str]) -> str:
-    """Return the part of an error message about the steps made before a rejected one."""
-    return f"; those of {' and '.join(made)} before it were" if made else ", nor was any other"
+    """Return the part of an error message about the steps that were made before a rejected step."""
+    return f"; the earlier steps of {' and '.join(made)} were made" if made else ", and no other step was made"

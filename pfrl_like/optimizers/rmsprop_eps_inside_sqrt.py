@@ -1,4 +1,4 @@
-"""The RMSprop of the DQN and A3C papers, and optimisers whose state several processes share (arXiv:1602.01783)."""
+"""RMSprop of the DQN and A3C papers, and optimisers with a state that several processes share (arXiv:1602.01783)."""
 
 import copy
 from collections.abc import Callable
@@ -10,23 +10,23 @@ from torch.optim import Optimizer, RMSprop
 
 
 class RMSpropEpsInsideSqrt(RMSprop):
-    """RMSprop that divides by sqrt(variance + eps), where torch's divides by sqrt(variance) + eps.
+    """RMSprop that divides by sqrt(variance + eps); torch's RMSprop divides by sqrt(variance) + eps.
 
-    With `centered` it is the RMSProp of arXiv:1308.0850, eq. 38 to 41 (DQN), without it that of arXiv:1602.01783,
-    section 4 (A3C). State and parameter groups are those of `torch.optim.RMSprop`.
+    If `centered`, the optimiser is RMSProp of arXiv:1308.0850, eq. 38 to 41 (DQN); otherwise RMSProp of
+    arXiv:1602.01783, section 4 (A3C). State and parameter groups have the same format as in `torch.optim.RMSprop`.
 
     Args:
         params: Parameters, or parameter groups.
         lr: Learning rate.
         alpha: Decay of the running means, in [0, 1).
-        eps: Added to the variance.
-        weight_decay: Factor of L2 regularisation.
+        eps: Number added to the variance.
+        weight_decay: Weight of the L2 regularisation.
         momentum: Factor of the previous step.
-        centered: Use the variance of the gradient: its mean square minus its squared running mean.
-        maximize: Maximise the objective instead of minimising it.
+        centered: True to use the variance of the gradient: its running mean square minus its squared running mean.
+        maximize: True to maximise the objective instead of minimising it.
 
     Raises:
-        ValueError: On negative numbers.
+        ValueError: If a number is negative.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class RMSpropEpsInsideSqrt(RMSprop):
         """Update the parameters that have a gradient.
 
         Args:
-            closure: Recomputes the loss, if given.
+            closure: Function that recomputes and returns the loss, or None.
 
         Returns:
-            The result of the closure.
+            The result of `closure`; None without a closure.
         """
         loss = None
         if closure is not None:
@@ -65,7 +65,7 @@ class RMSpropEpsInsideSqrt(RMSprop):
 
     @torch.no_grad()
     def move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
-        """Update parameters of a group with these gradients."""
+        """Update the parameters of a group with the given gradients."""
         names = (
             ["step", "square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
         )
@@ -96,19 +96,19 @@ class RMSpropEpsInsideSqrt(RMSprop):
             torch._foreach_addcdiv_(params, grads, roots, -group["lr"])
 
 
-#: Initial values of an optimiser's tensors, where a step with zero gradients does not leave them unchanged.
+#: Initial values of optimiser tensors that a step with zero gradients changes.
 _AT_FIRST = {"step": 0.0, "mu_product": 1.0}
 
 
 def share_state(optimizer: Optimizer) -> None:
     """Move the state of an optimiser into shared memory, so that copies of it in other processes share the state.
 
-    State that the first step would create is created now: running means of zero, counts of zero. Learning rates and
-    other hyperparameters are not state; each process keeps its own. Torch's SGD with momentum applies no dampening in
-    the step that creates its state; here its first step does.
+    The function creates the state that the first step would create: running means and counts of zero. Learning rates
+    and other hyperparameters are not shared; each process has its own values. Torch's SGD with momentum applies no
+    dampening in the step that creates its state. With a shared state, dampening applies to the first step, too.
 
     Args:
-        optimizer: Any optimiser; if its `step` needs a closure, only existing state is shared.
+        optimizer: Any optimiser. If its `step` requires a closure, only existing state is shared.
     """
     make_state(optimizer)
     for state in optimizer.state.values():
@@ -123,7 +123,7 @@ def make_state(optimizer: Optimizer) -> None:
     new = [param for param in params if param.requires_grad and not optimizer.state.get(param)]
     if not new:
         return
-    trial = copy.deepcopy(optimizer)  # with copies of the parameters
+    trial = copy.deepcopy(optimizer)  # a deep copy also copies the parameters
     for group in trial.param_groups:
         for name in {"weight_decay", "weight_decay_rate"} & group.keys():
             group[name] = 0
@@ -131,7 +131,7 @@ def make_state(optimizer: Optimizer) -> None:
             param.grad = torch.zeros_like(param) if param.requires_grad else None
     try:
         type(trial).step(trial)
-    except TypeError:  # it needs a closure
+    except TypeError:  # `step` requires a closure
         return
     made = zip(params, (param for group in trial.param_groups for param in group["params"]), strict=True)
     state_of = {param: trial.state[twin] for param, twin in made if twin in trial.state}
@@ -143,9 +143,10 @@ def make_state(optimizer: Optimizer) -> None:
 
 
 class SharedRMSpropEpsInsideSqrt(RMSpropEpsInsideSqrt):
-    """`RMSpropEpsInsideSqrt` whose state is in shared memory from the start, with the same arguments.
+    """`RMSpropEpsInsideSqrt` with a state in shared memory; the arguments are the same.
 
-    PFRL's name. It is not needed here, because `train_agent_async` shares the state of any optimiser.
+    The class exists for compatibility with PFRL. It is not needed, because `train_agent_async` shares the state of any
+    optimiser.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:

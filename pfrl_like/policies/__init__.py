@@ -1,4 +1,4 @@
-"""Heads: last layers that turn networks into policies."""
+"""Policy heads: last layers of networks that return distributions of actions."""
 
 from pfrl_like.policies.deterministic_policy import DeterministicHead
 from pfrl_like.policies.gaussian_policy import (

@@ -8,8 +8,8 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class DeterministicHead(nn.Module):
-    """Last layer of a network that turns actions [B, n] into a distribution without spread."""
+    """Last layer of a network: converts actions [B, n] to a distribution with zero variance."""
 
     def forward(self, loc: Tensor) -> DeltaVector:
-        """Distribution of batch shape [B] and event shape [n]; samples carry the gradient of `loc`."""
+        """Return a distribution of batch shape [B] and event shape [n]. Gradients flow from its samples to `loc`."""
         return DeltaVector(loc)

@@ -12,18 +12,18 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class GaussianHeadWithStateIndependentCovariance(nn.Module):
-    """Gaussian head for means [..., n]; the variance is a parameter, the same in every state.
+    """Gaussian head whose input is the means [..., n]. The variance is a parameter that does not depend on the state.
 
     Used with PPO and TRPO (Henderson et al. 2017, arXiv:1709.06560).
 
     Args:
         action_size: Number of dimensions of actions, n.
-        var_type: "spherical", one variance for all dimensions, or "diagonal", one for each.
+        var_type: "spherical" for one variance for all dimensions, or "diagonal" for one variance per dimension.
         var_func: Function from the parameter `var_param` to variances.
         var_param_init: Initial value of the parameter, a number or an array [n].
 
     Raises:
-        ValueError: If `var_type` is something else.
+        ValueError: If `var_type` is not "spherical" or "diagonal".
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class GaussianHeadWithStateIndependentCovariance(nn.Module):
         self.var_param = nn.Parameter(torch.tensor(np.broadcast_to(var_param_init, size), dtype=torch.float))
 
     def forward(self, mean: Tensor) -> DiagonalGaussian:
-        """Distribution of batch shape [...] and event shape [n]."""
+        """Return a distribution of batch shape [...] and event shape [n]."""
         return DiagonalGaussian(mean, root_of_variance(self.var_func(self.var_param)))
 
 
 @ignores_training
 class GaussianHeadWithDiagonalCovariance(nn.Module):
-    """Gaussian head for 2n numbers in each state: n means, and n numbers that `var_func` turns into variances.
+    """Gaussian head whose input [..., 2n] contains n means and n numbers that `var_func` converts to variances.
 
     Args:
-        var_func: Function from the second half of the numbers to variances.
+        var_func: Function from the second half of the input's last axis to variances.
     """
 
     def __init__(self, var_func: Callable[[Tensor], Tensor] = nn.functional.softplus) -> None:
@@ -58,10 +58,10 @@ class GaussianHeadWithDiagonalCovariance(nn.Module):
         self.var_func = var_func
 
     def forward(self, mean_and_var: Tensor) -> DiagonalGaussian:
-        """Distribution of batch shape [...] and event shape [n], for an input [..., 2n].
+        """Return a distribution of batch shape [...] and event shape [n], for an input [..., 2n].
 
         Raises:
-            ValueError: If the input has an odd number of columns.
+            ValueError: If the size of the input's last axis is odd.
         """
         if mean_and_var.shape[-1] % 2:
             raise odd_number_of_columns(mean_and_var)
@@ -71,7 +71,7 @@ class GaussianHeadWithDiagonalCovariance(nn.Module):
 
 @ignores_training
 class GaussianHeadWithFixedCovariance(nn.Module):
-    """Gaussian head for means [..., n]; the standard deviation is fixed.
+    """Gaussian head whose input is the means [..., n]. The standard deviation is fixed.
 
     Args:
         scale: Standard deviation in every dimension, or a tensor [n].
@@ -90,31 +90,31 @@ class GaussianHeadWithFixedCovariance(nn.Module):
             self.scale = scale
 
     def forward(self, mean: Tensor) -> DiagonalGaussian:
-        """Distribution of batch shape [...] and event shape [n]."""
+        """Return a distribution of batch shape [...] and event shape [n]."""
         return DiagonalGaussian(mean, self.scale)
 
 
 def odd_number_of_columns(parameters: Tensor) -> ValueError:
-    """Error for an input with an odd number of columns."""
+    """Return an error for an input whose last axis has an odd size."""
     return ValueError(
         f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n for the mean, n for the spread"
     )
 
 
 def root_of_variance(variance: Tensor) -> Tensor:
-    """Standard deviation, at least the machine epsilon of its dtype, so that gradients are finite."""
+    """Return the standard deviation, at least the machine epsilon of its dtype so that gradients are finite."""
     return variance.clamp_min(torch.finfo(variance.dtype).eps ** 2).sqrt()
 
 
 @ignores_training
 class SquashedGaussianHead(nn.Module):
-    """Squashed Gaussian head for 2n numbers in each state: n means before squashing, and n logarithms of scales.
+    """Squashed Gaussian head whose input [..., 2n] contains n means before squashing and n logarithms of the scales.
 
-    Actions are in [-1, 1]. The default bounds of the scale are those of the authors of Soft Actor-Critic.
+    Actions are in [-1, 1]. The default bounds of the scale are taken from the authors of Soft Actor-Critic.
 
     Args:
-        min_log_scale: Smallest logarithm of the standard deviation before squashing; smaller numbers are clamped.
-        max_log_scale: Largest logarithm of the standard deviation before squashing; larger numbers are clamped.
+        min_log_scale: Minimum logarithm of the standard deviation before squashing. Smaller values are clamped.
+        max_log_scale: Maximum logarithm of the standard deviation before squashing. Larger values are clamped.
 
     Raises:
         ValueError: If `min_log_scale` is not less than `max_log_scale`.
@@ -128,10 +128,10 @@ class SquashedGaussianHead(nn.Module):
         self.max_log_scale = max_log_scale
 
     def forward(self, loc_and_log_scale: Tensor) -> SquashedGaussian:
-        """Distribution of batch shape [...] and event shape [n], for an input [..., 2n].
+        """Return a distribution of batch shape [...] and event shape [n], for an input [..., 2n].
 
         Raises:
-            ValueError: If the input has an odd number of columns.
+            ValueError: If the size of the input's last axis is odd.
         """
         if loc_and_log_scale.shape[-1] % 2:
             raise odd_number_of_columns(loc_and_log_scale)

@@ -1,4 +1,4 @@
-"""Heads of policies with finitely many actions: last layers of networks."""
+"""Heads of policies for discrete actions: last layers of networks."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class MultiCategoricalHead(nn.Module):
-    """Head for logits [..., sum(nvec)] of the actions of a MultiDiscrete space.
+    """Head for a MultiDiscrete action space. Its input is the logits [..., sum(nvec)].
 
     Args:
-        nvec: Number of actions of each choice, such as `action_space.nvec`; [2] * n for a MultiBinary space.
+        nvec: Number of actions in each dimension, for example `action_space.nvec`; [2] * n for a MultiBinary space.
 
     Raises:
-        ValueError: If `nvec` is empty, or holds a number less than 1.
+        ValueError: If `nvec` is empty or contains a number below 1.
     """
 
     def __init__(self, nvec: Sequence[int]) -> None:
@@ -26,14 +26,14 @@ class MultiCategoricalHead(nn.Module):
             raise ValueError(f"nvec is {self.nvec}, expected positive numbers")
 
     def forward(self, logits: Tensor) -> ProductOfCategoricals:
-        """Distribution of batch shape [...] and event shape [len(nvec)]."""
+        """Return a distribution of batch shape [...] and event shape [len(nvec)]."""
         return ProductOfCategoricals(logits, self.nvec)
 
 
 @ignores_training
 class SoftmaxCategoricalHead(nn.Module):
-    """Head for logits [..., n] of n actions."""
+    """Head for n discrete actions. Its input is the logits [..., n]."""
 
     def forward(self, logits: Tensor) -> Categorical:
-        """Distribution of batch shape [...]."""
+        """Return a distribution of batch shape [...]."""
         return Categorical(logits)

@@ -1,4 +1,4 @@
-"""Scalers: preprocessing that is part of a policy and is exported with it."""
+"""Scalers of observations, actions and rewards; a policy contains its scalers and is exported with them."""
 
 from pfrl_like.preprocessing.scaler import Scaler
 from pfrl_like.preprocessing.scalers import (

@@ -1,4 +1,4 @@
-"""`FeatureExtractor`: the network's input, from lists of observations or from whole minibatches."""
+"""`FeatureExtractor`: computes the network's input from lists of observations or from whole minibatches."""
 
 import contextlib
 import copy
@@ -16,48 +16,50 @@ from pfrl_like.utils.batch_states import Phi, batch_states
 
 
 class FeatureExtractor:
-    """Computes the network's input, from single observations and from whole minibatches.
+    """Computes the network's input from single observations and from whole minibatches.
 
-    A `phi` is written for one observation. It is applied to a whole stack only after a trial has shown that this makes
-    no difference. In the trial, `phi` is applied twice row by row and once to the whole stack, which has at least two
-    different rows; values, dtype and shape have to be equal. The trial is repeated on more rows, made from these with
-    different sizes and signs, so that functions of the whole stack are detected. It is made once, on a copy of `phi` if
-    that is an object with state, and advances no random stream of the run.
+    A `phi` is written for one observation. `FeatureExtractor` applies it to a whole stack of observations only if a
+    test shows that the results are equal. The test applies `phi` twice row by row and once to the whole stack, which
+    has at least two different rows. Values, dtype and shape must be equal. The test is repeated with additional rows of
+    different scales and signs, to detect functions that depend on the whole stack. The test runs once. It uses a copy
+    of `phi`, because `phi` may be an object with state, and it advances no random stream of the run.
 
     Args:
-        phi: Feature extractor of one observation; None for the observation itself.
-        batch_states_function: Called as (list of observations, device, phi). A function of the user's always gets the
-            list, because nothing is known about it.
+        phi: Feature extractor of one observation. None uses the observation itself.
+        batch_states_function: Function that converts a list of observations to a batch, called as (list of
+            observations, device, phi). A function of the user always gets a list of observations.
     """
 
     def __init__(self, phi: Phi | None = None, batch_states_function: Callable[..., Any] = batch_states) -> None:
         self.phi: Phi = identity if phi is None else phi
         self.batch_states = getattr(batch_states_function, "batch_states", batch_states_function)
         self._uses_stacks = self.batch_states is batch_states
-        #: True if features are the observations themselves, so that minibatches need no work.
-        self.is_identity = self._uses_stacks and _does_nothing(self.phi)
+        #: True if the features are equal to the observations, so that minibatches need no conversion.
+        self.is_identity = self._uses_stacks and _is_identity_function(self.phi)
         self._on_stack: bool | None = self.is_identity if self.is_identity or not self._uses_stacks else None
 
     def __call__(self, obs: Any, device: torch.device | str) -> Any:
-        """Return features of the observations that an agent has to act on.
+        """Return the features of observations for which an agent selects actions.
 
         Args:
-            obs: List or tuple of k observations, or their stack: an array or tensor [k, ...], or a dict of these.
+            obs: List or tuple of k observations, or a stack of k observations: an array or tensor [k, ...], or a dict
+                of arrays or tensors.
             device: Device of the features.
 
         Returns:
-            Tensors [k, ...], nested like one feature.
+            Tensors [k, ...] with the nesting of one feature.
         """
         if isinstance(obs, list | tuple):
             return self.batch_states(obs, device, self.phi)
         return self._of_stack(_copy(obs), device)
 
     def on_batch(self, obs: Any, device: torch.device | str) -> Any:
-        """Return features of a field of a `Batch`.
+        """Return the features of the observations in a `Batch`.
 
         Args:
-            obs: Tensors [N, ...] (lists or arrays where they are objects), nested like one observation. Unless
-                `is_identity`, leave them on the CPU, where `phi` is applied.
+            obs: Tensors [N, ...] (lists or object arrays for observations that are objects), with the nesting of one
+                observation. Unless `is_identity` is True, leave the tensors on the CPU, because `phi` is applied on the
+                CPU.
             device: Device of the features.
         """
         if self.is_identity:
@@ -77,18 +79,18 @@ def identity(obs: Any) -> Any:
     return obs
 
 
-def _does_nothing(phi: Phi) -> bool:
-    """Return True if `phi` has the code of `lambda x: x`, whatever its names."""
+def _is_identity_function(phi: Phi) -> bool:
+    """Return True if the bytecode of `phi` is the same as of `lambda x: x`."""
     code, own = getattr(phi, "__code__", None), identity.__code__
     return code is not None and (code.co_code, code.co_argcount) == (own.co_code, own.co_argcount)
 
 
 def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
-    """Return True if `phi` gives the same for stacks as for each row; tried on copies, without side effects."""
+    """Return True if `phi` returns equal results for a stack and for its rows; tests copies, without side effects."""
     with isolated_rng(), np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with contextlib.suppress(Exception):
-            phi = copy.deepcopy(phi)  # an object may count its calls or have running means
+            phi = copy.deepcopy(phi)  # `phi` may be an object with state
             return _agrees(phi, stack) is True and all(
                 _agrees(phi, other) is not False for other in varied_stacks(stack)
             )
@@ -96,12 +98,12 @@ def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
 
 
 def _agrees(phi: Phi, stack: Any) -> bool | None:
-    """Make the comparison for one stack; return None if `phi` rejects one of its rows."""
+    """Compare the results for one stack; return None if `phi` raises an error for a row of the stack."""
     try:
         first, second = (
             fingerprint(batch_states(rows_of_stack(_copy(stack)), torch.device("cpu"), phi)) for _ in range(2)
         )
-    except Exception:  # whatever a user's function does
+    except Exception:  # a user's function may raise any error
         return None
     try:
         return bool(first == second == fingerprint(map_nested(torch.as_tensor, phi(_copy(stack)))))
@@ -110,10 +112,10 @@ def _agrees(phi: Phi, stack: Any) -> bool | None:
 
 
 def varied_stacks(stack: Any) -> Iterator[Any]:
-    """Yield stacks of more rows, in another order, with different scales and offsets.
+    """Yield two stacks with more rows, in a different order, with different scales and offsets.
 
-    The numbers of the first stack lie within the range of the given ones, which a `phi` may require; those of the
-    second do not.
+    The values of the first stack are within the range of `stack`, because a `phi` may require this range. The values of
+    the second stack are not limited to this range.
     """
 
     def vary(function: Callable[[Any, Any], Any]) -> Any:
@@ -127,16 +129,16 @@ def varied_stacks(stack: Any) -> Iterator[Any]:
         return map_nested(varied, stack)
 
     yield vary(_shrunk)
-    yield vary(_far_apart)
+    yield vary(_rescaled)
 
 
 def _shrunk(rows: Any, i: Any) -> Any:
-    """Move rows towards the least number, each by another fraction of the distance."""
+    """Move rows towards the minimum of `rows`, each row by a different fraction of the distance."""
     return rows & (i % 2 == 0) if rows.dtype == bool else rows.min() + (rows - rows.min()) * ((i + 1) / len(rows))
 
 
-def _far_apart(rows: Any, i: Any) -> Any:
-    """Scale rows to both signs and to sizes from 1e-3 to 1e3; integers wrap around, so that they stay in range."""
+def _rescaled(rows: Any, i: Any) -> Any:
+    """Multiply rows by factors of both signs from 1e-3 to 1e3; integers wrap around within the range of their dtype."""
     if rows.dtype.kind == "f":
         return rows * (10.0 ** (i % 7 - 3) * (-1) ** i) + i
     return rows ^ (i % 2 == 0) if rows.dtype == bool else rows + i.astype(rows.dtype)
@@ -148,7 +150,7 @@ def _rows_differ(stack: Any) -> bool:
 
 
 def fingerprint(nested: Any) -> Any:
-    """Return dtype, shape and bytes of each leaf in the same nesting, for comparisons."""
+    """Return dtype, shape and bytes of each leaf in the nesting of `nested`, for comparisons."""
 
     def of_leaf(leaf: Any) -> Any:
         array = np.asarray(leaf)
@@ -162,7 +164,7 @@ def _copy(nested: Any) -> Any:
 
 
 def rows_of_stack(stack: Any) -> list[Any]:
-    """Return the single observations of a stack."""
+    """Return a list of the observations in a stack."""
     return [_row(stack, i) for i in range(len(first_leaf(stack)))]
 
 
@@ -171,7 +173,7 @@ def _row(stack: Any, i: int) -> Any:
 
 
 def _as_arrays(stack: Any) -> Any:
-    """Convert tensors to arrays, and lists, which hold objects, to object arrays."""
+    """Convert tensors to arrays, and lists of objects to object arrays."""
     if isinstance(stack, Mapping):
         return {key: _as_arrays(part) for key, part in stack.items()}
     if isinstance(stack, tuple):
@@ -179,13 +181,13 @@ def _as_arrays(stack: Any) -> Any:
     if isinstance(stack, list):
         objects = np.empty(len(stack), object)
         for i, value in enumerate(stack):
-            objects[i] = value  # NumPy would convert the values' contents if all were assigned at once
+            objects[i] = value  # a single assignment would convert the values
         return objects
     return stack.detach().cpu().numpy() if isinstance(stack, Tensor) else np.asarray(stack)
 
 
 def _holds_objects(stack: Any) -> bool:
-    """Return True if a part is not a stack of numbers, so that `phi` can only be applied row by row."""
+    """Return True if a part is not a stack of numbers; `phi` can then only be applied row by row."""
     if isinstance(stack, Mapping | tuple):
         return any(map(_holds_objects, stack.values() if isinstance(stack, Mapping) else stack))
     return bool(np.asarray(stack).dtype == object)

@@ -1,4 +1,4 @@
-"""The interface of scalers, affine scalers, and the extremes and moments of episodes."""
+"""The interface of scalers, affine scalers, and statistics of episodes."""
 
 import math
 from abc import abstractmethod
@@ -18,10 +18,10 @@ Array = NDArray[np.float64]
 
 
 class Scaler(Configurable):
-    """An invertible map of observations, actions or rewards, made of torch operations.
+    """Invertible map of observations, actions or rewards that uses only torch operations.
 
-    It can be traced, compiled and exported as a part of a policy. `column` is the name of the array of an episode that
-    it is fitted to.
+    A scaler can be traced, compiled and exported as part of a policy. `column` is the name of the episode's array to
+    which the scaler is fitted.
     """
 
     column: ClassVar[str] = "observations"
@@ -29,11 +29,11 @@ class Scaler(Configurable):
     @property
     @abstractmethod
     def fitted(self) -> bool:
-        """True if the scaler can transform."""
+        """True if the scaler has the statistics that `transform` needs."""
 
     @abstractmethod
     def fit(self, episodes: Any) -> Self:
-        """Compute the statistics of data.
+        """Compute the statistics of data and store them.
 
         Args:
             episodes: Episodes, a dataset, or an array of rows [N, ...].
@@ -42,9 +42,9 @@ class Scaler(Configurable):
             The scaler itself.
 
         Raises:
-            TypeError: On data of another type, or that are not numbers.
-            ValueError: On data without rows, or with rows of different shapes.
-            NonFiniteError: On NaN and infinity.
+            TypeError: If the data have another type or are not numbers.
+            ValueError: If there are no rows, or rows have different shapes.
+            NonFiniteError: If a value is NaN or infinite.
         """
 
     @abstractmethod
@@ -52,35 +52,37 @@ class Scaler(Configurable):
         """Scale a batch.
 
         Args:
-            x: Values with any axes before those of one row; integers become the default floating-point dtype. Images
-                may have several frames stacked along their channels.
+            x: Values, [..., *row shape]. Integers are converted to the default floating-point dtype. Images may contain
+                several frames stacked along the channel axis.
 
         Returns:
             Scaled values of the same shape, floating point.
 
         Raises:
-            NotFittedError: If there are no statistics yet.
-            ValueError: If the rows have another shape.
+            NotFittedError: If the scaler is not fitted.
+            ValueError: If the rows have the wrong shape.
         """
 
     @abstractmethod
     def reverse_transform(self, x: Tensor) -> Tensor:
-        """Invert `transform`, with the same arguments, result and errors."""
+        """Apply the inverse of `transform`; arguments and errors are the same as in `transform`."""
 
 
 class AffineScaler(Scaler):
-    """A scaler by x' = (x - offset) / width in each entry; a width of 0 counts as 1.
+    """Scaler that computes x' = (x - offset) / width for each entry; a width of 0 is replaced by 1.
 
-    The statistics are kept in float64 and used in the dtype of the values. If a subclass has another `multiplier` than
-    1, x' is multiplied by it.
+    The statistics are stored in float64 and converted to the dtype of the values. The result is multiplied by
+    `multiplier`.
 
     Args:
         dataset: Data to fit to; see `fit`.
-        **statistics: Arrays to use instead, all of one shape; None for those that are not given.
+        **statistics: Statistics to use instead of a dataset: arrays of equal shape. None for a statistic that is not
+            passed.
 
     Raises:
-        ValueError: If data as well as statistics or only some statistics are given, or these contradict each other.
-        NonFiniteError: On NaN and infinity.
+        ValueError: If a dataset is passed together with statistics, only some of the statistics are passed, or the
+            statistics contradict each other.
+        NonFiniteError: If a value is NaN or infinite.
     """
 
     multiplier: float = 1.0
@@ -114,7 +116,7 @@ class AffineScaler(Scaler):
 
     @abstractmethod
     def _offset_and_width(self, *_: Any, **statistics: Any) -> tuple[Array, Array]:
-        """Return the numbers to subtract and the numbers to divide by.
+        """Return offset and width: the values to subtract and the values to divide by.
 
         Raises:
             ValueError: If the statistics contradict each other.
@@ -139,22 +141,22 @@ class AffineScaler(Scaler):
         return {**self._statistics, **multiplier}
 
     def _operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the batch with a separate axis for stacked frames, offset and width, in the dtype of the result."""
+        """Return batch (with a separate axis for stacked frames), offset and width, in the dtype of the result."""
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         offset, width = self._converted.get((x.device, dtype)) or self._convert(x.device, dtype)
         shape = offset.shape
-        if not _is_traced() and not _is_batch_of(shape, x.shape):  # a trace would keep the result for one batch
+        if not _is_traced() and not _is_batch_of(shape, x.shape):  # a trace records the result of one check
             raise ValueError(f"x has shape {tuple(x.shape)}, but {self.get_type()} is fitted to rows of {tuple(shape)}")
         x = x.to(dtype) if x.dtype == torch.bool else x
         return torch.unflatten(x, -3, (-1, shape[0])) if len(shape) == 3 else x, offset, width
 
     def _convert(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         if self._constants is None:
-            raise NotFittedError(f"{self!r} has no statistics yet: call fit, or give them to the constructor")
-        with torch.inference_mode(False):  # the converted tensors outlive the current mode
+            raise NotFittedError(f"{self!r} is not fitted: call fit, or pass statistics to the constructor")
+        with torch.inference_mode(False):  # the cached tensors are also used outside inference mode
             offset, width = [constant.to(dtype).to(device) for constant in self._constants]
             width = torch.where(width == 0, 1, width)
-        if type(width) is Tensor and not _is_traced():  # an exporter replaces tensors by objects of other types
+        if type(width) is Tensor and not _is_traced():  # exporters replace tensors by other objects
             self._converted[device, dtype] = offset, width
         return offset, width
 
@@ -163,19 +165,19 @@ class AffineScaler(Scaler):
 
 
 def check_multiplier(multiplier: Any) -> None:
-    """Check that a factor can be inverted.
+    """Raise an error if the inverse of a factor does not exist.
 
     Raises:
-        ValueError: If it is 0, or not finite.
-        TypeError: If it is not a number.
+        ValueError: If `multiplier` is 0 or not finite.
+        TypeError: If `multiplier` is not a number.
     """
     check_numbers(multiplier=multiplier)
     if multiplier == 0:
-        raise ValueError("multiplier is 0, expected another number")
+        raise ValueError("multiplier is 0, expected a nonzero number")
 
 
 def _is_batch_of(row: torch.Size, batch: torch.Size) -> bool:
-    """Return True if a batch's last axes are those of a row, or of images with more frames."""
+    """Return True if the last axes of a batch have the shape of a row, or of images with several stacked frames."""
     if len(row) == 3 and len(batch) >= 3 and row[0]:
         return batch[-2:] == row[1:] and batch[-3] % row[0] == 0
     return batch[max(0, len(batch) - len(row)) :] == row
@@ -185,24 +187,25 @@ def _is_traced() -> bool:
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
 
 
-#: Largest number of values that are processed (as float64) at once, so that data may exceed the memory.
+#: Maximum number of values that are processed (as float64) at once, so that data may be larger than memory.
 PIECE = 2**20
 
 
 def extremes(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the smallest and largest value of each entry, in the shape of one row; see `pieces` for arguments."""
+    """Return the minimum and maximum of each entry, in the shape of one row; see `pieces` for the arguments."""
     low = high = None
     for piece in pieces(source, column):
-        least, most = piece.min(axis=0), piece.max(axis=0)
-        low = least if low is None else np.minimum(low, least)
-        high = most if high is None else np.maximum(high, most)
+        low_of_piece, high_of_piece = piece.min(axis=0), piece.max(axis=0)
+        low = low_of_piece if low is None else np.minimum(low, low_of_piece)
+        high = high_of_piece if high is None else np.maximum(high, high_of_piece)
     return np.asarray(low, np.float64), np.asarray(high, np.float64)
 
 
 def moments(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean and standard deviation (of the population) of each entry; see `pieces` for arguments and errors.
+    """Return mean and population standard deviation of each entry; see `pieces` for arguments and errors.
 
-    They are computed from distances to the first row, so that an entry that never changes has a deviation of exactly 0.
+    They are computed from differences to the first row, so that the standard deviation of a constant entry is exactly
+    0.
     """
     n, first, total, squares = 0, np.float64(0), np.float64(0), np.float64(0)
     for piece in pieces(source, column):
@@ -217,19 +220,20 @@ def moments(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def returns(source: Any) -> list[float]:
-    """Return undiscounted returns of episodes: sums of the rewards of actions.
+    """Return the undiscounted returns of episodes: the sums of their rewards.
 
     Args:
-        source: A dataset, an episode, or any number of these, or of arrays of the rewards [n] of one episode each.
+        source: A dataset, an episode, an array of the rewards of one episode, [n], or an iterable of episodes or such
+            arrays.
 
     Raises:
-        TypeError: On other data, and on values that are not numbers.
-        ValueError: If there is no row at all, or if rows have different shapes.
-        NonFiniteError: On NaN and infinity, a `ValueError` as well.
+        TypeError: If the data have another type, or values are not numbers.
+        ValueError: If there are no rows, or rows have different shapes.
+        NonFiniteError: If a value is NaN or infinite. It is a subclass of ValueError.
     """
     source = [*source] if isinstance(source, Iterator) else source
     for _ in pieces(source, "rewards"):
-        pass  # `pieces` checks the data
+        pass  # `pieces` raises an error for invalid data
     episodes = [source] if _is_array_of(source, "rewards") else getattr(source, "episodes", source)
     return [
         float(episode.compute_return() if hasattr(episode, "compute_return") else np.sum(_array(episode, "rewards")))
@@ -238,17 +242,17 @@ def returns(source: Any) -> list[float]:
 
 
 def pieces(source: Any, column: str) -> Iterator[NDArray[Any]]:
-    """Yield the rows of a column, some at a time.
+    """Yield the rows of a column in chunks.
 
     Args:
-        source: A dataset (with `episodes`), an episode (with the column as an attribute), an array or tensor of rows
-            [N, ...], or any number of these.
+        source: A dataset (with the attribute `episodes`), an episode (with the column as an attribute), an array or
+            tensor of rows [N, ...], or an iterable of episodes or arrays.
         column: Name of the array of an episode, for instance "observations".
 
     Raises:
-        TypeError: On other data, and on values that are not numbers; actions have to be floating point.
-        ValueError: If there is no row at all, or if rows have different shapes.
-        NonFiniteError: On NaN and infinity, a `ValueError` as well.
+        TypeError: If the data have another type, values are not numbers, or actions are not floating point.
+        ValueError: If there are no rows, or rows have different shapes.
+        NonFiniteError: If a value is NaN or infinite. It is a subclass of ValueError.
     """
     shape, n = None, 0
     for where, rows in _arrays(source, column):
@@ -271,7 +275,7 @@ _EXPECTED = {"actions": "floating-point numbers, since the indices of discrete a
 
 
 def _arrays(source: Any, column: str) -> Iterator[tuple[str, Any]]:
-    """Yield the name in messages and the array of every array of rows."""
+    """Yield each array of rows with its name in error messages."""
     if _is_array_of(source, column):
         yield column, _array(source, column)
         return
@@ -290,7 +294,7 @@ def _is_array_of(value: Any, column: str) -> bool:
 
 
 def _array(value: Any, column: str) -> Any:
-    """Return an episode's column of recorded rows, or an array itself; arrays read from files are not loaded."""
+    """Return the recorded rows of an episode's column, or an array unchanged; memory-mapped arrays are not loaded."""
     rows = value.told(column) if hasattr(value, "told") else getattr(value, column, value)
     if isinstance(rows, Tensor):
         rows = rows.detach().cpu().numpy()

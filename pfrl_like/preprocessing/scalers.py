@@ -1,4 +1,4 @@
-"""Scalers of observations, actions and rewards, and a table of their names."""
+"""Scalers of observations, actions and rewards, and the table of scaler names."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pfrl_like.utils.plain_values import build
 
 
 class _RewardScaler(Scaler):
-    """Base of scalers of rewards that have nothing to fit; their fields are the constructor's arguments."""
+    """Base of reward scalers without statistics; their dataclass fields are the constructor arguments."""
 
     column = "rewards"
     multiplier: float
@@ -27,7 +27,7 @@ class _RewardScaler(Scaler):
         return True
 
     def fit(self, episodes: Any) -> Self:
-        """Do nothing and return the scaler, for compatibility with other scalers."""
+        """Return the scaler unchanged; the method exists for compatibility with other scalers."""
         return self
 
     def reverse_transform(self, x: Tensor) -> Tensor:
@@ -45,8 +45,8 @@ class MultiplyRewardScaler(_RewardScaler):
         multiplier: Factor, not 0.
 
     Raises:
-        ValueError: If it is 0, or not finite.
-        TypeError: If it is not a number.
+        ValueError: If `multiplier` is 0 or not finite.
+        TypeError: If `multiplier` is not a number.
     """
 
     type_name = "multiply"
@@ -62,13 +62,14 @@ class ClipRewardScaler(_RewardScaler):
     """Clips rewards: r' = multiplier * min(max(r, low), high). The inverse does not undo the clipping.
 
     Args:
-        low: Least reward; None for no such bound.
-        high: Largest reward; None for no such bound.
+        low: Lower bound of the reward. None for no lower bound.
+        high: Upper bound of the reward. None for no upper bound.
         multiplier: Factor of the clipped rewards, not 0.
 
     Raises:
-        ValueError: If there is no bound, `high` is less than `low`, or a number is not finite or `multiplier` 0.
-        TypeError: If one is not a number.
+        ValueError: If `low` and `high` are None, `high` is less than `low`, an argument is not finite, or `multiplier`
+            is 0.
+        TypeError: If an argument is not a number.
     """
 
     type_name = "clip"
@@ -84,7 +85,7 @@ class ClipRewardScaler(_RewardScaler):
         if self.high is not None:
             check_numbers(high=self.high)
         if self.low is None and self.high is None:
-            raise ValueError("low and high are None, expected a bound: ClipRewardScaler(low=-1.0, high=1.0)")
+            raise ValueError("low and high are None, expected a bound, as in ClipRewardScaler(low=-1.0)")
         if self.low is not None and self.high is not None and self.high < self.low:
             raise ValueError(f"high is {self.high}, expected no less than low, which is {self.low}")
 
@@ -96,16 +97,16 @@ class ClipRewardScaler(_RewardScaler):
 class ConstantShiftRewardScaler(_RewardScaler):
     """Shifts rewards by a number: r' = multiplier * (r + shift), or multiplier * r + shift.
 
-    A shift of all rewards changes which policy is optimal where episodes may end early.
+    If episodes can end early, a shift of all rewards may change the optimal policy.
 
     Args:
         shift: Number to add.
         multiplier: Factor, not 0.
-        multiply_first: True to multiply before the shift.
+        multiply_first: True to multiply before adding the shift.
 
     Raises:
-        ValueError: If a number is not finite, or `multiplier` 0.
-        TypeError: If one is not a number, or `multiply_first` neither True nor False.
+        ValueError: If an argument is not finite, or `multiplier` is 0.
+        TypeError: If `shift` or `multiplier` is not a number, or `multiply_first` is not a bool.
     """
 
     type_name = "shift"
@@ -136,14 +137,14 @@ class ReturnBasedRewardScaler(_RewardScaler):
 
     Args:
         dataset: Data to fit to: a dataset or episodes.
-        return_max: Largest undiscounted return of an episode.
-        return_min: Smallest undiscounted return of an episode.
+        return_max: Maximum undiscounted return of an episode.
+        return_min: Minimum undiscounted return of an episode.
         multiplier: Factor, not 0.
 
     Raises:
-        ValueError: If only one of the returns is given, or a dataset in addition, `return_max` is not above
-            `return_min`, a number is not finite or `multiplier` 0; and as in `fit`.
-        TypeError: If one is not a number; and as in `fit`.
+        ValueError: If only one of the returns is passed, the returns are passed together with a dataset, `return_max`
+            is not above `return_min`, an argument is not finite, or `multiplier` is 0. Also the errors of `fit`.
+        TypeError: If an argument is not a number. Also the errors of `fit`.
     """
 
     type_name = "return"
@@ -168,10 +169,10 @@ class ReturnBasedRewardScaler(_RewardScaler):
         return self.return_max is not None
 
     def fit(self, episodes: Any) -> Self:
-        """Compute the largest and the smallest return of episodes; see `Scaler.fit` for arguments and other errors.
+        """Compute the maximum and the minimum return of episodes; see `Scaler.fit` for arguments and other errors.
 
         Raises:
-            ValueError: Also if all returns are equal, so that their range is 0.
+            ValueError: If all returns are equal, so that their range is 0.
         """
         found = returns(episodes)
         return self._keep(max(found), min(found))
@@ -180,8 +181,8 @@ class ReturnBasedRewardScaler(_RewardScaler):
         check_numbers(return_max=return_max, return_min=return_min)
         if return_max <= return_min:
             raise ValueError(
-                f"return_max is {return_max}, expected more than return_min, which is {return_min}: there is no span "
-                "to divide by; MultiplyRewardScaler takes a factor"
+                f"return_max is {return_max}, expected more than return_min, {return_min}: the range of returns must "
+                "not be 0; use MultiplyRewardScaler with a factor"
             )
         self.return_max, self.return_min = float(return_max), float(return_min)
         return self
@@ -195,12 +196,12 @@ class ReturnBasedRewardScaler(_RewardScaler):
     @property
     def _factor(self) -> float:
         if self.return_max is None or self.return_min is None:
-            raise NotFittedError(f"{self!r} has no statistics yet: call fit, or give them to the constructor")
+            raise NotFittedError(f"{self!r} is not fitted: call fit, or pass statistics to the constructor")
         return float(self.multiplier / (self.return_max - self.return_min))
 
 
 class PixelScaler(AffineScaler):
-    """Scales pixels to [0, 1]: x' = x / 255. There is nothing to fit; the inverse is not rounded."""
+    """Scales pixels to [0, 1]: x' = x / 255; it has no statistics, and `reverse_transform` does not round."""
 
     type_name = "pixel"
 
@@ -208,7 +209,7 @@ class PixelScaler(AffineScaler):
         super().__init__()
 
     def fit(self, episodes: Any) -> Self:
-        """Do nothing and return the scaler, for compatibility with other scalers."""
+        """Return the scaler unchanged; the method exists for compatibility with other scalers."""
         return self
 
     def _offset_and_width(self) -> tuple[Array, Array]:
@@ -220,17 +221,17 @@ def _statistic(name: str, doc: str) -> property:
 
 
 class MinMaxScaler(AffineScaler):
-    """Scales values between the extremes of the data to [0, 1]: x' = (x - min) / (max - min) in each entry.
+    """Scales values from the range of the data to [0, 1]: x' = (x - min) / (max - min) for each entry.
 
-    An entry that never changes is only shifted, to 0.
+    A constant entry is only shifted to 0.
 
     Args:
         dataset: Data to fit to: a dataset, episodes, or an array of rows [N, ...].
-        maximum: Largest value of each entry, in the shape of one row.
-        minimum: Smallest value of each entry, in the shape of one row.
+        maximum: Maximum of each entry, in the shape of one row.
+        minimum: Minimum of each entry, in the shape of one row.
 
     Raises:
-        ValueError: If a maximum is less than its minimum, and as in `fit`; other errors as in `fit`.
+        ValueError: If a maximum is less than its minimum. Also the errors of `fit`.
     """
 
     type_name = "min_max"
@@ -239,8 +240,8 @@ class MinMaxScaler(AffineScaler):
     def __init__(self, dataset: Any = None, maximum: Any = None, minimum: Any = None) -> None:
         super().__init__(dataset, maximum=maximum, minimum=minimum)
 
-    maximum = _statistic("maximum", "Largest value of each entry; None before there is one.")
-    minimum = _statistic("minimum", "Smallest value of each entry; None before there is one.")
+    maximum = _statistic("maximum", "Maximum of each entry; None if the scaler is not fitted.")
+    minimum = _statistic("minimum", "Minimum of each entry; None if the scaler is not fitted.")
 
     def fit(self, episodes: Any) -> Self:
         minimum, maximum = extremes(episodes, self.column)
@@ -255,9 +256,9 @@ class MinMaxScaler(AffineScaler):
 
 
 class StandardScaler(AffineScaler):
-    """Scales to mean 0 and standard deviation 1: x' = (x - mean) / std in each entry, with std of the population.
+    """Scales to mean 0 and standard deviation 1: x' = (x - mean) / std for each entry.
 
-    An entry that never changes is only shifted, to 0.
+    `std` is the population standard deviation. A constant entry is only shifted to 0.
 
     Args:
         dataset: Data to fit to: a dataset, episodes, or an array of rows [N, ...].
@@ -265,7 +266,7 @@ class StandardScaler(AffineScaler):
         std: Standard deviation of each entry, in the shape of one row.
 
     Raises:
-        ValueError: If a standard deviation is negative, and as in `fit`; other errors as in `fit`.
+        ValueError: If a standard deviation is negative. Also the errors of `fit`.
     """
 
     type_name = "standard"
@@ -273,8 +274,8 @@ class StandardScaler(AffineScaler):
     def __init__(self, dataset: Any = None, mean: Any = None, std: Any = None) -> None:
         super().__init__(dataset, mean=mean, std=std)
 
-    mean = _statistic("mean", "Mean of each entry; None before there is one.")
-    std = _statistic("std", "Standard deviation of each entry; None before there is one.")
+    mean = _statistic("mean", "Mean of each entry; None if the scaler is not fitted.")
+    std = _statistic("std", "Standard deviation of each entry; None if not fitted.")
 
     def fit(self, episodes: Any) -> Self:
         mean, std = moments(episodes, self.column)
@@ -287,7 +288,10 @@ class StandardScaler(AffineScaler):
 
 
 class MinMaxActionScaler(MinMaxScaler):
-    """Scales actions to [-1, 1], the range of policies that end in tanh, also with the bounds of an action space."""
+    """Scales actions to [-1, 1], the output range of policies that end in tanh.
+
+    `maximum` and `minimum` can also be the bounds of an action space.
+    """
 
     column = "actions"
     span = (-1.0, 1.0)
@@ -296,24 +300,26 @@ class MinMaxActionScaler(MinMaxScaler):
 class StandardActionScaler(StandardScaler):
     """Scales actions to mean 0 and standard deviation 1.
 
-    A policy that ends in tanh needs `MinMaxActionScaler`: with this scaler it reaches only one standard deviation
-    around the mean.
+    Use `MinMaxActionScaler` for a policy that ends in tanh. With `StandardActionScaler`, such a policy can only output
+    actions within one standard deviation of the mean.
     """
 
     column = "actions"
 
 
 class MinMaxRewardScaler(MinMaxScaler):
-    """Scales rewards to [0, 1]. A shift of all rewards changes which policy is optimal where episodes may end early.
+    """Scales rewards to [0, 1].
+
+    If episodes can end early, the shift of the rewards may change the optimal policy.
 
     Args:
         dataset: Data to fit to: a dataset, episodes, or an array of rewards [N].
-        maximum: Largest reward.
-        minimum: Smallest reward.
-        multiplier: Factor of the scaled rewards, not 0: with 10 the rewards lie in [0, 10].
+        maximum: Maximum reward.
+        minimum: Minimum reward.
+        multiplier: Factor of the scaled rewards, not 0. For example, 10 scales rewards to [0, 10].
 
     Raises:
-        ValueError: If a maximum is less than its minimum, or `multiplier` 0, and as in `fit`; other errors as in `fit`.
+        ValueError: If the maximum is less than the minimum, or `multiplier` is 0. Also the errors of `fit`.
     """
 
     column = "rewards"
@@ -331,10 +337,10 @@ class StandardRewardScaler(StandardScaler):
         dataset: Data to fit to: a dataset, episodes, or an array of rewards [N].
         mean: Mean of the rewards.
         std: Standard deviation of the rewards.
-        multiplier: Factor of the scaled rewards, not 0: with 10 the standard deviation is 10.
+        multiplier: Factor of the scaled rewards, not 0. For example, 10 scales to a standard deviation of 10.
 
     Raises:
-        ValueError: If a standard deviation is negative, or `multiplier` 0, and as in `fit`; other errors as in `fit`.
+        ValueError: If the standard deviation is negative, or `multiplier` is 0. Also the errors of `fit`.
     """
 
     column = "rewards"
@@ -345,7 +351,7 @@ class StandardRewardScaler(StandardScaler):
         super().__init__(dataset, mean, std)
 
 
-#: Scalers by name, for each column of an episode.
+#: Scaler classes, keyed by the column of an episode and then by the name of the scaler.
 SCALERS: Mapping[str, Mapping[str, type[Scaler]]] = {
     "observations": {scaler.type_name: scaler for scaler in (PixelScaler, MinMaxScaler, StandardScaler)},
     "actions": {scaler.type_name: scaler for scaler in (MinMaxActionScaler, StandardActionScaler)},
@@ -364,19 +370,21 @@ SCALERS: Mapping[str, Mapping[str, type[Scaler]]] = {
 
 
 def make_scaler(scaler: Any, column: str = "observations") -> Scaler | None:
-    """Return the scaler that a user has chosen.
+    """Return the scaler for an argument of the user.
 
     Args:
-        scaler: A name ("pixel", "min_max" or "standard"; for actions and rewards not "pixel"; for rewards also
-            "return", "multiply", "clip" and "shift"), a result of `Scaler.describe`, a scaler, or None.
+        scaler: A name, a result of `Scaler.describe`, a scaler, or None. The names for observations are "pixel",
+            "min_max" and "standard". The names for actions are "min_max" and "standard". The names for rewards are
+            "min_max", "standard", "return", "multiply", "clip" and "shift".
         column: Column to scale: "observations", "actions" or "rewards".
 
     Returns:
-        The scaler, None for None. A scaler chosen by name still has to be fitted.
+        The scaler, or None if `scaler` is None. A scaler created from a name is not fitted.
 
     Raises:
-        ValueError: On an unknown name, where the error suggests the nearest, or a scaler of another column.
-        TypeError: On anything else.
+        ValueError: If the name is unknown (the message suggests the nearest name), or the scaler belongs to another
+            column.
+        TypeError: If the argument has another type.
     """
     if scaler is None:
         return None

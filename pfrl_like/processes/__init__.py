@@ -1,4 +1,4 @@
-"""Supervised worker processes, and memory shared with them."""
+"""Supervised worker processes, and memory that is shared with them."""
 
 from pfrl_like.processes.pipe_end import Countdown, WaitingEnd, send
 from pfrl_like.processes.shared_arrays import SharedArrays

@@ -1,4 +1,4 @@
-"""Ends of pipes, and ways to wait for a message, a worker's death or a time limit."""
+"""Ends of pipes, and functions that wait for a message, the death of a worker, or a time limit."""
 
 import io
 import math
@@ -13,26 +13,26 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-#: Returned instead of a message of which a part has not arrived.
+#: Returned by `recv` if only a part of a message has arrived.
 UNFINISHED = object()
 
-# Header of a message: its length, or -1 and a longer number.
+# Header of a message: its length, or -1 and a 64-bit length.
 _LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
 _LONGEST = 0x7FFFFFFF
 
-# Most bytes of one read.
+# Maximum number of bytes of one read.
 _MOST = 1 << 20
 
 
 def pickled(message: Any) -> bytes:
-    """Pickle a message as `Connection.recv` expects it.
+    """Pickle a message in the format of `Connection.recv`.
 
-    `ForkingPickler.dumps` and `Connection.send` make a view of a `BytesIO` instead. If the write fails, the traceback
-    keeps the view, and its garbage collection ends Python 3.12 with a segmentation fault.
+    `ForkingPickler.dumps` and `Connection.send` create a view of a `BytesIO`. If the write fails, the traceback keeps
+    the view, and its garbage collection ends Python 3.12 with a segmentation fault. This function creates no view.
 
     Raises:
-        pickle.PicklingError: If it cannot be pickled. Python raises errors of several types, also OSError, which
-            callers take for an error of the pipe.
+        pickle.PicklingError: If the message cannot be pickled. Python raises errors of several types, also OSError,
+        which callers would treat as an error of the pipe.
     """
     buffer = io.BytesIO()
     try:
@@ -43,11 +43,11 @@ def pickled(message: Any) -> bytes:
 
 
 def send(connection: Any, message: Any) -> None:
-    """Send a message like `connection.send(message)`, but leave no view behind if that fails; see `pickled`.
+    """Send a message like `connection.send(message)`, but without a view that remains after an error; see `pickled`.
 
     Args:
-        connection: A `Connection`, or a user's own connection that has only `send`.
-        message: Object that can be pickled.
+        connection: A `Connection`, or a user's connection with only the method `send`.
+        message: An object that can be pickled.
     """
     if hasattr(connection, "send_bytes"):
         connection.send_bytes(pickled(message))
@@ -66,16 +66,16 @@ class WaitingEnd:
         self.connection = connection
 
     def send(self, message: Any) -> bool:
-        """Send a message, or as much of it as the pipe takes now; returns True if all is sent."""
+        """Send a message, or the part that fits into the pipe; returns True if the whole message was sent."""
         send(self.connection, message)
         return True
 
     def flush(self) -> bool:
-        """Send more of the rest that `send` has left; returns True if all is sent."""
+        """Send more of the remaining part of the message; returns True if the whole message was sent."""
         return True
 
     def recv(self) -> Any:
-        """Next message, or `UNFINISHED` if a part of it has not arrived."""
+        """Return the next message, or `UNFINISHED` if only a part has arrived."""
         return self.connection.recv()
 
     def close(self) -> None:
@@ -84,10 +84,10 @@ class WaitingEnd:
 
 
 class PipeEnd(WaitingEnd):
-    """An end of a pipe that never blocks.
+    """An end of a pipe that does not block.
 
-    The worker's end is a `Connection`. Messages have its format, which processes with different versions of Python
-    share.
+    The worker's end is a `Connection`. Messages have the format of `Connection`, which is the same in all Python
+    versions.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -95,11 +95,11 @@ class PipeEnd(WaitingEnd):
         self._descriptor = connection.fileno()
         os.set_blocking(self._descriptor, False)
         self._unsent = memoryview(b"")
-        self._size = 0  # of the incoming message, once known
-        self._came = bytearray()  # incomplete part that has arrived
+        self._size = 0  # size of the incoming message; 0 if unknown
+        self._received = bytearray()  # incomplete message
 
     def send(self, message: Any) -> bool:
-        """Send a message, or as much of it as the pipe takes now; returns True if all is sent."""
+        """Send a message, or the part that fits into the pipe; returns True if the whole message was sent."""
         packed = pickled(message)
         size = len(packed)
         length = _LENGTH.pack(size) if size <= _LONGEST else _LENGTH.pack(-1) + _LONG_LENGTH.pack(size)
@@ -107,7 +107,7 @@ class PipeEnd(WaitingEnd):
         return self.flush()
 
     def flush(self) -> bool:
-        """Send more of the rest that `send` has left; returns True if all is sent."""
+        """Send more of the remaining part of the message; returns True if the whole message was sent."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[os.write(self._descriptor, self._unsent) :]
@@ -116,7 +116,7 @@ class PipeEnd(WaitingEnd):
         return True
 
     def recv(self) -> Any:
-        """Next message, or `UNFINISHED` if a part of it has not arrived."""
+        """Return the next message, or `UNFINISHED` if only a part has arrived."""
         try:
             if self._size == 0:
                 (self._size,) = _LENGTH.unpack(self._bytes(_LENGTH.size))
@@ -130,45 +130,45 @@ class PipeEnd(WaitingEnd):
 
     def close(self) -> None:
         """Close the connection."""
-        self._descriptor = -1  # the number may soon be another file's
+        self._descriptor = -1  # the number may be reused for another file
         super().close()
 
     def _bytes(self, count: int) -> bytearray:
-        """Read `count` bytes; keeps those that have arrived if `os.read` raises because others have not."""
-        while len(self._came) < count:
-            chunk = os.read(self._descriptor, min(count - len(self._came), _MOST))
+        """Read `count` bytes. If `os.read` raises because not all bytes have arrived, the received bytes are kept."""
+        while len(self._received) < count:
+            chunk = os.read(self._descriptor, min(count - len(self._received), _MOST))
             if not chunk:
                 raise EOFError
-            self._came += chunk
-        whole, self._came = self._came, bytearray()
+            self._received += chunk
+        whole, self._received = self._received, bytearray()
         return whole
 
 
 def pipe_end(connection: Connection) -> WaitingEnd:
-    """Make a `PipeEnd`, or a `WaitingEnd` on Windows."""
+    """Return a `PipeEnd`, or a `WaitingEnd` on Windows."""
     return WaitingEnd(connection) if sys.platform == "win32" else PipeEnd(connection)
 
 
 class Doorbell:
-    """Waits for any of several workers, each with a pipe and a descriptor that becomes readable when it dies.
+    """Waits for any of several workers. Each has a pipe and a descriptor that becomes readable when the worker dies.
 
-    It registers the descriptors with the system once. `multiprocessing.connection.wait` does so at every call, and a
-    step of eight environments waits up to eight times.
+    The descriptors are registered with the system once. `multiprocessing.connection.wait` registers them at every call,
+    and a step of eight environments waits up to eight times.
     """
 
     def __init__(self) -> None:
-        self._owners: dict[int, tuple[int, Connection | None]] = {}  # descriptor: worker, the pipe if it is the pipe's
+        self._owners: dict[int, tuple[int, Connection | None]] = {}  # worker of a descriptor, and its pipe if it is one
         self._poll = None if sys.platform == "win32" else select.poll()
 
     def add(self, index: int, channel: Connection, death: int) -> None:
-        """Add a worker to wait for."""
+        """Add a worker."""
         for descriptor, pipe in ((channel.fileno(), channel), (death, None)):
             self._owners[descriptor] = (index, pipe)
             if self._poll is not None:
                 self._poll.register(descriptor, select.POLLIN)
 
     def remove(self, index: int) -> None:
-        """Remove a worker whose pipe and descriptor are still open."""
+        """Remove a worker; its pipe and descriptor must still be open."""
         for descriptor in [each for each, (owner, _) in self._owners.items() if owner == index]:
             del self._owners[descriptor]
             if self._poll is not None:
@@ -178,36 +178,36 @@ class Doorbell:
         """Wait for a message or the death of any worker.
 
         Args:
-            timeout: Seconds to wait at most; None for no limit.
+            timeout: Maximum waiting time in seconds; None for no limit.
 
         Returns:
-            By worker: True if the pipe has something to read (a message or its end), False if the worker has died and
-            its pipe is silent.
+            A dict by worker: True if the pipe can be read (a message, or the end of the pipe), False if the worker has
+                died and its pipe contains no data.
         """
         if self._poll is not None:
             ready = [descriptor for descriptor, _ in self._poll.poll(None if timeout is None else timeout * 1000)]
         else:
             ends = wait([pipe or descriptor for descriptor, (_, pipe) in self._owners.items()], timeout)
             ready = [end if isinstance(end, int) else end.fileno() for end in ends]
-        rung: dict[int, bool] = {}
+        readable: dict[int, bool] = {}
         for descriptor in ready:
             index, pipe = self._owners[descriptor]
-            rung[index] = pipe is not None or rung.get(index, False)
-        return rung
+            readable[index] = pipe is not None or readable.get(index, False)
+        return readable
 
 
-#: Most seconds by which a countdown decreases between two calls of `left`.
+#: Maximum number of seconds by which a countdown decreases between two calls of `left`.
 _LONGEST_WAIT = 1.0
 
 
 class Countdown:
-    """Seconds left until a time limit.
+    """Remaining seconds until a time limit.
 
-    At most one second counts between two calls of `left`. A process that was stopped (Ctrl-Z, a debugger) and resumes
-    therefore does not count the time for which it, and the processes that it waits for, were stopped.
+    At most one second is counted between two calls of `left`. Therefore, if the process is stopped (Ctrl-Z, a debugger)
+    and resumed, the time for which it and the processes that it waits for were stopped is not counted.
 
     Args:
-        seconds: The limit; None for no limit.
+        seconds: The time limit in seconds; None for no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -215,7 +215,7 @@ class Countdown:
         self._seen = time.monotonic()
 
     def left(self) -> float:
-        """Seconds left; 0 or negative if the time is over."""
+        """Return the remaining seconds; 0 or negative after the time limit."""
         now = time.monotonic()
         self._left -= min(now - self._seen, _LONGEST_WAIT)
         self._seen = now

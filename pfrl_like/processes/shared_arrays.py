@@ -25,8 +25,8 @@ _counter = itertools.count()
 class SharedArrays:
     """Arrays in one block of shared memory.
 
-    The owner creates the arrays; the others `attach` by name and layout. Once all have attached, the owner calls
-    `unlink`: the name is removed, and the memory exists until the last process has closed it or died.
+    The owner creates the arrays; the other processes call `attach` with name and layout. After all have attached, the
+    owner calls `unlink`. This removes the name. The memory exists until the last process has closed it or died.
 
     Args:
         layout: Shapes and dtypes of the arrays.
@@ -34,7 +34,7 @@ class SharedArrays:
     Attributes:
         name: Name of the block, `pl_<pid>_<start time of the process>_<n>`.
         layout: Shapes and dtypes of the arrays.
-        arrays: The arrays, zero at first.
+        arrays: The arrays, initially zero.
 
     Raises:
         OSError: If there is not enough shared memory.
@@ -71,19 +71,19 @@ class SharedArrays:
             self._memory.unlink()
 
     def close(self) -> None:
-        """Close the memory and remove the name; no array elsewhere may still point into the memory."""
+        """Close the memory and remove the name; no other array may still refer to the memory."""
         self.arrays.clear()
         with contextlib.suppress(BufferError):  # a view still exists: the memory is freed with it
             self._memory.close()
         self.unlink()
 
     def __del__(self) -> None:
-        if hasattr(self, "arrays"):  # fully constructed; arrays have to be freed before their memory
+        if hasattr(self, "arrays"):  # fully constructed; arrays must be freed before their memory
             self.close()
 
 
 def _offsets(layout: Layout) -> list[int]:
-    """Start of each array, and the total size, in bytes."""
+    """Return the start of each array, and the total size, in bytes."""
     offsets = [0]
     for shape, dtype in layout:
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
@@ -111,7 +111,7 @@ def _reserve(name: str, size: int) -> None:
 
 
 def _remove_stale_blocks() -> None:
-    """Remove blocks older than a minute whose process has died without removing them."""
+    """Remove blocks older than a minute whose process died without removing them."""
     if not Path("/proc/self/stat").exists():
         return
     for path in _MEMORY_FILES.glob("pl_*_*_*"):

@@ -1,7 +1,7 @@
-"""`Workers`: child processes with pipes; their death is detected at once, and they never outlive their parent.
+"""`Workers`: child processes with pipes. Their death is detected immediately, and they never outlive their parent.
 
-The programs that workers start do not outlive it either: each worker leads its own session, which ends with the worker
-(see `worker`).
+Programs that workers start do not outlive the parent either: each worker is the leader of its own session, which ends
+with the worker (see `worker`).
 """
 
 import contextlib
@@ -23,38 +23,38 @@ from pfrl_like.processes.pipe_end import UNFINISHED, Countdown, Doorbell, Waitin
 from pfrl_like.processes.worker import GUARD_HINT, LAST_WORDS, Failure, Finished, context_of, end_groups, run_worker
 from pfrl_like.utils.stoppable_thread import start_time
 
-#: Seconds that a worker gets to end on its own, and then to end when interrupted, before it is killed; HURRY is for
-#: `close(hurry=True)`.
+#: Seconds that a worker has to end by itself, and seconds that it has to end after an interrupt, before it is killed.
+#: HURRY is used by `close(hurry=True)`.
 PATIENCE, HURRY = (2.0, 1.0), (0.2, 0.2)
 
-#: Seconds that a hanging worker gets to report a traceback, before its stack is read instead.
+#: Seconds that a hanging worker has to report a traceback; after that its stack is read instead.
 _WORDS = 1.0
 
-#: Seconds after which a wait for one worker checks the others.
+#: Seconds after which a wait for one worker checks the other workers.
 _GLANCE = 0.5
 
 #: Types of the last message of a worker.
-_NEWS = (Failure, Finished)
+_END_MESSAGES = (Failure, Finished)
 
-#: Most bytes read of a stack.
+#: Maximum number of bytes that are read of a stack.
 _MAX_WORDS = 1 << 16
 
 
 @dataclass
 class _Child:
-    """A worker process, and the parent's state of it.
+    """A worker process, and the parent's state of the worker.
 
     Attributes:
         process: The process.
-        channel: The parent's end of its pipe.
-        words: Pipe with its stack, if it hangs.
+        channel: The parent's end of the worker's pipe.
+        words: Pipe that contains the worker's stack if the worker hangs.
         lifeline: Pipe that closes when this process ends, which ends the worker's session.
         started: Start time of the process.
-        death: Descriptor that becomes readable when it ends; -1 before it has started.
+        death: Descriptor that becomes readable when the process ends; -1 before the process has started.
         doorbell: Waits for this worker only.
         inbox: Messages that were read while `receive` waited for other workers.
-        ended: True once its last message has arrived.
-        answered: True once another message has arrived.
+        ended: True after the last message has arrived.
+        answered: True after another message has arrived.
     """
 
     process: BaseProcess
@@ -72,15 +72,15 @@ class _Child:
 class Workers:
     """Supervised worker processes.
 
-    Worker i runs `target(channel, i, *arguments[i])`, where `channel` is its end of a pipe. `wait` and `receive` return
-    the messages that it sends; the last message is `Finished` or `Failure`.
+    Worker i calls `target(channel, i, *arguments[i])`, where `channel` is the worker's end of a pipe. `wait` and
+    `receive` return the messages that the worker sends. The last message is `Finished` or `Failure`.
 
     Args:
-        target: The body of every worker; a module-level function or a `Portable`.
-        arguments: One tuple of further arguments for each worker. Shared tensors, events and locks are passed as they
-            are; functions that may be lambdas are passed as `Portable`.
-        start_method: "fork", "spawn" or "forkserver"; None selects forkserver where available, else spawn.
-        name: Name of the processes in a process list, before their number.
+        target: Function that every worker calls; a module-level function or a `Portable`.
+        arguments: One tuple of additional arguments per worker. Shared tensors, events and locks are passed unchanged;
+            functions that may be lambdas are passed as `Portable`.
+        start_method: "fork", "spawn" or "forkserver"; None uses forkserver if it is available, otherwise spawn.
+        name: First part of the processes' names in a process list; the worker's number follows.
 
     Raises:
         ValueError: If the start method is not available.
@@ -88,8 +88,8 @@ class Workers:
             process is daemonic.
 
     Attributes:
-        closed: True once `close` has been called.
-        is_elsewhere: True: the contents live in other processes, and a search for random streams skips them.
+        closed: True after `close` was called.
+        is_elsewhere: True: the search for random streams skips this object, because its content is in other processes.
     """
 
     is_elsewhere = True
@@ -106,7 +106,7 @@ class Workers:
         self.start_method: str = self._context.get_start_method()
         self._target, self._name = target, name
         self._children: list[_Child] = []
-        self._doorbell = Doorbell()  # of all
+        self._doorbell = Doorbell()  # of all workers
         self.closed = False
         self._owner = os.getpid()
         self._finalizer = weakref.finalize(self, _shut_down, self._children, self._owner)
@@ -124,7 +124,7 @@ class Workers:
 
     @property
     def running(self) -> frozenset[int]:
-        """Indices of the workers that have sent neither `Finished` nor `Failure`."""
+        """Indices of the workers that have not sent `Finished` or `Failure`."""
         return frozenset(index for index, child in enumerate(self._children) if not child.ended)
 
     def send(self, index: int, message: Any, timeout: float | None = None) -> None:
@@ -132,49 +132,50 @@ class Workers:
 
         Args:
             index: Index of the worker.
-            message: The message. The part that fits into the pipe is sent at once, the rest as the worker reads it.
-            timeout: Seconds to wait at most, without effect on Windows; None for no limit.
+            message: The message. The part that fits into the pipe is sent at once, the rest when the worker reads.
+            timeout: Maximum waiting time in seconds, ignored on Windows; None for no limit.
 
         Raises:
-            WorkerError: If that worker has ended, or exceeds the time limit, which ends it.
+            WorkerError: If the worker has ended, or exceeds the time limit. In the second case the worker is ended.
         """
         if self.closed or self._children[index].ended:
             raise WorkerError(index, "had ended before")
         try:
             if not self._children[index].channel.send(message):
                 self._send_rest(index, Countdown(timeout))
-        except OSError:  # its end of the pipe is closed
+        except OSError:  # the worker's end of the pipe is closed
             raise self._ended(index) from None
 
     def wait(self, timeout: float | None = None) -> list[tuple[int, Any]]:
-        """Wait until some workers have sent something or ended.
+        """Wait until some workers have sent a message or ended.
 
         Args:
-            timeout: Seconds to wait at most; None for no limit.
+            timeout: Maximum waiting time in seconds; None for no limit.
 
         Returns:
-            Pairs of a worker's index and its next message; an ended worker's last one is `Finished` or `Failure`.
-            Empty after the time-out, when all workers have ended, and if only a part of a message has arrived.
+            Pairs of a worker's index and its next message. The last message of a worker that has ended is `Finished` or
+            `Failure`. The list is empty after the time limit, if all workers have ended, and if only a part of a
+            message has arrived.
         """
         kept = [(index, child.inbox.popleft()) for index, child in enumerate(self._children) if child.inbox]
         if kept or not self.running:
             return kept
-        news = [(index, self._read(index, speaks)) for index, speaks in self._doorbell.wait(timeout).items()]
-        return [(index, message) for index, message in news if message is not UNFINISHED]
+        new = [(index, self._read(index, has_data)) for index, has_data in self._doorbell.wait(timeout).items()]
+        return [(index, message) for index, message in new if message is not UNFINISHED]
 
     def receive(self, indices: Iterable[int] | None = None, timeout: float | None = None) -> list[Any]:
         """Wait for one message from each of some workers.
 
         Args:
-            indices: Indices of the workers, each of which has to send a message; None for all.
-            timeout: Seconds to wait at most; None for no limit.
+            indices: Indices of the workers, each of which must send a message; None for all workers.
+            timeout: Maximum waiting time in seconds; None for no limit.
 
         Returns:
             The messages in the order of `indices`.
 
         Raises:
-            WorkerError: If any worker raises or dies, or if one of these ends, or exceeds the time limit, which ends
-                it. Messages from other workers are kept.
+            WorkerError: If any worker raises an error or dies, or if one of the given workers finishes or exceeds the
+                time limit. A worker that exceeds the time limit is ended. Messages from other workers are kept.
         """
         order = range(len(self)) if indices is None else list(indices)
         countdown = Countdown(timeout)
@@ -184,33 +185,33 @@ class Workers:
                 messages[index] = self._receive_from(index, countdown)
         except WorkerError:
             for index, message in messages.items():
-                self._children[index].inbox.appendleft(message)  # for callers that continue without the failed one
+                self._children[index].inbox.appendleft(message)  # for callers that continue without the failed worker
             raise
         return list(messages.values())
 
     def interrupt(self, index: int) -> None:
-        """Interrupt a worker by an exception, which ends it; a worker that cannot be interrupted continues."""
+        """Interrupt a worker with an exception, which ends it; a worker that cannot be interrupted continues."""
         _send_signal(self._children[index].process)
 
     def last_words(self, index: int) -> str:
-        """End a hanging worker, if necessary by force; returns its traceback or stack, empty if there is none."""
+        """End a hanging worker, if necessary by force; returns its traceback or stack, or "" if unavailable."""
         self.interrupt(index)
         countdown = Countdown(_WORDS)
         while not self._children[index].ended and (left := countdown.left()) > 0:
-            for _, speaks in self._children[index].doorbell.wait(left).items():
-                message = self._read(index, speaks)
+            for _, has_data in self._children[index].doorbell.wait(left).items():
+                message = self._read(index, has_data)
                 if isinstance(message, Failure) and message.traceback_text:
                     return message.traceback_text
-        self._children[index].process.kill()  # now, so that nobody waits for it again
+        self._children[index].process.kill()  # now, so that no later call waits for the worker
         return self.stack(index)
 
     def stack(self, index: int) -> str:
-        """Stack that an interrupted worker has reported and that is not yet read; empty if there is none."""
+        """Return the unread stack that an interrupted worker has reported; "" if there is none."""
         words = self._children[index].words
         return os.read(words.fileno(), _MAX_WORDS).decode(errors="replace") if words.poll() else ""
 
     def restart(self, index: int, arguments: tuple[Any, ...]) -> None:
-        """End a worker by force, if it has not ended, and start another in its place."""
+        """End a worker by force, if it has not ended, and start a new worker with its index."""
         child = self._children[index]
         child.process.kill()
         child.process.join(timeout=5.0)
@@ -222,13 +223,13 @@ class Workers:
         self._start(index, arguments)
 
     def close(self, *, hurry: bool = False) -> None:
-        """End every worker and wait for its end; a second call does nothing.
+        """End all workers and wait until they have ended; a second call does nothing.
 
-        Closes the pipes, which ends workers that read from them. Interrupts the remaining workers after 2 s, and kills
-        them after another second.
+        This method closes the pipes, which ends workers that read from them. It interrupts the remaining workers after
+        2 s, and kills the remaining workers after another second.
 
         Args:
-            hurry: Do this within a second.
+            hurry: True to do this within a second.
         """
         self.closed = True
         _open.discard(self)
@@ -246,13 +247,13 @@ class Workers:
             daemon=True,
         )
         child = _Child(process, pipe_end(parent_end), words, to_lifeline)
-        self._children[index : index + 1] = [child]  # now, so that a forked worker closes its copies
+        self._children[index : index + 1] = [child]  # before the start, so that a forked worker closes its copies
         try:
             with _interrupt_blocked():
                 process.start()
         except BaseException as error:
             self.close()
-            if isinstance(error, EOFError | ConnectionError):  # the fork server died while it imported the main script
+            if isinstance(error, EOFError | ConnectionError):  # the fork server died while importing the main script
                 raise RuntimeError(f"worker {index} could not be started; {GUARD_HINT}") from error
             raise
         finally:
@@ -270,59 +271,59 @@ class Workers:
             left = countdown.left()
             if left <= 0:
                 raise self._late(index)
-            if child.death in dict(poll.poll(min(left, _GLANCE) * 1000)):  # its pipe may live on in another process
+            if child.death in dict(poll.poll(min(left, _GLANCE) * 1000)):  # another process may keep its pipe open
                 raise self._ended(index)
 
     def _ended(self, index: int) -> WorkerError:
-        """Error that says how a worker has ended; skips its earlier messages."""
+        """Return an error that describes how a worker has ended; earlier messages of the worker are skipped."""
         while True:
-            for _, speaks in self._children[index].doorbell.wait(None).items():
-                news = self._read(index, speaks)
-                if isinstance(news, _NEWS):
-                    return WorkerError(index, news.reason, news.traceback_text)
+            for _, has_data in self._children[index].doorbell.wait(None).items():
+                message = self._read(index, has_data)
+                if isinstance(message, _END_MESSAGES):
+                    return WorkerError(index, message.reason, message.traceback_text)
 
     def _late(self, index: int) -> WorkerError:
         return WorkerError(index, f"has not answered in time{self.limit()}", self.last_words(index))
 
     def limit(self) -> str:
-        """Text that errors add about an exceeded time limit; subclasses override it."""
+        """Return text about an exceeded time limit that error messages add; subclasses override this method."""
         return ""
 
     def _receive_from(self, index: int, countdown: Countdown) -> Any:
-        """Next message of one worker; checks now and then whether another worker has died."""
+        """Return the next message of one worker; regularly checks if another worker has died."""
         child = self._children[index]
         while not child.inbox:
             if self.closed or child.ended:
                 raise WorkerError(index, "had ended before")
             left = countdown.left()
-            rung = child.doorbell.wait(max(min(left, _GLANCE), 0.0))
-            if not rung and left <= _GLANCE:
+            readable = child.doorbell.wait(max(min(left, _GLANCE), 0.0))
+            if not readable and left <= _GLANCE:
                 raise self._late(index)
-            for other, speaks in (rung or self._doorbell.wait(0.0)).items():
-                message = self._read(other, speaks)
+            for other, has_data in (readable or self._doorbell.wait(0.0)).items():
+                message = self._read(other, has_data)
                 if message is UNFINISHED:
                     if other == index and left <= 0:
                         raise self._late(index)
-                elif not isinstance(message, _NEWS):
+                elif not isinstance(message, _END_MESSAGES):
                     self._children[other].inbox.append(message)
                 elif isinstance(message, Failure) or other == index:
                     raise WorkerError(other, message.reason, message.traceback_text)
         return child.inbox.popleft()
 
-    def _read(self, index: int, speaks: bool = True) -> Any:
-        """Next message of a worker, or `UNFINISHED` if a part of it has not arrived.
+    def _read(self, index: int, has_data: bool = True) -> Any:
+        """Return the next message of a worker, or `UNFINISHED` if only a part has arrived.
 
-        If the worker has died and its pipe is silent (`speaks` is False), the message is a `Failure`: a child of the
-        worker may hold the pipe open.
+        If the worker has died and its pipe contains no data (`has_data` is False), the message is a `Failure`. The pipe
+        may still be open in a child process of the worker.
         """
         child = self._children[index]
         try:
-            message = child.channel.recv() if speaks else self._death(index)
+            message = child.channel.recv() if has_data else self._death(index)
         except (EOFError, OSError):
             message = self._death(index)
         except Exception as error:
-            message = Failure(f"sent what cannot be read here ({type(error).__name__}: {error})")
-        if isinstance(message, _NEWS):
+            message = Failure(f"sent a message that cannot be unpickled ({type(error).__name__}: {error})")
+        if isinstance(message, _END_MESSAGES):
             child.ended = True
             self._doorbell.remove(index)
         elif message is not UNFINISHED:
@@ -331,16 +332,16 @@ class Workers:
 
     def _death(self, index: int) -> Failure:
         process = self._children[index].process
-        if process.exitcode is None:  # its pipe may end a moment before the process
+        if process.exitcode is None:  # its pipe may close shortly before the process ends
             process.join(timeout=1.0)
         code = process.exitcode
         if code is None:
-            return Failure("has gone and left a process behind")
+            return Failure("has ended, but a process that it started is still running")
         if code < 0:
             names = {int(each): f" ({each.name})" for each in signal.Signals}
             return Failure(f"was killed by signal {-code}{names.get(-code, '')}")
-        reason = f"ended with exit code {code} and told no error (os._exit does that); what it printed, if so, is above"
-        if self.start_method != "fork" and not self._children[index].answered:  # it may not even have begun
+        reason = f"ended with exit code {code} without an error message (for example os._exit); see its output above"
+        if self.start_method != "fork" and not self._children[index].answered:  # it may not have started its function
             reason += f". If the script has no main guard, {GUARD_HINT}"
         return Failure(reason)
 
@@ -349,7 +350,7 @@ _open: "weakref.WeakSet[Workers]" = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    """Close the parent's ends of all pipes in a forked worker, so that workers see the end of file when it dies."""
+    """Close the parent's ends of all pipes in a forked worker, so that workers notice when the parent dies."""
     for workers in list(_open):
         for child in workers._children:
             for end in (child.channel, child.words, child.lifeline):
@@ -370,9 +371,9 @@ def _interrupt_blocked() -> Iterator[None]:
 
 
 def _death_descriptor(process: BaseProcess) -> int:
-    """The process as a file descriptor where available, else the sentinel, which its children may hold open."""
+    """Return the process as a file descriptor if available, else its sentinel, which its children may keep open."""
     if hasattr(os, "pidfd_open") and process.pid is not None:
-        with contextlib.suppress(OSError):  # an old kernel, or it has ended already
+        with contextlib.suppress(OSError):  # an old kernel, or the process has already ended
             return os.pidfd_open(process.pid)
     return process.sentinel
 
@@ -389,7 +390,7 @@ def _shut_down(children: list[_Child], owner: int, patience: tuple[float, float]
         for child in started:
             _send_signal(child.process)
         _await_ends(started, patience[1])
-    finally:  # a second Ctrl-C comes here at once
+    finally:  # a second Ctrl-C continues here
         for child in started:
             if child.process.is_alive():
                 child.process.kill()
@@ -420,7 +421,7 @@ def _await_ends(children: list[_Child], seconds: float) -> None:
 
 
 def close_all(things: Iterable[Any]) -> None:
-    """Call the method `close` of each of several things, if it has one, and raise the first error afterwards."""
+    """Call the method `close` of each object that has it, and raise the first error after all calls."""
     errors = []
     for thing in things:
         close = getattr(thing, "close", None)

@@ -1,4 +1,4 @@
-"""Q-functions of the state, or of state and action."""
+"""Q-functions that take an observation, or an observation and an action."""
 
 from pfrl_like.q_functions.distributional_state_action_q_functions import (
     DistributionalFCSAQFunction,

@@ -1,7 +1,7 @@
-"""Distributional Q-functions of state and action.
+"""Distributional Q-functions Q(s, a).
 
-All of them are called as `q_function((obs, action))`. The distributions are action values of one action, whose index
-is 0.
+All of them are called as `q_function((obs, action))`. They return an `ActionValue` with one action, which has the index
+0.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Nonlinearity = Callable[[Tensor], Tensor]
 
 @ignores_training
 class QuantileFCSAQFunction(nn.Module, StateActionQFunction):
-    """Fully connected Q-function for quantiles at (i + 0.5) / n_quantiles (arXiv:1710.10044, arXiv:2005.04269).
+    """Fully connected Q-function with quantiles at (i + 0.5) / n_quantiles (arXiv:1710.10044, arXiv:2005.04269).
 
     Args:
         n_dim_obs: Size of an observation.
@@ -37,11 +37,11 @@ class QuantileFCSAQFunction(nn.Module, StateActionQFunction):
         n_quantiles: Number of quantiles, at least 1.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
 
     Raises:
-        ValueError: If there is no quantile.
+        ValueError: If `n_quantiles` is below 1.
     """
 
     def __init__(
@@ -60,27 +60,27 @@ class QuantileFCSAQFunction(nn.Module, StateActionQFunction):
         self.model = MLP(n_dim_obs + n_dim_action, n_quantiles, hidden_sizes, nonlinearity, last_wscale)
 
     def forward(self, x: Any, a: Any = None) -> QuantileDiscreteActionValue:
-        """Return the quantiles of B pairs, [B, n_quantiles, 1]."""
+        """Return the quantiles of B pairs (observation, action), [B, n_quantiles, 1]."""
         return QuantileDiscreteActionValue(self.model(side_by_side(x, a)).unsqueeze(2))
 
 
 @ignores_training
 class DistributionalFCSAQFunction(nn.Module, StateActionQFunction):
-    """Fully connected Q-function for probabilities of evenly spaced returns (arXiv:1707.06887).
+    """Fully connected Q-function that predicts probabilities of evenly spaced returns (arXiv:1707.06887).
 
     Args:
         n_dim_obs: Size of an observation.
         n_dim_action: Size of an action.
         n_atoms: Number of atoms, at least 2.
-        v_min: Return that the first atom stands for.
-        v_max: Return that the last atom stands for.
+        v_min: Return represented by the first atom.
+        v_max: Return represented by the last atom.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
 
     Raises:
-        ValueError: If there are fewer than two atoms or `v_min` is not below `v_max`.
+        ValueError: If `n_atoms` is below 2, or if `v_min` is not below `v_max`.
     """
 
     z_values: Tensor
@@ -103,7 +103,7 @@ class DistributionalFCSAQFunction(nn.Module, StateActionQFunction):
         self.model = MLP(n_dim_obs + n_dim_action, n_atoms, hidden_sizes, nonlinearity, last_wscale)
 
     def forward(self, x: Any, a: Any = None) -> DistributionalDiscreteActionValue:
-        """Return the probabilities of B pairs, [B, 1, n_atoms]."""
+        """Return the probabilities of B pairs (observation, action), [B, 1, n_atoms]."""
         probs = self.model(side_by_side(x, a)).softmax(1).unsqueeze(1)
         return DistributionalDiscreteActionValue(probs, self.z_values)
 
@@ -116,9 +116,9 @@ class ImplicitQuantileFCSAQFunction(ImplicitQuantileQFunction):
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
-        nonlinearity: Applied after each hidden layer.
+        nonlinearity: Function applied after each hidden layer.
         n_cosines: Number of cosine functions that embed a fraction.
-        counts: Numbers of drawn fractions, by the names in `ImplicitQuantileQFunction`.
+        counts: Numbers of sampled fractions, keyed by the argument names of `ImplicitQuantileQFunction`.
 
     Raises:
         ValueError: If a number is below 1.
@@ -145,10 +145,10 @@ class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
     Args:
         n_dim_obs: Size of an observation.
         n_dim_action: Size of an action.
-        n_fractions: Number of fractions, hence of intervals of the probability.
+        n_fractions: Number of fractions, which is the number of intervals of the probability.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
-        nonlinearity: Applied after each hidden layer.
+        nonlinearity: Function applied after each hidden layer.
         n_cosines: Number of cosine functions that embed a fraction.
         entropy_coeff: Weight of the entropy of the masses in the loss, at least 0.
 
@@ -176,7 +176,7 @@ class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
 def _quantile_networks(
     size: int, n_hidden_channels: int, n_hidden_layers: int, nonlinearity: Nonlinearity, n_cosines: int
 ) -> tuple[nn.Module, nn.Module, nn.Module]:
-    """Return `psi`, `phi` and `f` of `ImplicitQuantileQFunction`, for pairs of `size` numbers in total."""
+    """Return `psi`, `phi` and `f` of `ImplicitQuantileQFunction`; `size` is the size of observation plus action."""
     check_counts(n_hidden_layers=n_hidden_layers, n_cosines=n_cosines)
     mlp = MLP(size, n_hidden_channels, [n_hidden_channels] * (n_hidden_layers - 1), nonlinearity)
     psi = nn.Sequential(ConcatObsAndAction(), mlp, Lambda(nonlinearity))

@@ -1,4 +1,4 @@
-"""Dueling networks for stacks of 84x84 frames: a stream for the state's value, one for the actions' advantages."""
+"""Dueling networks for stacks of 84x84 frames, with one stream for V(s) and one stream for the advantages A(s, a)."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ def dueling(value: Tensor, advantage: Tensor) -> Tensor:
     """Q = V + A - mean_a A (Wang et al. 2016, arXiv:1511.06581, eq. 9).
 
     Args:
-        value: V(s), [B, 1] or, for each atom, [B, 1, n_atoms].
+        value: V(s), [B, 1], or [B, 1, n_atoms] for distributions.
         advantage: A(s, a), [B, n_actions] or [B, n_actions, n_atoms].
 
     Returns:
-        Q(s, a), of the shape of `advantage`.
+        Q(s, a), same shape as `advantage`.
     """
     return value + advantage - advantage.mean(1, keepdim=True)
 
@@ -36,7 +36,7 @@ class DuelingDQN(nn.Module, StateQFunction):
     Args:
         n_actions: Number of actions.
         n_input_channels: Number of frames in the stack.
-        activation: Applied after each convolution.
+        activation: Function applied after each convolution.
         bias: Initial value of the convolutions' biases.
     """
 
@@ -52,7 +52,7 @@ class DuelingDQN(nn.Module, StateQFunction):
         self.v_stream = MLP(3136, 1, [512])
 
     def forward(self, x: Tensor) -> DiscreteActionValue:
-        """Return the values of B states, from frames [B, n_input_channels, 84, 84]."""
+        """Return the action values of B states from frames [B, n_input_channels, 84, 84]."""
         hidden = features(self.conv_layers, self.activation, x)
         advantage = self.a_stream(hidden)
         return DiscreteActionValue(dueling(self.v_stream(hidden), advantage))
@@ -60,19 +60,19 @@ class DuelingDQN(nn.Module, StateQFunction):
 
 @ignores_training
 class DistributionalDuelingDQN(nn.Module, StateQFunction):
-    """Dueling network over the atoms of the return, as in Rainbow (Hessel et al. 2017, arXiv:1710.02298, section 3).
+    """Dueling network for return distributions, as in Rainbow (Hessel et al. 2017, arXiv:1710.02298, section 3).
 
     Args:
         n_actions: Number of actions.
         n_atoms: Number of atoms, at least 2.
-        v_min: Return that the first atom stands for.
-        v_max: Return that the last atom stands for.
+        v_min: Return represented by the first atom.
+        v_max: Return represented by the last atom.
         n_input_channels: Number of frames in the stack.
-        activation: Applied after each hidden layer.
+        activation: Function applied after each hidden layer.
         bias: Initial value of the convolutions' biases.
 
     Raises:
-        ValueError: If there are fewer than two atoms or `v_min` is not below `v_max`.
+        ValueError: If `n_atoms` is below 2, or if `v_min` is not below `v_max`.
     """
 
     z_values: Tensor
@@ -89,7 +89,7 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
     ) -> None:
         super().__init__()
         self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
-        self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)  # a compiler traces NumPy integers
+        self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)  # because a compiler traces NumPy integers
         self.n_input_channels = n_input_channels
         self.activation = activation
         self.conv_layers = large_convolutions(n_input_channels, bias)
@@ -98,7 +98,7 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
         self.v_stream = init_chainer_default(nn.Linear(512, n_atoms))
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
-        """Return the return distributions of B states, from frames [B, n_input_channels, 84, 84]."""
+        """Return the return distributions of B states from frames [B, n_input_channels, 84, 84]."""
         hidden = self.activation(fast_forward(self.main_stream, features(self.conv_layers, self.activation, x)))
         for_advantage, for_value = hidden.chunk(2, dim=1)
         advantage = fast_forward(self.a_stream, for_advantage).unflatten(1, (self.n_actions, self.n_atoms))

@@ -1,4 +1,4 @@
-"""Quantile Q-functions of the state, with even (QR-DQN), drawn (IQN) or proposed (FQF) fractions."""
+"""Quantile Q-functions Q(s, .) with evenly spaced (QR-DQN), sampled (IQN) or learnt (FQF) fractions."""
 
 import math
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from pfrl_like.utils.recurrent import Recurrent, layer_outputs, unwrap_packed_se
 
 
 def cosine_basis_functions(x: Tensor, n_basis_functions: int = 64) -> Tensor:
-    """Embed fractions for a network: cos(pi i x) for i = 1 to n (arXiv:1806.06923, eq. 4).
+    """Embed fractions: cos(pi i x) for i = 1 to n (arXiv:1806.06923, eq. 4).
 
-    The equation counts from 0, which makes one function constant; PFRL counts from 1, too.
+    The equation counts i from 0, and its first function is constant. This function counts from 1, like PFRL.
 
     Args:
         x: Fractions in [0, 1], any shape.
@@ -43,7 +43,7 @@ def _frequencies(n: int, device: torch.device | None = None) -> Tensor:
 
 @ignores_training
 class CosineBasisLinear(nn.Module):
-    """A linear layer on `cosine_basis_functions`.
+    """A linear layer applied to `cosine_basis_functions`.
 
     Args:
         n_basis_functions: Number of functions.
@@ -66,7 +66,7 @@ class CosineBasisLinear(nn.Module):
 
 
 class _Quantiles(nn.Module):
-    """The quantile function f(psi(s) * phi(tau)) of three given networks."""
+    """Quantile function f(psi(s) * phi(tau)), where `psi`, `phi` and `f` are networks."""
 
     def __init__(self, psi: nn.Module, phi: nn.Module, f: nn.Module) -> None:
         super().__init__()
@@ -78,13 +78,13 @@ class _Quantiles(nn.Module):
         """Return quantiles of all actions, [B, n, n_actions], from features psi(s), [B, hidden], and fractions, [B, n].
 
         Raises:
-            ValueError: If the output of `phi` has another shape than [B, n, hidden].
+            ValueError: If the shape of the output of `phi` is not [B, n, hidden].
         """
         embedding = fast_forward(self.phi, taus)
         if embedding.shape != (*taus.shape, features.shape[1]):
             raise ValueError(
-                f"phi gives {tuple(embedding.shape)} for fractions {tuple(taus.shape)}, expected "
-                f"{(*taus.shape, features.shape[1])}, since psi gives features {tuple(features.shape)}"
+                f"phi returns {tuple(embedding.shape)} for fractions {tuple(taus.shape)}, expected "
+                f"{(*taus.shape, features.shape[1])}, because psi returns features {tuple(features.shape)}"
             )
         rows: Tensor = fast_forward(self.f, (features.unsqueeze(1) * embedding).flatten(0, 1))
         return rows.view(*taus.shape, -1)
@@ -96,14 +96,15 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
 
     Args:
         psi: Module from observations [B, ...] to features [B, hidden].
-        phi: Module from fractions [B, n] to their embedding [B, n, hidden], such as `CosineBasisLinear` and a ReLU.
+        phi: Module from fractions [B, n] to their embedding [B, n, hidden], for example `CosineBasisLinear` followed by
+            a ReLU.
         f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
-        quantile_thresholds_N: Fractions drawn for the quantiles that are learnt.
-        quantile_thresholds_N_prime: Fractions drawn for the quantiles of the next state.
-        quantile_thresholds_K: Fractions drawn for the greedy action.
+        quantile_thresholds_N: Number of fractions sampled for the predicted quantiles.
+        quantile_thresholds_N_prime: Number of fractions sampled for the quantiles of the next state.
+        quantile_thresholds_K: Number of fractions sampled to select the greedy action.
 
     Raises:
-        ValueError: If one of these numbers is below 1.
+        ValueError: If a number of fractions is below 1.
     """
 
     def __init__(
@@ -120,11 +121,11 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
         self.set_thresholds(N=quantile_thresholds_N, N_prime=quantile_thresholds_N_prime, K=quantile_thresholds_K)
 
     def set_thresholds(self, **counts: int) -> None:
-        """Set the numbers of drawn fractions, by the names of `QuantileThresholds`.
+        """Set the numbers of sampled fractions; the keywords are the fields of `QuantileThresholds`.
 
         Raises:
             ValueError: If a number is below 1.
-            TypeError: If one is not an integer.
+            TypeError: If a number is not an integer.
         """
         named: dict[str, Any] = {f"quantile_thresholds_{name}": count for name, count in counts.items()}
         check_counts(**named)
@@ -144,11 +145,12 @@ class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
 
     Args:
         psi: A `pfrl_like.nn.Recurrent` or one of PyTorch's recurrent layers, from observations to features.
-        phi: Module from fractions [B, n] to their embedding [B, n, hidden], such as `CosineBasisLinear` and a ReLU.
+        phi: Module from fractions [B, n] to their embedding [B, n, hidden], for example `CosineBasisLinear` followed by
+            a ReLU.
         f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
-        quantile_thresholds_N: Fractions drawn for the quantiles that are learnt.
-        quantile_thresholds_N_prime: Fractions drawn for the quantiles of the next state.
-        quantile_thresholds_K: Fractions drawn for the greedy action.
+        quantile_thresholds_N: Number of fractions sampled for the predicted quantiles.
+        quantile_thresholds_N_prime: Number of fractions sampled for the quantiles of the next state.
+        quantile_thresholds_K: Number of fractions sampled to select the greedy action.
     """
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[ImplicitQuantileActionValue, Any]:  # type: ignore[override]
@@ -171,7 +173,8 @@ class FullyParametrizedQFunction(_Quantiles, StateQFunction):
 
     Args:
         psi: Module from observations [B, ...] to features [B, hidden].
-        phi: Module from fractions [B, n] to their embedding [B, n, hidden], such as `CosineBasisLinear` and a ReLU.
+        phi: Module from fractions [B, n] to their embedding [B, n, hidden], for example `CosineBasisLinear` followed by
+            a ReLU.
         f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
         proposal: Module from features [B, hidden] to logits of the masses between the fractions, [B, n_fractions].
         entropy_coeff: Weight of the entropy of the masses in the loss, at least 0.
@@ -190,31 +193,31 @@ class FullyParametrizedQFunction(_Quantiles, StateQFunction):
         self.entropy_coeff = entropy_coeff
 
     def forward(self, x: Any) -> FullyParametrizedActionValue:
-        """Return the quantiles of B states at the fractions proposed for them."""
+        """Return the quantiles of B states at the fractions that the network proposes."""
         features = fast_forward(self.psi, x)
         masses = fast_forward(self.proposal, features.detach()).softmax(1)
         return FullyParametrizedActionValue(features, self.quantiles, masses, self.entropy_coeff)
 
 
 def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str, Any]]:
-    """Return parameter groups for an optimiser with separate options for the fraction proposal.
+    """Return parameter groups for an optimiser, with separate options for the fraction proposal network.
 
-    For instance `Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)`. The paper's rate is that small because
-    steps of RMSprop and Adam do not shrink with the gradient.
+    For example `Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)`. The paper's learning rate is this small
+    because the steps of RMSprop and Adam do not become smaller with the gradient.
 
     Args:
-        q_function: A `FullyParametrizedQFunction`, or a network that holds one.
-        options: Options of the optimiser for the proposal.
+        q_function: A `FullyParametrizedQFunction`, or a network that contains a `FullyParametrizedQFunction`.
+        options: Options of the optimiser for the fraction proposal network.
 
     Returns:
-        The group of all other parameters, and the group of the proposal.
+        Two parameter groups: all other parameters, and the parameters of the fraction proposal network.
 
     Raises:
-        ValueError: If there is no fraction proposal.
+        ValueError: If `q_function` contains no `FullyParametrizedQFunction`.
     """
     proposals = [part.proposal for part in q_function.modules() if isinstance(part, FullyParametrizedQFunction)]
     if not proposals:
-        raise ValueError(f"q_function is {type(q_function).__name__}, which holds no FullyParametrizedQFunction")
+        raise ValueError(f"q_function is {type(q_function).__name__}, which contains no FullyParametrizedQFunction")
     own = {param: None for proposal in proposals for param in proposal.parameters()}
     others = [param for param in q_function.parameters() if param not in own]
     return [{"params": others}, {"params": list(own), **options}]
@@ -222,7 +225,7 @@ def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str
 
 @ignores_training
 class QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
-    """Quantile Q-function of discrete actions made of any model.
+    """Quantile Q-function for discrete actions that wraps any model.
 
     Args:
         model: Module from observations [B, ...] to quantiles [B, n_quantiles, n_actions], at (i + 0.5) / n_quantiles.
@@ -238,7 +241,7 @@ class QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunct
 
 
 class QuantileFCStateQFunctionWithDiscreteAction(QuantileSingleModelStateQFunctionWithDiscreteAction):
-    """Fully connected quantile Q-function of discrete actions.
+    """Fully connected quantile Q-function for discrete actions.
 
     Args:
         ndim_obs: Size of an observation.
@@ -246,11 +249,11 @@ class QuantileFCStateQFunctionWithDiscreteAction(QuantileSingleModelStateQFuncti
         n_quantiles: Number of quantiles, at least 1.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
 
     Raises:
-        ValueError: If there is no quantile.
+        ValueError: If `n_quantiles` is below 1.
     """
 
     def __init__(

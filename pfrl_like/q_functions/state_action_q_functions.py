@@ -1,7 +1,7 @@
-"""Q-functions of state and action, with outputs [B, 1].
+"""Q-functions Q(s, a) with outputs [B, 1].
 
-All of them are called as `q_function(obs, action)`, or as `q_function((obs, action))`, the form for modules that may be
-recurrent.
+All of them are called as `q_function(obs, action)` or as `q_function((obs, action))`. Modules that may be recurrent are
+called in the second form.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ class DropoutFCSAQFunction(nn.Module, StateActionQFunction):
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        dropout: Probability of dropout.
+        dropout: Probability that an activation is set to 0.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ Nonlinearity = Callable[[Tensor], Tensor]
 
 @ignores_training
 class SingleModelStateActionQFunction(nn.Module, StateActionQFunction):
-    """Q-function made of any model.
+    """Q-function that wraps any model.
 
     Args:
         model: Module called as `model(obs, action)` that returns Q(s, a), [B, 1].
@@ -75,15 +75,15 @@ class SingleModelStateActionQFunction(nn.Module, StateActionQFunction):
 
 @ignores_training
 class FCSAQFunction(MLP, StateActionQFunction):
-    """Fully connected Q-function of concatenated observation and action.
+    """Fully connected Q-function whose input is the concatenation of observation and action.
 
     Args:
         n_dim_obs: Size of an observation.
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class FCSAQFunction(MLP, StateActionQFunction):
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
         """Q(s, a), [B, 1]."""
-        # `side_by_side`, without its call in the usual case
+        # same as `side_by_side`, but faster in the usual case
         both = x if a is None and isinstance(x, tuple) and len(x) == 2 else pair(x, a)
         return super().forward(torch.cat(both, dim=-1))
 
@@ -117,9 +117,9 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        normalize_input: Normalise observations and actions as well.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        normalize_input: True to normalise the input (observations and actions), too.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
 
 @ignores_training
 class _LateAction(nn.Module, StateActionQFunction):
-    """One layer for the observation, whose output is then concatenated with the action."""
+    """Q-function with one layer for the observation. Its output is concatenated with the action."""
 
     def __init__(
         self,
@@ -175,19 +175,19 @@ class _LateAction(nn.Module, StateActionQFunction):
 
 
 class FCLateActionSAQFunction(_LateAction):
-    """Fully connected Q-function whose action joins at the second layer (DDPG, arXiv:1509.02971, section 7).
+    """Fully connected Q-function that takes the action at the second layer (DDPG, arXiv:1509.02971, section 7).
 
     Args:
         n_dim_obs: Size of an observation.
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
 
     Raises:
-        ValueError: If a layer has no units, or there is no hidden layer.
-        TypeError: If one of these numbers is not an integer.
+        ValueError: If a number is below 1.
+        TypeError: If a number is not an integer.
     """
 
     def __init__(
@@ -214,13 +214,13 @@ class FCBNLateActionSAQFunction(_LateAction):
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
-        normalize_input: Normalise observations as well; actions never are.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        normalize_input: True to normalise observations, too. Actions are not normalised.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
 
     Raises:
-        ValueError: If a layer has no units, or there is no hidden layer.
-        TypeError: If one of these numbers is not an integer.
+        ValueError: If a number is below 1.
+        TypeError: If a number is not an integer.
     """
 
     def __init__(
@@ -244,16 +244,16 @@ class FCBNLateActionSAQFunction(_LateAction):
 class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
     """Recurrent Q-function of concatenated observation and action: fully connected layers, an LSTM, a linear layer.
 
-    Like every `pfrl_like.nn.Recurrent` it is called with packed sequences and a state, as in
-    `q_function((obs, action), state)`, and returns Q(s, a) of every step, packed, [N, 1], and the new state.
+    Like every `pfrl_like.nn.Recurrent`, the module is called with packed sequences and a recurrent state:
+    `q_function((obs, action), state)`. It returns Q(s, a) of every step, packed, [N, 1], and the new recurrent state.
 
     Args:
         n_dim_obs: Size of an observation.
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer and of the LSTM.
         n_hidden_layers: Number of hidden layers before the LSTM.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
 
     def __init__(
@@ -276,20 +276,20 @@ class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
 
 @ignores_training
 class QFunctionEnsemble(nn.Module):
-    """Q-functions of one form that learn together, with one optimiser; they may share layers.
+    """Ensemble of Q-functions of the same type that are trained with one optimiser. The members may share layers.
 
-    An agent of DQN's family takes it as its Q-function. An actor-critic takes it in place of its critics; each member
-    is then one critic.
+    A DQN-like agent takes the ensemble as its Q-function. An actor-critic agent takes it in place of its critics, and
+    each member is one critic.
 
     Args:
-        members: Q-functions of the state that return a `DiscreteActionValue`, or critics of observation and action.
-        bootstrap: True to let each member learn from random rows only, so that their values differ where data are
-            scarce.
-        pool: "mean" or "least" of the members: the value of the ensemble where a single number is needed, such as for a
-            greedy choice. Targets always use the least.
+        members: Q-functions Q(s, .) that return a `DiscreteActionValue`, or critics Q(s, a).
+        bootstrap: True to train each member on its own random subset of the rows. The values of the members then differ
+            where data are scarce.
+        pool: "mean" or "least" (minimum) over the members: value of the ensemble where a single number is needed, for
+            example to select the greedy action. Targets always use the minimum.
 
     Raises:
-        ValueError: If there is no member, or on another `pool`.
+        ValueError: If `members` is empty, or if `pool` is not "mean" or "least".
     """
 
     def __init__(self, members: Iterable[nn.Module], bootstrap: bool = False, pool: str = "mean") -> None:
@@ -307,19 +307,19 @@ class QFunctionEnsemble(nn.Module):
         return self.members[0]
 
     def forward(self, x: Any) -> EnsembleActionValue:
-        """Return the values of all members for B states, or for B pairs."""
+        """Return the values of all members for B states, or for B pairs (observation, action)."""
         given = [fast_forward(member, x) for member in self.members]
         values = [DiscreteActionValue(each) if isinstance(each, Tensor) else each for each in given]
         return EnsembleActionValue(values, self.bootstrap, self.pool)
 
 
 def members_of(q_function: Any) -> Iterable[Any]:
-    """Return the members of an ensemble, or another Q-function alone."""
+    """Return the members of an ensemble; for any other Q-function, return only the Q-function."""
     return q_function.members if isinstance(q_function, QFunctionEnsemble) else (q_function,)
 
 
 def members_by_name(q_functions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all members, those of an ensemble under its name with numbers from 1, others under their own name."""
+    """Return all members by name: members of an ensemble have its name plus a number from 1, others keep their name."""
     found: dict[str, Any] = {}
     for name, q_function in q_functions.items():
         is_one = not isinstance(q_function, QFunctionEnsemble)

@@ -1,4 +1,4 @@
-"""Q-functions of the state, with an `ActionValue` as output."""
+"""Q-functions Q(s, .) that return an `ActionValue`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
 
     Raises:
         TypeError: If one of the numbers is not an integer.
-        ValueError: If the size is below 1, or the number below 0.
+        ValueError: If `n_hidden_channels` is below 1, or if `n_hidden_layers` is below 0.
     """
     check_counts(n_hidden_channels=n_hidden_channels)
     check_counts(least=0, n_hidden_layers=n_hidden_layers)
@@ -32,24 +32,24 @@ def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
 
 
 def check_atoms(z_values: Tensor) -> None:
-    """Check that returns, [n_atoms], are increasing and evenly spaced, as projections onto them need.
+    """Check that the returns of the atoms, [n_atoms], are increasing and evenly spaced. Projections require this.
 
     Raises:
-        ValueError: If they are not.
+        ValueError: If the returns are not increasing and evenly spaced.
     """
     if z_values.ndim != 1 or len(z_values) < 2:
         raise ValueError(f"z_values has shape {tuple(z_values.shape)}, expected [n_atoms] with at least 2 atoms")
     even = torch.linspace(float(z_values[0]), float(z_values[-1]), len(z_values), dtype=z_values.dtype)
     width = float(z_values[-1] - z_values[0])
     if not width > 0 or not torch.allclose(z_values.cpu(), even, rtol=0.0, atol=1e-3 * width / (len(z_values) - 1)):
-        raise ValueError(f"z_values is {z_values.tolist()!r:.80}, expected numbers that rise by the same step")
+        raise ValueError(f"z_values is {z_values.tolist()!r:.80}, expected increasing, evenly spaced numbers")
 
 
 def evenly_spaced_atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
     """Return `n_atoms` returns from `v_min` to `v_max`, [n_atoms], float32 (arXiv:1707.06887, section 4.1).
 
     Raises:
-        ValueError: If there are fewer than two atoms or `v_min` is not below `v_max`.
+        ValueError: If `n_atoms` is below 2, or if `v_min` is not below `v_max`.
     """
     if n_atoms < 2:
         raise ValueError(f"n_atoms is {n_atoms!r}, expected at least 2")
@@ -62,7 +62,7 @@ def pair(x: Any, a: Any = None) -> tuple[Any, Any]:
     """Return the observations and the actions.
 
     Raises:
-        TypeError: If there are no actions.
+        TypeError: If the actions are missing.
     """
     if a is not None:
         return x, a
@@ -75,7 +75,7 @@ def side_by_side(x: Any, a: Any = None) -> Tensor:
     """Return observations and actions concatenated, [B, n].
 
     Raises:
-        TypeError: If there are no actions.
+        TypeError: If the actions are missing.
     """
     return torch.cat(pair(x, a), dim=-1)
 
@@ -83,7 +83,7 @@ def side_by_side(x: Any, a: Any = None) -> Tensor:
 @stands_for(DiscreteActionValue)
 @ignores_training
 class DiscreteActionValueHead(nn.Module):
-    """Last layer of a network, which makes a `DiscreteActionValue` of Q values [B, n_actions]."""
+    """Last layer of a network: converts Q-values [B, n_actions] to a `DiscreteActionValue`."""
 
     def forward(self, q_values: Tensor) -> DiscreteActionValue:
         """Return the values of B states."""
@@ -92,7 +92,7 @@ class DiscreteActionValueHead(nn.Module):
 
 @ignores_training
 class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
-    """Q-function of discrete actions made of any model.
+    """Q-function for discrete actions that wraps any model.
 
     Args:
         model: Module from observations [B, ...] to Q values [B, n_actions].
@@ -108,15 +108,15 @@ class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
 
 
 class FCStateQFunctionWithDiscreteAction(SingleModelStateQFunctionWithDiscreteAction):
-    """Fully connected Q-function of discrete actions.
+    """Fully connected Q-function for discrete actions.
 
     Args:
         ndim_obs: Size of an observation.
         n_actions: Number of actions.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class FCStateQFunctionWithDiscreteAction(SingleModelStateQFunctionWithDiscreteAc
 
 @ignores_training
 class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
-    """Distributional Q-function of discrete actions made of any model.
+    """Distributional Q-function for discrete actions that wraps any model.
 
     Args:
         model: Module from observations [B, ...] to probabilities [B, n_actions, n_atoms].
-        z_values: Returns that the atoms stand for, [n_atoms], increasing and evenly spaced. Anything but a
+        z_values: Returns represented by the atoms, [n_atoms], increasing and evenly spaced. A value that is not a
             floating-point tensor is converted to a tensor of PyTorch's default dtype.
     """
 
@@ -158,21 +158,21 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
 
 
 class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModelStateQFunctionWithDiscreteAction):
-    """Fully connected distributional Q-function of discrete actions.
+    """Fully connected distributional Q-function for discrete actions.
 
     Args:
         ndim_obs: Size of an observation.
         n_actions: Number of actions.
         n_atoms: Number of atoms, at least 2.
-        v_min: Return that the first atom stands for.
-        v_max: Return that the last atom stands for.
+        v_min: Return represented by the first atom.
+        v_max: Return represented by the last atom.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        nonlinearity: Applied after each hidden layer.
-        last_wscale: Factor on the initial weights of the last layer.
+        nonlinearity: Function applied after each hidden layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
 
     Raises:
-        ValueError: If there are fewer than two atoms or `v_min` is not below `v_max`.
+        ValueError: If `n_atoms` is below 2, or if `v_min` is not below `v_max`.
     """
 
     def __init__(
@@ -207,12 +207,12 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
         action_space: Box with the bounds of actions, `low` and `high`.
-        scale_mu: Map mu(s) into the bounds by tanh; otherwise only the greedy action is clipped to them.
+        scale_mu: True to map mu(s) into the bounds with tanh, False to only clip the greedy action to the bounds.
 
     Raises:
-        ValueError: If there is no hidden layer, the bounds are infinite with `scale_mu`, or the actions have another
-            size.
-        TypeError: If `action_space` has no bounds.
+        ValueError: If `n_hidden_layers` is below 1, if `scale_mu` is True and a bound is infinite, or if the bounds do
+            not have the size `n_dim_action`.
+        TypeError: If `action_space` is not a Box.
     """
 
     low: Tensor
@@ -257,7 +257,7 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
             self.mat_non_diag = _linear(n_hidden_channels, n_dim_action * (n_dim_action - 1) // 2)
 
     def forward(self, x: Tensor) -> QuadraticActionValue:
-        """Return the values of B states, from observations [B, n_input_channels]."""
+        """Return the action values of B states from observations [B, n_input_channels]."""
         for layer in self.hidden_layers:
             x = F.relu(layer(x))
         mu = self.mu(x)

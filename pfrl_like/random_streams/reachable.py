@@ -1,4 +1,4 @@
-"""Search for random generators that can be reached from an object, each named by its path."""
+"""Search for random generators that can be reached from an object; each generator is named by its path."""
 
 import contextlib
 import io
@@ -23,23 +23,23 @@ _LEAVES = (
     np.generic, np.dtype, torch.Tensor, torch.dtype, torch.device, logging.Logger, logging.Handler, io.IOBase,
     re.Pattern, range, slice, weakref.ref, types.UnionType, types.GenericAlias,
 )  # fmt: skip
-_LEAF_TYPES = frozenset(_LEAVES)  # for a faster check of exact types
+_LEAF_TYPES = frozenset(_LEAVES)  # for a faster check of the exact type
 _BUILTINS = (types.BuiltinMethodType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType)
 _FUNCTIONS = (types.FunctionType, types.MethodType, partial, *_BUILTINS)
 _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
-#: Attributes that lead from one layer of an environment to the next; they do not add to the depth.
+#: Attributes from one layer of an environment to the next layer; they do not increase the depth.
 _LAYERS = frozenset(("env", "user_env", "envs", "unwrapped"))
 _DEPTH = 12
-_MOST = 50_000  # most objects that are visited
-#: A container counts as a table of data, and is skipped, if nothing is found in its first `_FIRST` parts and it is
-#: longer than `_LONGEST` or its parts are of the types `_ROWS`.
+_MOST = 50_000  # maximum number of visited objects
+#: A container is treated as a table of data and skipped if no generator is found in its first `_FIRST` parts, and if it
+#: is longer than `_LONGEST` or its parts have the types `_ROWS`.
 _LONGEST, _FIRST, _ROWS = 256, 16, (dict, list, tuple)
 #: torch's own attributes of modules and optimisers.
 _OF_TORCH = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forward_pre_hooks"}
 _OF_OPTIMIZERS = frozenset(("state", "param_groups", "defaults", "step"))  # a schedule counts the calls of `step`
-#: Libraries whose functions draw from the global streams.
+#: Libraries whose functions use only the global streams.
 _LIBRARIES = frozenset(("torch", "numpy"))
-#: Types of the objects to which functions of extensions are bound; nothing can be reached from them.
+#: Types of the objects that functions of extensions are bound to; nothing can be reached from them.
 _OF_EXTENSIONS = ("PyCapsule", "pybind11_detail")
 _GLOBAL = (random.random.__self__, np.random.mtrand._rand)  # type: ignore[attr-defined]
 
@@ -47,24 +47,24 @@ _GLOBAL = (random.random.__self__, np.random.mtrand._rand)  # type: ignore[attr-
 class Reachable:
     """Search for the random generators that can be reached from some objects.
 
-    The search follows attributes, parts of containers, and objects that functions hold:
+    The search follows attributes, parts of containers, and objects that functions refer to:
 
-    - attributes of objects, also those in slots, of their classes, and of modules and their submodules (not tensors);
-    - the action spaces of environments, also those that a property gives;
+    - attributes of objects, also in slots, attributes of their classes, and of modules and submodules (not tensors);
+    - the action spaces of environments, also if they are properties;
     - the layers of wrapped environments, and the environments inside vector environments;
-    - the object to which a function is bound, its closure, its defaults, and the globals that it names.
+    - the object that a function is bound to, its closure, its defaults, and the globals that it uses.
 
-    Spaces and environments that make their generator at the first draw make it now. Objects whose class has
-    `is_elsewhere = True`, such as parts of worker processes, are skipped.
+    If spaces and environments create their generator at the first sample, the search creates it. Objects whose class
+    has `is_elsewhere = True`, for example parts of worker processes, are skipped.
 
     Args:
-        is_wanted: Condition for the objects that are searched for, by default random generators. The search does not
-            continue inside these objects.
+        is_wanted: Function that returns True for the objects to find; by default, random generators. The search does
+            not continue inside these objects.
 
     Attributes:
         found: The generators, by name.
-        unknown: Names of objects that may draw random numbers but whose state cannot be read: parts held by functions,
-            and objects that were skipped because they are nested too deeply or there are too many.
+        unknown: Names of objects that may use random numbers but whose state cannot be read: objects that functions
+            refer to, and objects that were skipped because they are nested too deeply or there are too many of them.
     """
 
     def __init__(self, is_wanted: Callable[[Any], bool] = lambda value: isinstance(value, GENERATORS)) -> None:
@@ -100,12 +100,12 @@ class Reachable:
     def _visit_parts(self, value: Any, name: str, depth: int, in_function: bool) -> None:
         is_container = isinstance(value, _CONTAINERS)
         held = isinstance(value, _FUNCTIONS) or (in_function and is_container)
-        parts, before = _parts_of(value, name), self._told
+        parts, before = _parts_of(value, name), self._n_results
         if parts is None:
             self.unknown += [name] * in_function
             return
         for number, (attribute, part_name, part) in enumerate(parts):
-            may_be_table = number == _FIRST and is_container and before == self._told
+            may_be_table = number == _FIRST and is_container and before == self._n_results
             if may_be_table and (len(value) > _LONGEST or type(part) in _ROWS):
                 return
             if type(part) not in _LEAF_TYPES:
@@ -114,11 +114,11 @@ class Reachable:
             self._visit_class(type(value), name, depth)
 
     @property
-    def _told(self) -> int:
+    def _n_results(self) -> int:
         return len(self.found) + len(self.unknown)
 
     def _visit_class(self, kind: type, name: str, depth: int) -> None:
-        """Search the attributes of a class and its base classes that are no functions or descriptors."""
+        """Search the attributes of a class and its base classes, except functions and descriptors."""
         for each in kind.__mro__ if id(kind) not in self._seen else ():
             if id(each) not in self._seen:
                 self._seen[id(each)] = each
@@ -128,17 +128,18 @@ class Reachable:
 
 
 def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
-    """The parts of an object as (attribute, name, part); None if they cannot be determined."""
+    """Return the parts of an object as (attribute, name, part); None if they cannot be determined."""
     if isinstance(value, _FUNCTIONS):
         return ((key, f"{name}.{key}", part) for key, part in _held_by(value))
     if isinstance(value, Mapping):
-        # The text of other keys may differ between processes or be long, for instance that of a tensor.
+        # The text of other keys may differ between processes or be long, for example the text of a tensor.
         keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(list(value)))
         return (("", f"{name}[{key}]", part) for key, part in zip(keys, list(value.values()), strict=True))
     if isinstance(value, _CONTAINERS):
-        # The parts of `envs` have its depth. The list is a copy, since other threads may change a set or a deque.
+        # The parts of `envs` have the depth of `envs`. The list is a copy, because other threads may change a set or
+        # deque.
         return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(list(value)))
-    if "observation_space" not in name:  # observations are not drawn from their space
+    if "observation_space" not in name:  # observations are not sampled from their space
         _make_generator(value)
     slots = list(_slots_of(value))
     if isinstance(value, torch.nn.Module):  # submodules have the depth of the module
@@ -168,7 +169,7 @@ def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _spaces_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """The action spaces of an environment, which may be properties."""
+    """Yield the action spaces of an environment, which may be properties."""
     if hasattr(type(value), "step") and hasattr(type(value), "reset"):
         for key in ("action_space", "single_action_space"):
             with contextlib.suppress(Exception):  # user code may raise anything
@@ -207,11 +208,11 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
 
 
 def _make_generator(value: Any) -> None:
-    """Make the generator of a space or an environment that would make it at its first draw."""
+    """Create the generator of a space or an environment that would create it at the first sample."""
     kind = type(value)
     if not hasattr(kind, "np_random") or getattr(value, "_np_random", True) is not None:
         return
     is_space, is_env = hasattr(kind, "sample"), hasattr(kind, "reset") and "env" not in vars(value)
-    # A composite space without a generator would seed its parts when asked for one.
+    # A composite space without a generator would seed its parts when `np_random` is read.
     if is_env or (is_space and not any(key.endswith(("space", "spaces")) for key in vars(value))):
         _ = value.np_random

@@ -1,4 +1,4 @@
-"""States of random streams: saving, restoring and isolating global streams and those of environments and functions."""
+"""States of random streams: saving, restoring and isolating streams of programs, environments and functions."""
 
 import base64
 import contextlib
@@ -22,24 +22,24 @@ _MISFITS = (ValueError, TypeError, KeyError, IndexError, AttributeError, Runtime
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
 _Content = bytes | memoryview
 _EVERY = 256
-#: Bound on the decompressed bytes of a text: `_FLOOR`, or `_RATIO` for each of its own characters if that is more; like
-#: the bound for a file (`dataset.flat.Budget`).
+#: Limit on the decompressed bytes of a text: max(`_FLOOR`, `_RATIO` * number of characters); similar to the limit for a
+#: file (`dataset.flat.Budget`).
 _FLOOR, _RATIO = 1 << 26, 128
-_CALL = 8  # characters of the shortest text of a call
+_CALL = 8  # number of characters of the shortest text of a call
 
 
 def get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
-    """The state of a generator, as dicts of numbers, text and arrays; None for the global stream (None)."""
+    """Return the state of a generator, as dicts of numbers, strings and arrays; None for the global stream (None)."""
     if rng is None:
         return None
     return dict(rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state(legacy=False))
 
 
 def legacy_rng(state: Any) -> np.random.RandomState | None:
-    """A `RandomState` in a state that `get_rng_state` returned; None for None.
+    """Return a `RandomState` with a state that `get_rng_state` returned; None for None.
 
     Raises:
-        ValueError: If it is the state of another kind of generator.
+        ValueError: If the state belongs to another kind of generator.
     """
     rng = None if state is None else np.random.RandomState()
     set_rng_state(rng, state)
@@ -47,20 +47,20 @@ def legacy_rng(state: Any) -> np.random.RandomState | None:
 
 
 def set_rng_state(rng: RandomSource, state: Any) -> None:
-    """Restore a state that `get_rng_state` returned; its arrays may have become lists.
+    """Restore a state that `get_rng_state` returned; its arrays may have been converted to lists.
 
     Raises:
-        ValueError: If it is the state of another kind of generator, or if just one of the two is the global stream.
+        ValueError: If the state belongs to another kind of generator, or if only one of the two is the global stream.
     """
     if (rng is None) != (state is None):
-        raise ValueError("its rng does not fit: only one of the two draws from the global stream (rng=None)")
+        raise ValueError("the saved rng does not match: only one of the two is the global stream (rng=None)")
     try:
         if isinstance(rng, np.random.Generator):
             rng.bit_generator.state = state
         elif rng is not None:
             rng.set_state(state)
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        raise ValueError(f"its rng does not fit: {error}") from error
+        raise ValueError(f"the saved rng does not match: {error}") from error
 
 
 class GlobalStreams(NamedTuple):
@@ -70,7 +70,7 @@ class GlobalStreams(NamedTuple):
         python: State of `random`.
         numpy: State of NumPy's global stream.
         torch: State of torch on the CPU.
-        cuda: States of torch on each GPU; None before CUDA has been initialised.
+        cuda: States of torch on each GPU; None if CUDA is not initialised.
     """
 
     python: Any
@@ -80,7 +80,7 @@ class GlobalStreams(NamedTuple):
 
     @classmethod
     def now(cls) -> Self:
-        """The current states."""
+        """Return the current states."""
         uses_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         cuda = torch.cuda.get_rng_state_all() if uses_cuda else None
         return cls(random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state(), cuda)
@@ -89,29 +89,29 @@ class GlobalStreams(NamedTuple):
         """Set the global streams to these states.
 
         Raises:
-            ValueError: If there are fewer GPUs; the other streams have been restored then.
+            ValueError: If there are fewer GPUs than states; the other streams are restored.
         """
         random.setstate(self.python)
         np.random.set_state(self.numpy)
         torch.set_rng_state(self.torch)
         if self.cuda is not None:
             if torch.cuda.device_count() < len(self.cuda):
-                raise ValueError(f"there are {torch.cuda.device_count()} GPUs, expected {len(self.cuda)} as there were")
+                raise ValueError(f"cuda: got {len(self.cuda)} states, but only {torch.cuda.device_count()} GPUs exist")
             torch.cuda.set_rng_state_all(self.cuda)
 
     def to_plain(self) -> dict[str, Any]:
-        """The states as numbers, text, lists and dicts."""
+        """Return the states as numbers, strings, lists and dicts."""
         cuda = None if self.cuda is None else [_hex(state) for state in self.cuda]
         return {"python": self.python, "numpy": plain_state(self.numpy), "torch": _hex(self.torch), "cuda": cuda}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """The states from the result of `to_plain`, also after a round trip through JSON.
+        """Return the states from the result of `to_plain`, also after a round trip through JSON.
 
         Raises:
             KeyError: If a state is missing.
-            TypeError: If a value has another type.
-            ValueError: If a value has another form.
+            TypeError: If a value has the wrong type.
+            ValueError: If a value is invalid.
         """
         version, numbers, gauss = plain["python"]
         cuda = None if plain["cuda"] is None else [_from_hex(text) for text in plain["cuda"]]
@@ -119,10 +119,10 @@ class GlobalStreams(NamedTuple):
 
 
 class Streams:
-    """The random streams that can be reached from some objects, by name, and the global ones.
+    """The random streams that can be reached from some objects, by name, and the global streams.
 
     Attributes:
-        unknown: Names of objects that may draw random numbers but whose state cannot be saved.
+        unknown: Names of objects that may use random numbers but whose state cannot be saved.
     """
 
     def __init__(self, found: Mapping[str, Any], unknown: list[str], with_global: bool) -> None:
@@ -133,7 +133,7 @@ class Streams:
         """Find the streams of environments, spaces, agents, functions and other objects; see `Reachable`.
 
         Args:
-            *owners: The objects; None is ignored. In another process they have to be given in the same order.
+            *owners: The objects; None is ignored. In another process they must be passed in the same order.
             with_global: True to include the global streams of `random`, NumPy and torch.
         """
         reached, names = Reachable(), Counter[str]()
@@ -149,25 +149,25 @@ class Streams:
         return {*self._found, *([_GLOBAL] if self._with_global else [])}
 
     def now(self) -> dict[str, Any]:
-        """The current states by name, in the forms of their libraries; faster than `to_plain`."""
+        """Return the current states by name, in the forms of their libraries; faster than `to_plain`."""
         states = {name: _state_of(generator) for name, generator in self._found.items()}
         return {_GLOBAL: GlobalStreams.now(), **states} if self._with_global else states
 
     def to_plain(self) -> dict[str, Any]:
-        """The current states by name, as numbers, text, lists and dicts."""
+        """Return the current states by name, as numbers, strings, lists and dicts."""
         return {name: plain_state(state) for name, state in self.now().items()}
 
     def restore(self, plain: Mapping[str, Any]) -> None:
         """Set the streams to the result of `to_plain`, also after a round trip through JSON.
 
         Raises:
-            ValueError: If the names differ or a state is not valid; the states that fit have been restored then.
+            ValueError: If the names differ or a state is invalid; the valid states are restored.
         """
         if not isinstance(plain, Mapping):
             raise ValueError(f"random streams are {type(plain).__name__}, expected a dict")
         found = {**self._found, **({_GLOBAL: None} if self._with_global else {})}
-        wrong = [f"{name} is not there" for name in plain if name not in found]
-        wrong += [f"nothing is known of {name}" for name in found if name not in plain]
+        wrong = [f"{name} does not exist" for name in plain if name not in found]
+        wrong += [f"the state of {name} is missing" for name in found if name not in plain]
         for name in found.keys() & plain.keys():
             try:
                 if name == _GLOBAL:
@@ -177,11 +177,11 @@ class Streams:
             except _MISFITS as error:
                 wrong.append(f"{name}: {error!r:.200}")
         if wrong:
-            raise ValueError(f"random streams do not fit: {'; '.join(sorted(wrong))}")
+            raise ValueError(f"random streams do not match: {'; '.join(sorted(wrong))}")
 
 
 def plain_state(state: Any) -> Any:
-    """Convert the state of a generator, or the states of all global streams, to dicts, lists, text and numbers."""
+    """Convert the state of a generator, or the states of all global streams, to dicts, lists, strings and numbers."""
     if isinstance(state, GlobalStreams):
         return state.to_plain()
     if isinstance(state, Tensor):
@@ -220,7 +220,7 @@ def _from_hex(text: str) -> Tensor:
 
 
 def bits_of(generator: Any) -> Any:
-    """The bit generator with the state of a `Generator` or `RandomState`; None for other objects."""
+    """Return the bit generator that contains the state of a `Generator` or `RandomState`; None for other objects."""
     return getattr(generator, "bit_generator", None) or getattr(generator, "_bit_generator", None)  # of a RandomState
 
 
@@ -242,7 +242,7 @@ def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
     if parts is not None:
         for part in parts.values() if isinstance(parts, Mapping) else parts:
             yield from spaces_with_streams(part)
-    # A composite space without a generator would seed its parts when asked for one.
+    # A composite space without a generator would seed its parts when `np_random` is read.
     generator = getattr(source, "np_random" if parts is None else "_np_random", None)
     if bits_of(generator) is not None:
         yield source, generator
@@ -250,10 +250,10 @@ def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
 
 @contextlib.contextmanager
 def isolated_rng(*sources: Any) -> Iterator[None]:
-    """Save the random streams before a block and restore them after it, however it ends.
+    """Save the random streams before a block and restore them after the block, also after an error.
 
-    These are the global streams of `random`, NumPy and torch (CPU, and CUDA if it has been initialised), and those
-    of the spaces given. It costs about 0.15 ms.
+    The streams are the global streams of `random`, NumPy and torch (CPU, and CUDA if it is initialised), and the
+    streams of the given spaces. Saving and restoring take about 0.15 ms.
 
     Args:
         *sources: Spaces, or environments, whose action spaces are used; None is ignored.
@@ -267,7 +267,7 @@ def isolated_rng(*sources: Any) -> Iterator[None]:
         streams.restore()
         for (space, generator), state in zip(found, states, strict=True):
             bits_of(generator).state = state
-            if getattr(space, "_np_random", None) is not generator:  # `seed` inside the block has made a new one
+            if getattr(space, "_np_random", None) is not generator:  # `seed` has created a new generator
                 space._np_random = generator
 
 
@@ -283,7 +283,7 @@ def _set_python(content: _Content) -> None:
 
 def _numpy() -> bytes:
     state: Any = np.random.get_state()
-    if isinstance(state, dict):  # NumPy's own bit generator has been replaced by another one
+    if isinstance(state, dict):  # NumPy's bit generator was replaced
         return bytes(_NUMPY.size)
     return _NUMPY.pack(state[1].tobytes(), *state[2:])
 
@@ -309,18 +309,17 @@ _STREAMS: dict[str, tuple[Callable[[], bytes], Callable[[_Content], None]]] = {
 
 
 class GlobalDraws:
-    """Recorder of the global streams from which an environment draws: keeps their states before each of its calls.
+    """Recorder of the global streams that an environment uses: stores their states before each call of the environment.
 
-    Other code draws from these streams between the calls, so their states at the beginning of the episode are not
-    enough. The first calls, and every 256th call after them, are checked to find the streams from which the
-    environment draws.
+    Other code uses these streams between the calls, so their states at the beginning of the episode are not sufficient.
+    The first calls, and every 256th call after them, are checked to find the streams that the environment uses.
 
     Args:
-        first: Number of first calls that are all checked.
+        first: Number of calls at the beginning that are all checked.
 
     Attributes:
-        names: The streams from which the environment has been found to draw.
-        nbytes: Approximate size of the states kept of this episode, in bytes, in memory or in a file.
+        names: The streams that the environment uses, as far as known.
+        nbytes: Approximate size of the stored states of this episode in bytes, in memory or in a file.
     """
 
     def __init__(self, first: int) -> None:
@@ -330,20 +329,20 @@ class GlobalDraws:
         self.clear()
 
     def clear(self) -> None:
-        """Begin an episode: drop the kept states."""
+        """Begin an episode: delete the stored states."""
         self._kept: list[tuple[int, str]] = []
         self._chunks: list[bytes] = []
-        self._compressor: Any = None  # made only when needed, since it takes memory
+        self._compressor: Any = None  # created only if needed, because it uses memory
         self.nbytes = 0
 
     @property
     def interval(self) -> int:
-        """Interval, in calls of the environment, at which a call has to be made through `call`."""
+        """Interval, in calls of the environment, at which a call must be made through `call`."""
         return 1 if self.names or self._calls < self._first else _EVERY
 
     @property
     def are_due(self) -> bool:
-        """True if the next call has to be made through `call`."""
+        """True if the next call must be made through `call`."""
         return bool(self.names) or self._looks
 
     @property
@@ -351,15 +350,15 @@ class GlobalDraws:
         return self._calls < self._first or self._calls - self._looked >= _EVERY
 
     def count(self, calls: int) -> None:
-        """Count calls that were made, through `call` or not."""
+        """Count calls that were made, through `call` or directly."""
         self._calls += calls
 
     def call(self, position: int, act: Callable[[], Any]) -> Any:
-        """Run `act` and keep the states of the streams before it, needed to repeat it.
+        """Call `act` and store the states of the streams before the call, so that the call can be repeated.
 
         Args:
             position: Number of the call in the episode.
-            act: The environment's call.
+            act: Function that makes the environment's call.
 
         Returns:
             The result of `act`.
@@ -378,28 +377,28 @@ class GlobalDraws:
         return result
 
     def to_plain(self) -> dict[str, Any]:
-        """The kept states of the episode, as JSON."""
+        """Return the stored states of the episode, as JSON."""
         end = (self._compressor or zlib.compressobj()).copy().flush()
         content = b"".join(self._chunks) + end
         return {"calls": [list(item) for item in self._kept], "states": base64.b64encode(content).decode()}
 
 
 def kept_states(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]:
-    """Functions that restore the streams before each call that draws, by the number of the call.
+    """Return, by the number of the call, functions that restore the streams before each call that uses them.
 
     Args:
         plain: The result of `GlobalDraws.to_plain`.
 
     Raises:
-        ValueError: If `plain` is no such result.
+        ValueError: If `plain` is not a result of `GlobalDraws.to_plain`.
     """
     sizes = {name: len(take()) for name, (take, _) in _STREAMS.items()}
     restoring: dict[int, list[Callable[[], None]]] = {}
     try:
         total = sum(sizes[name] for _, name in plain["calls"])
-        most = max(_FLOOR, _RATIO * (len(plain["states"]) + _CALL * len(plain["calls"])))
-        if total > most:
-            raise ValueError(f"{total} bytes in a text that may hold {most}")
+        limit = max(_FLOOR, _RATIO * (len(plain["states"]) + _CALL * len(plain["calls"])))
+        if total > limit:
+            raise ValueError(f"the text describes {total} bytes, expected at most {limit}")
         packed = base64.b64decode(plain["states"], validate=True)
         content = memoryview(zlib.decompressobj().decompress(packed, total + 1))
         if len(content) != total:

@@ -1,4 +1,4 @@
-"""Replay of episodes or parts of them, for recurrent networks (Hausknecht and Stone 2015, arXiv:1507.06527)."""
+"""Replay of episodes or parts of episodes, for recurrent networks (Hausknecht and Stone 2015, arXiv:1507.06527)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,18 +23,19 @@ def subsequences(
 ) -> tuple[Indices, Indices]:
     """Cut each of several episodes at random to at most `max_len` steps.
 
-    Without `held`, a long episode's part begins at any step from which it has full length, all equally likely. With
-    `held`, it begins only at a step with a recurrent state or at the episode's first step. If no such part reaches the
-    episode's end, the next step with a state may be the beginning of a shorter part.
+    If `held` is None, the part of a long episode starts at any step that leaves at least `max_len` steps; all such
+    steps are equally likely. If `held` is given, the part starts only at a step with a recurrent state or at the
+    episode's first step. If no such start reaches the episode's end, the first step with a recurrent state after these
+    starts is also allowed; its part is shorter.
 
     Args:
         lengths: Lengths of the episodes, shape [B].
-        max_len: Largest length of a part in steps; None takes whole episodes.
-        held: True for each step with a recurrent state, episode after episode, shape [sum(lengths)].
-        rng: Source of randomness; None is the global NumPy stream.
+        max_len: Maximum length of a part in steps; None uses whole episodes.
+        held: True for each step with a recurrent state, all episodes concatenated, shape [sum(lengths)].
+        rng: NumPy generator; None uses the global NumPy stream.
 
     Returns:
-        First steps of the parts, counted from the beginning of their episodes, and their lengths, each of shape [B].
+        First step of each part, counted from the beginning of its episode, and length of each part; both of shape [B].
     """
     if max_len is None or not len(lengths) or max_len >= lengths.max():
         return np.zeros(len(lengths), np.int64), lengths
@@ -60,16 +61,16 @@ def _held_starts(draw: NDArray[np.float64], lengths: Indices, latest: Indices, h
 
 
 class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
-    """The last finished episodes, with at most `capacity` transitions in total; running episodes are not counted.
+    """The last finished episodes, with at most `capacity` transitions in total. Running episodes do not count.
 
-    An episode can be sampled once it has ended. Whole episodes are removed, the oldest first; an episode longer than
-    `capacity` is not kept. Items are transitions.
+    An episode can be sampled after it has ended. Whole episodes are removed, the oldest first. An episode longer than
+    `capacity` is discarded. Items are transitions.
 
     Args:
-        capacity: Largest number of transitions, beyond which the oldest episodes are removed; None if unbounded.
-        by_length: Draw episodes in proportion to their length, so that steps of long and short episodes are equally
-            likely; otherwise all episodes are equally likely.
-        rng: Source of randomness; None is the global NumPy stream.
+        capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
+        by_length: True to sample episodes in proportion to their length, so that steps of long and short episodes are
+            equally likely. False to sample all episodes with equal probability.
+        rng: NumPy generator; None uses the global NumPy stream.
 
     Raises:
         ValueError: If `capacity` is less than 1.
@@ -82,7 +83,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         super().__init__(capacity, rng=rng)
         self.by_length = by_length
         self._horizon = math.inf
-        self._first_episode = self._next_episode = 0  # sequence numbers, like those of items
+        self._first_episode = self._next_episode = 0  # sequence numbers of episodes
         self._episodes: RandomAccessQueue[tuple[int, int]] = RandomAccessQueue()  # first item, length
 
     @property
@@ -92,12 +93,12 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
 
     @property
     def episodic_memory(self) -> Any:
-        """The episodes, oldest first, as lists of transition dicts through which they can be changed.
+        """The episodes, oldest first, as lists of transition dicts. Changes to the dicts are stored.
 
-        See `EpisodicMemory`, whose `append` stores an episode. Setting it to None, like `memory`, frees the content.
+        `EpisodicMemory.append` stores an episode. Assigning None frees the content, as for `memory`.
 
         Raises:
-            TypeError: If it is set to another value than None.
+            TypeError: If the assigned value is not None.
         """
         return self._episodes_view(self) if self._own is None else None
 
@@ -122,13 +123,13 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             self._drop_episodes(episodes)
 
     def _drop_episodes(self, count: int) -> None:
-        """Remove the oldest `count` episodes from the count; called after their items have been removed."""
+        """Subtract `count` episodes from the count; called after their items were removed."""
         self._first_episode += count
 
     # Sampling
 
     def _draw_episodes(self, n: int) -> tuple[Indices, NDArray[np.float64] | None]:
-        """Draw n distinct episodes: their sequence numbers, and weights or None; the caller has checked n."""
+        """Draw n distinct episodes; returns their sequence numbers, and weights or None. The caller checks n."""
         if not self.by_length:
             return sample_n_k(self.n_episodes, n, self._rng) + self._first_episode, None
         lengths = np.fromiter((length for _, length in self._episodes), np.float64, self.n_episodes)
@@ -137,17 +138,17 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         return drawn + self._first_episode, None
 
     def _episode(self, index: int) -> StoredItem:
-        """The transitions of the episode with this sequence number."""
+        """Return the transitions of the episode with this sequence number."""
         first, length = self._episodes[index - self._first_episode]
         return self._in_lists(self._rows(np.arange(first, first + length)), [length])[0]
 
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
         """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps.
 
-        If transitions hold a `recurrent_state`, parts begin only at these transitions, see `subsequences`.
+        If transitions contain a `recurrent_state`, parts start only at these transitions; see `subsequences`.
 
         Returns:
-            The episodes, or (episodes, weights) if this buffer is prioritised and computes weights.
+            The episodes, or the pair (episodes, weights) if this buffer is prioritised and computes weights.
 
         Raises:
             ValueError: If `n_episodes` is larger than the number of episodes, or `max_len` is less than 1.
@@ -166,9 +167,10 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         next_actions: bool = False,
         continuation: float = 0,
     ) -> Batch:
-        """Make the same draw as `sample_episodes` and gather it as sequences, the longest first, packed time first.
+        """Draw the same episodes as `sample_episodes`, and return sequences, the longest first, packed time first.
 
-        `Batch.index` holds the sequence number of each sequence's episode; weights are repeated for each of its rows.
+        `Batch.index` contains the sequence number of each sequence's episode. A sequence's weight is repeated for its
+        rows.
 
         Raises:
             ValueError: If `n` is larger than the number of episodes, or `max_len` is less than 1.
@@ -183,11 +185,11 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths, **needs)
 
     def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
-        """Draw episodes and a part of each: sequence numbers and weights, first item and length of each part."""
+        """Draw n episodes and a part of each: sequence numbers, weights, first items and lengths of the parts."""
         if not 0 <= n <= self.n_episodes:
             raise not_held("n_episodes", n, self.n_episodes, "episodes")
         if max_len is not None and max_len < 1:
-            raise ValueError(f"max_len: got {max_len}, expected at least 1 step, or None")
+            raise ValueError(f"max_len: got {max_len}, expected an integer >= 1 or None")
         index, weight = self._draw_episodes(n)
         bounds = [self._episodes[i] for i in (index - self._first_episode).tolist()]
         first, lengths = np.array(bounds, np.int64).reshape(-1, 2).T
@@ -211,7 +213,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     ) -> None:
         lengths, first_episode = arrays["episode_lengths"], sequence_number(header, "first_episode")
         if lengths.ndim != 1 or lengths.dtype != np.int64 or (lengths < 1).any() or lengths.sum() != n:
-            raise ValueError("its episodes do not fit its number of items")
+            raise ValueError("the episode lengths do not match the number of items")
         self._load_own_state(header["own"], own, first_episode, len(lengths))
         starts = first + np.cumsum(lengths) - lengths
         self._episodes = RandomAccessQueue(zip(starts.tolist(), lengths.tolist(), strict=True))
@@ -238,7 +240,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
 
 
 def _ranges(first: Indices, lengths: Indices) -> Indices:
-    """The joined ranges first[i], ..., first[i] + lengths[i] - 1 for each i."""
+    """Return the concatenated ranges first[i], ..., first[i] + lengths[i] - 1 for all i."""
     skipped = np.cumsum(lengths) - lengths
     ranges: Indices = np.arange(lengths.sum()) + np.repeat(first - skipped, lengths)
     return ranges

@@ -18,23 +18,24 @@ from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.random import RandomSource, not_held
 
 Strategy = Literal["future", "final", "episode"]
-#: Called with achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns; returns B values.
+#: Function of achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns; returns B values.
 GoalFunction = Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], Any]
 
 _STRATEGIES = ("future", "final", "episode")
 
 
 class HindsightReplayBuffer(ReplayBuffer):
-    """The last `capacity` transitions of finished episodes, with desired goals replaced in most of the drawn items.
+    """Replay buffer of finished episodes that replaces the desired goals of most sampled items.
 
-    Observations are dicts with the keys `observation`, `achieved_goal` and `desired_goal`. With probability
-    k / (k + 1) the desired goal of an item is replaced by a goal that a step of its own episode has achieved. The new
-    goal is set in `obs` and `next_obs` of all its steps, and their rewards and terminations are recomputed. The stored
-    values do not change. Items are those of `ReplayBuffer`, but can be sampled only once their episode has ended. A
-    step that is terminal under the new goal ends the item, which then has fewer steps. A truncated episode bootstraps.
-    Beyond `capacity` the oldest items are removed even from the middle of an episode.
+    Observations are dicts with the keys `observation`, `achieved_goal` and `desired_goal`. With probability k / (k + 1)
+    the desired goal of an item is replaced by a goal that was achieved in a step of the same episode. The new goal is
+    set in `obs` and `next_obs` of all steps of the item, and the rewards and terminations of the steps are recomputed.
+    The stored values do not change. Items are defined as in `ReplayBuffer`, but an item can be sampled only after its
+    episode has ended. If a step is terminal under the new goal, the item ends with this step. After a truncated episode
+    the value is bootstrapped. If the buffer has more than `capacity` items, the oldest items are removed, even from the
+    middle of an episode.
 
-    The agent's `phi` joins observation and goal, so that its network takes one vector::
+    The agent's `phi` concatenates observation and goal, because the network expects one vector::
 
         from pfrl_like.utils.goals import concatenate_goal
 
@@ -42,25 +43,26 @@ class HindsightReplayBuffer(ReplayBuffer):
         agent = DQN(q_function, optimizer, buffer, gamma=0.98, explorer=explorer, phi=concatenate_goal)
 
     Args:
-        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
-        reward_fn: Function that gives the rewards [B] of steps from achieved goals [B, ...] and desired goals [B, ...].
-            Called with arrays as (achieved_goal, desired_goal, info); a goal environment's `compute_reward` fits if it
-            takes stacked goals. `info` is a dict of the extra columns of these steps (extra keywords of `append`),
-            stacked.
-        strategy: Step whose achieved goal is used: a step drawn uniformly from the item's first step to the episode's
-            end ("future"), the episode's last step ("final"), or a step drawn from the whole episode as far as it is
-            still stored ("episode"). A step's achieved goal is the `achieved_goal` of its next observation.
-        n_goals: k, the number of items with another goal for each one that keeps its own; 0 replaces none.
-        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
-        terminated_fn: Function that gives True where a step ends the episode because it achieves the goal, shape [B];
-            called like `reward_fn`. A stored terminal step stays terminal under another goal only if its own goal did
-            not end it, for instance after a fall. None if only time ends an episode: terminal steps are refused then,
-            since their meaning for other goals is unknown.
-        rng: Source of randomness; None is the global NumPy stream.
+        capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
+        reward_fn: Function that returns the rewards [B] of steps. It is called with arrays as (achieved_goal,
+            desired_goal, info), where achieved_goal and desired_goal have shape [B, ...]. The `compute_reward` of a
+            goal environment can be used if it accepts stacked goals. `info` is a dict of the stacked extra columns of
+            these steps (extra keywords of `append`).
+        strategy: Step whose achieved goal becomes the new goal. "future" samples a step between the item's first step
+            and the end of the episode. "final" uses the last step of the episode. "episode" samples one of the stored
+            steps of the episode. The achieved goal of a step is the `achieved_goal` of its next observation.
+        n_goals: k, the number of items with a new goal per item with its original goal. 0 replaces no goals.
+        num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
+        terminated_fn: Function that returns True for each step that ends the episode because it achieves the goal,
+            shape [B]; called like `reward_fn`. A stored terminal step stays terminal under a new goal only if achieving
+            its own goal did not end the episode, for instance after a fall. None if episodes end only by truncation.
+            Terminal steps are then rejected, because it is unknown if they are terminal under other goals.
+        rng: NumPy generator; None uses the global NumPy stream.
 
     Raises:
-        ValueError: If `capacity` or `num_steps` is less than 1, `n_goals` negative or infinite, or `strategy` unknown.
-        TypeError: If `reward_fn` or `terminated_fn` cannot be called.
+        ValueError: If `capacity` or `num_steps` is less than 1, if `n_goals` is negative or infinite, or if `strategy`
+            is unknown.
+        TypeError: If `reward_fn` or `terminated_fn` is not callable.
     """
 
     _kind = "hindsight replay buffer"
@@ -82,7 +84,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         if not callable(reward_fn):
             raise TypeError(f"reward_fn: got {reward_fn!r}, expected a function of (achieved_goal, desired_goal, info)")
         if terminated_fn is not None and not callable(terminated_fn):
-            raise TypeError(f"terminated_fn: got {terminated_fn!r}, expected such a function as reward_fn, or None")
+            raise TypeError(f"terminated_fn: got {terminated_fn!r}, expected a function like reward_fn, or None")
         if strategy not in _STRATEGIES:
             raise ValueError(f"strategy: got {strategy!r}, expected one of {list(_STRATEGIES)}")
         if not 0 <= n_goals < math.inf:
@@ -110,9 +112,9 @@ class HindsightReplayBuffer(ReplayBuffer):
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
         Raises:
-            ValueError: If a value does not fit the first transition, the observations of the first transition have no
-                goals, a next observation is missing, or a step is terminal and `terminated_fn` is None; nothing is
-                stored.
+            ValueError: If a value does not have the shape and type of the first transition, if the observations of the
+                first transition have no goals, if a next observation is missing, or if a step is terminal and
+                `terminated_fn` is None. Nothing is stored.
         """
         if self._columns.obs is None and len(reward):
             _check_goals(rows_of(obs, len(reward), "obs")[0])
@@ -127,7 +129,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         super()._add_items(rows)
 
     def _find_episodes(self) -> None:
-        """Make two columns with the first and the last item of each step's episode."""
+        """Fill two columns: the first and the last item of each step's episode."""
         columns, items = self._columns, np.arange(self._first, self._next)
         self._first_item: Indices = columns.steps.array((), np.int64)
         self._last_item: Indices = columns.steps.array((), np.int64)
@@ -142,25 +144,25 @@ class HindsightReplayBuffer(ReplayBuffer):
     def sample(self, num_experiences: int) -> Any:
         """Draw distinct items, each a list of one to `num_steps` transition dicts, with goals replaced.
 
-        The transitions are made for this draw and are read-only; the stored ones can be changed through `memory`.
+        The transitions are created for this sample and are read-only. Use `memory` to change stored transitions.
 
         Raises:
-            ValueError: If `num_experiences` is larger than the buffer, or the values of `reward_fn` or `terminated_fn`
-                do not fit.
+            ValueError: If `num_experiences` is larger than the buffer, or if `reward_fn` or `terminated_fn` returns
+                values of the wrong shape or type.
         """
         if not 0 <= num_experiences <= len(self):
             raise not_held("num_experiences", num_experiences, len(self), "items")
         if not num_experiences:
             return []
         drawn = self._draw_windows(num_experiences)
-        there = drawn.there.T
-        transitions = self._columns.transitions(drawn.steps.T[there])
-        outcomes = zip(drawn.reward.T[there].tolist(), drawn.terminal.T[there].tolist(), strict=True)
+        valid = drawn.there.T
+        transitions = self._columns.transitions(drawn.steps.T[valid])
+        outcomes = zip(drawn.reward.T[valid].tolist(), drawn.terminal.T[valid].tolist(), strict=True)
         rest = (
             {**step, "reward": reward, "is_state_terminal": terminal}
             for step, (reward, terminal) in zip(transitions, outcomes, strict=True)
         )
-        items = [[next(rest) for _ in range(length)] for length in there.sum(axis=1).tolist()]
+        items = [[next(rest) for _ in range(length)] for length in valid.sum(axis=1).tolist()]
         for i, goal in zip(drawn.replaced.tolist(), drawn.goal, strict=True):
             for step in items[i]:
                 for name in ("state", "next_state"):
@@ -177,20 +179,21 @@ class HindsightReplayBuffer(ReplayBuffer):
         continuation: float = 0,
         n_frames: int = 1,
     ) -> Batch:
-        """Make the same draw as `sample` and gather it as tensors.
+        """Draw the same items as `sample`, and return them as tensors.
 
         Raises:
-            ValueError: If `n` is larger than the buffer, or 0 before anything was stored, `continuation` is not 0,
-                `n_frames` is not 1, or the values of `reward_fn` or `terminated_fn` do not fit.
+            ValueError: If `n` is larger than the buffer, if `n` is 0 and nothing was ever stored, if `continuation` is
+                not 0, if `n_frames` is not 1, or if `reward_fn` or `terminated_fn` returns values of the wrong shape or
+                type.
         """
         if n_frames != 1:
-            raise ValueError(f"n_frames: got {n_frames!r}, expected 1, since observations with goals are no images")
+            raise ValueError(f"n_frames: got {n_frames!r}, expected 1, because observations with goals are dicts")
         if continuation:
-            raise ValueError(f"continuation: got {continuation}, expected 0, since items have different goals")
+            raise ValueError(f"continuation: got {continuation}, expected 0, because items have different goals")
         if not 0 <= n <= len(self):
             raise not_held("n", n, len(self), "items")
         if self._columns.obs is None:
-            raise ValueError("nothing was ever stored, so that nobody knows the form of a batch")
+            raise ValueError("n: got 0, but nothing was ever stored, so the shapes of a batch are unknown")
         drawn = self._draw_windows(n)
         length = drawn.there.sum(axis=0)
         last = length - 1, np.arange(n)
@@ -206,7 +209,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         return batch
 
     def _draw_windows(self, n: int) -> "_Windows":
-        """Draw n items, and new goals for most of them; the caller has checked n."""
+        """Draw n items, and new goals for most of them. The caller checks n."""
         columns, index = self._columns, self._draw(n)[0]
         item, last_item = index + np.arange(self.num_steps)[:, None], self._last_item[self._rows(index)]
         there = item <= last_item
@@ -225,7 +228,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         return _Windows(index, steps, there, reward, terminal, replaced, goal)
 
     def _draw_goals(self, index: Indices, source: Any) -> Indices:
-        """For each item, draw the item of its episode whose achieved goal it gets."""
+        """Draw for each item the item of the same episode whose achieved goal becomes the new goal."""
         rows = self._rows(index)
         last = self._last_item[rows]
         if self.strategy == "final":
@@ -235,7 +238,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         return drawn
 
     def _outcome(self, rows: Indices, goal: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Rewards and terminations of steps under new goals, each of shape [N]."""
+        """Return the rewards and terminations of steps under new goals, each of shape [N]."""
         columns = self._columns
         achieved = self._goals(ACHIEVED_GOAL, columns.next_row[rows])
         info = columns.further(rows)
@@ -250,7 +253,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         return reward, reached | terminal
 
     def _goals(self, key: str, obs_rows: Indices) -> NDArray[Any]:
-        """The goals under `key` in these rows of observations, shape [N, ...]."""
+        """Return the goals under `key` in these rows of observations, shape [N, ...]."""
         assert self._columns.obs is not None
         return self._columns.obs.part(key, obs_rows)
 
@@ -273,7 +276,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         successor = arrays["successor"][:n]
         in_order = (successor == np.arange(2, n + 2)) | (successor == ENDED)
         if not in_order.all() or (successor[n - 1 :] != ENDED).any():
-            raise ValueError("its episodes do not lie one after the other")
+            raise ValueError("the steps of the saved episodes are not in order")
         if self.terminated_fn is None and arrays["terminal"].any():
             raise ValueError(_UNKNOWN_END)
         super()._load_order(header, arrays, own, first, n)
@@ -284,22 +287,22 @@ class HindsightReplayBuffer(ReplayBuffer):
 
 
 class _Relabelled(ReadOnlyDict):
-    """A read-only drawn transition; its stored values may differ."""
+    """A read-only transition of a sample; its stored values may differ."""
 
-    way_out = (
-        "a hindsight buffer makes its steps anew for each draw, with other goals: change what is stored through "
-        "buffer.memory, or a copy, dict(step)"
+    advice = (
+        "a hindsight buffer creates the transitions of a sample with new goals: change stored transitions through "
+        "buffer.memory, or change a copy, dict(step)"
     )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Windows:
-    """Drawn items of up to L steps.
+    """Sampled items with up to L steps.
 
     Attributes:
         index: Sequence numbers of the items, shape [N].
-        steps: Rows of their steps, shape [L, N].
-        there: True for the steps that belong to the item, shape [L, N]; always True for the first.
+        steps: Rows of the items' steps, shape [L, N].
+        there: True for the steps that belong to the item, shape [L, N]; always True for the first step.
         reward, terminal: Reward and termination of each step under the item's goal, shape [L, N].
         replaced: Positions of the items with a new goal, integers, shape [H].
         goal: The new goals, shape [H, ...].
@@ -314,22 +317,22 @@ class _Windows:
     goal: NDArray[Any]
 
 
-_NO_GOAL = "{}: got None, expected an observation, which tells the goal that a step achieved"
+_NO_GOAL = "{}: got None, expected an observation with the goal that the step achieved"
 _UNKNOWN_END = (
-    "terminated: a step is terminal, but terminated_fn is None, so that nobody knows whether it would be for another "
-    "goal; expected terminated_fn=f, where f(achieved_goal, desired_goal, info) is True where the goal ends an episode"
+    "terminated: a step is terminal, but terminated_fn is None, so it is unknown if the step is terminal for another "
+    "goal; pass terminated_fn=f, where f(achieved_goal, desired_goal, info) is True if the goal ends an episode"
 )
 
 
 def _check_goals(obs: Any) -> None:
     keys = (OBSERVATION, ACHIEVED_GOAL, DESIRED_GOAL)
     if not isinstance(obs, Mapping) or not obs.keys() >= set(keys):
-        came = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
-        raise ValueError(f"obs: got {came}, expected a dict with keys {list(keys)}")
+        given = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
+        raise ValueError(f"obs: got {given}, expected a dict with keys {list(keys)}")
     achieved, desired = as_array(obs[ACHIEVED_GOAL]), as_array(obs[DESIRED_GOAL])
     if achieved is None or desired is None or (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):
-        came = f"{describe(obs[ACHIEVED_GOAL])} and {describe(obs[DESIRED_GOAL])}"
-        raise ValueError(f"obs: got {came} as achieved_goal and desired_goal, expected arrays of one shape and dtype")
+        given = f"{describe(obs[ACHIEVED_GOAL])} and {describe(obs[DESIRED_GOAL])}"
+        raise ValueError(f"obs: got {given} as achieved_goal and desired_goal, expected equal shapes and dtypes")
 
 
 def _values(
@@ -338,10 +341,10 @@ def _values(
     """Call `reward_fn` or `terminated_fn` and check that it returns one number for each step, shape [B].
 
     Raises:
-        ValueError: If it does not.
+        ValueError: If the function returns something else.
     """
     values = as_array(function(achieved, desired, info))
     if values is None or values.shape != (len(achieved),) or values.dtype.kind == "c":
-        came = "no array of numbers" if values is None else f"an array of shape {values.shape}, {values.dtype}"
-        raise ValueError(f"{name}: gave {came} for {len(achieved)} steps, expected a number for each of stacked goals")
+        given = "no array of numbers" if values is None else f"an array of shape {values.shape}, {values.dtype}"
+        raise ValueError(f"{name}: returned {given} for {len(achieved)} steps, expected one number per step")
     return values

@@ -12,31 +12,32 @@ from pfrl_like.columns import Columns, rows_of
 from pfrl_like.utils.checks import check_rewards
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
-#: Key of the importance weight of a draw: it may be set in every transition, and is not stored.
+#: Key of the importance weight of a sample. It may be set in every transition and is not stored.
 WEIGHT = "weight"
 
-#: Called with a transition and the changes; returns the stored values.
+#: Function called with a transition and the changes; returns the stored values.
 Edit = Callable[["StoredTransition", dict[str, Any]], dict[str, Any]]
 
 
 class StoredTransition(dict[str, Any]):
-    """A transition of a replay buffer: assigning a key changes the stored value, in every item that contains it.
+    """A transition of a replay buffer. Assigning to a key changes the stored value in every item that contains it.
 
-    `d[key] = value`, `d.update(...)` and `d |= ...` store a copy of the value, if it fits the column; the dict then has
-    the stored value. Keys cannot be added or removed, except "weight", which belongs to a draw and is not stored.
-    Arrays in it are read-only. As long as a reference to this object exists, the buffer returns the same object for its
-    transition. Copies of it (`dict(d)`, `{**d}`, `copy.copy(d)`, a pickle) are ordinary dicts.
+    `d[key] = value`, `d.update(...)` and `d |= ...` store a copy of the value if the value matches its column. The dict
+    then contains the stored value. Keys cannot be added or removed, except "weight", which belongs to a sample and is
+    not stored. Arrays in the dict are read-only. As long as a reference to this object exists, the buffer returns the
+    same object for its transition. Copies (`dict(d)`, `{**d}`, `copy.copy(d)`, a pickle) are ordinary dicts.
 
     Args:
         values: The stored values.
-        columns: The store.
-        row: The row of the transition in the store.
-        edit: Called with this transition and the changes; returns the stored values. See `ReplayBuffer._edit`.
+        columns: The columns of the buffer.
+        row: The row of the transition in the columns.
+        edit: Function called with this transition and the changes; returns the stored values. See `ReplayBuffer._edit`.
 
     Raises:
-        ValueError: On an assignment, if the key is none of the buffer's or the value does not fit; nothing is changed.
-        LookupError: On an assignment, if the transition has left the buffer, or the buffer was loaded or freed.
-        TypeError: If this buffer's transitions cannot be changed, or a key would be removed.
+        ValueError: On an assignment, if the key is not a column of the buffer or the value does not match its column.
+            Nothing is changed.
+        LookupError: On an assignment, if the transition was removed from the buffer, or the buffer was loaded or freed.
+        TypeError: If the transitions of this buffer cannot be changed, or if a key would be removed.
     """
 
     __slots__ = ("__weakref__", "_columns", "_edit", "_releases", "row")
@@ -49,11 +50,11 @@ class StoredTransition(dict[str, Any]):
         self._edit = edit
 
     def is_in(self, columns: Columns) -> bool:
-        """True if the transition is still in its row of this store."""
+        """True if the transition is still stored in its row of these columns."""
         return self._columns() is columns and columns.count_releases().item(self.row) == self._releases
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Change several values: all of them, or none after an error."""
+        """Change several values. If an error occurs, no value is changed."""
         changes = dict(*args, **kwargs)
         own = {WEIGHT: changes.pop(WEIGHT)} if WEIGHT in changes else {}
         super().update(self._edit(self, changes) if changes else {}, **own)
@@ -66,7 +67,7 @@ class StoredTransition(dict[str, Any]):
         return self
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key; a new key is refused."""
+        """Return the value of a key; a new key is rejected."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -76,20 +77,20 @@ class StoredTransition(dict[str, Any]):
         super().__delitem__(key)
 
     def pop(self, key: str, *default: Any) -> Any:
-        """Remove "weight" and return it; other keys are refused."""
+        """Remove "weight" and return its value; other keys are rejected."""
         if key in self:
             self._refuse_removal(key)
         return super().pop(key, *default)
 
     def _refuse_removal(self, *keys: str) -> Any:
-        """Refuse the removal of keys other than "weight".
+        """Raise an error if other keys than "weight" would be removed.
 
         Raises:
-            TypeError: If the keys are not just "weight".
+            TypeError: If the keys are not exactly "weight".
         """
         if keys != (WEIGHT,):
-            came = [*keys] or [*self]
-            raise TypeError(f"cannot remove {came} from a stored transition, which keeps its keys: copy it, dict(step)")
+            names = [*keys] or [*self]
+            raise TypeError(f"cannot remove {names} from a stored transition: change a copy, dict(step)")
 
     popitem = clear = _refuse_removal
 
@@ -106,14 +107,14 @@ class StoredItem(list[StoredTransition]):
     __slots__ = ()
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Refuse a change.
+        """Raise an error, because the list is read-only.
 
         Raises:
             TypeError: Always.
         """
         raise TypeError(
-            "this list shows an item of a replay buffer, whose transitions stay the same ones: change the values in "
-            "them, such as item[0]['reward'] = 1.0, or make a list of your own, list(item)"
+            "the list of an item of a replay buffer is read-only: change the values in its transitions, for example "
+            "item[0]['reward'] = 1.0, or change a copy, list(item)"
         )
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -127,18 +128,18 @@ class StoredItem(list[StoredTransition]):
 
 
 class HandedOut(weakref.WeakValueDictionary[int, StoredTransition]):
-    """The `StoredTransition` objects that are still referenced, by row; a copy of a buffer begins without any."""
+    """The `StoredTransition` objects that are still referenced, keyed by row. A copy of a buffer starts without any."""
 
     def in_lists(
         self, columns: Columns, rows: NDArray[np.int64], lengths: Sequence[int], edit: Edit
     ) -> list["StoredItem"]:
-        """The transitions in some rows of a store, divided into lists; objects that still exist are reused.
+        """Return the transitions in these rows, divided into lists; objects that still exist are reused.
 
         Args:
-            columns: The store.
+            columns: The columns.
             rows: The rows.
             lengths: Lengths of the lists, in order.
-            edit: Function that changes a transition, see `StoredTransition`.
+            edit: Function that changes a transition; see `StoredTransition`.
         """
         numbers = rows.tolist()
         made: dict[int, StoredTransition] = {}  # keeps the objects alive until they are returned
@@ -159,13 +160,13 @@ class HandedOut(weakref.WeakValueDictionary[int, StoredTransition]):
         return type(self)()
 
 
-#: Environment id of steps that are appended to a memory.
+#: Environment id of steps that are appended through `memory`.
 APPENDED = ("memory", 0)
 _AT_ONCE = 256
 
 
 class Memory(Sequence[Any]):
-    """View of the items of a buffer, oldest first; each item is made when it is accessed.
+    """View of the items of a buffer, oldest first; each item is created when it is accessed.
 
     Args:
         buffer: The buffer.
@@ -183,7 +184,7 @@ class Memory(Sequence[Any]):
 
     @property
     def maxlen(self) -> int | None:
-        """Largest number of items, None if unbounded."""
+        """Maximum number of items; None if unbounded."""
         maxlen: int | None = self.buffer.capacity
         return maxlen
 
@@ -206,11 +207,11 @@ class Memory(Sequence[Any]):
         return made
 
     def sample(self, n: int, rng: RandomSource = None) -> Any:
-        """Draw distinct items uniformly, regardless of a subclass's own `sample`.
+        """Draw distinct items uniformly, even if a subclass overrides `sample`.
 
         Args:
             n: Number of items.
-            rng: Source of randomness; None is that of the buffer.
+            rng: NumPy generator; None uses the buffer's source of randomness.
 
         Raises:
             ValueError: If `n` is larger than the number of items.
@@ -223,24 +224,25 @@ class Memory(Sequence[Any]):
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
         """Store an item of one transition, a dict of the arguments of the buffer's `append`.
 
-        If its observation is the next observation of the item appended before, both belong to one episode.
+        If the observation of the transition equals the next observation of the item appended before, both belong to the
+        same episode.
 
         Raises:
-            TypeError: If it has several transitions, or the buffer stores whole episodes.
-            ValueError: If a value does not fit the first transition; nothing is stored.
+            TypeError: If the item has several transitions, or the buffer stores whole episodes.
+            ValueError: If a value does not have the shape and type of the first transition; nothing is stored.
         """
         buffer = self.buffer
         if buffer._horizon == np.inf:
             raise TypeError(
-                f"memory: {type(buffer).__name__} stores whole episodes, so that no item can be appended: call "
-                "append(state, action, ...) for each step, or episodic_memory.append(steps) if there is one"
+                f"memory: {type(buffer).__name__} stores whole episodes, so items cannot be appended: call "
+                "append(state, action, ...) for each step, or episodic_memory.append(steps) on an episodic buffer"
             )
         if not isinstance(item, Sequence) or len(item) != 1 or not isinstance(item[0], Mapping):
-            came = f"{len(item)} of them" if isinstance(item, Sequence) else type(item).__name__
+            given = f"{len(item)} transitions" if isinstance(item, Sequence) else type(item).__name__
             raise TypeError(
-                f"item: got {came}, expected a list of one transition, which is a dict: a buffer makes items of "
-                "several steps by itself from append(state, action, ...); or set memory to a container of your own, "
-                "such as pfrl_like.collections.RandomAccessQueue(maxlen=capacity)"
+                f"item: got {given}, expected a list of one transition, which is a dict: a buffer builds items of "
+                "several steps itself from append(state, action, ...); or set memory to your own container, "
+                "for example pfrl_like.collections.RandomAccessQueue(maxlen=capacity)"
             )
         columns, step = buffer._columns, item[0]
         if APPENDED in columns.running and not columns.continues(APPENDED, step["state"]):
@@ -265,11 +267,11 @@ class PrioritizedMemory(Memory):
 
     @property
     def max_priority(self) -> float:
-        """Largest priority so far, the priority of new items."""
+        """Maximum priority so far, which is the priority of new items."""
         return float(self.buffer._priorities.max_priority)
 
     def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
-        """Store an item of one transition, or an episode; without a priority it gets the buffer's one for new items."""
+        """Store an item of one transition, or an episode. If `priority` is None, it has the priority of new items."""
         super().append(item)
         if priority is not None:
             priorities = self.buffer._priorities
@@ -280,10 +282,11 @@ class PrioritizedMemory(Memory):
 
         Args:
             n: Number of items.
-            uniform_ratio: Probability of each draw to be uniform instead, from 0 to 1.
+            uniform_ratio: Probability that a draw is uniform and ignores the priorities, from 0 to 1.
 
         Returns:
-            The items, the probability of each in the first draw, and the smallest such probability of any item.
+            The items, the sampling probability of each item, and the minimum sampling probability over all stored
+            items.
 
         Raises:
             ValueError: If `n` is larger than the number of items.
@@ -296,21 +299,22 @@ class PrioritizedMemory(Memory):
         return self._made(index.tolist()), probability.tolist(), buffer._priorities.min_probability(uniform_ratio)
 
     def set_last_priority(self, priority: Sequence[float]) -> None:
-        """Set the priorities of the items of the last draw, in its order.
+        """Set the priorities of the items of the last sample, in the order of the sample.
 
         Raises:
-            RuntimeError: If nothing was drawn since the last call.
-            ValueError: If one is not positive and finite, or their number differs from that of the drawn items.
+            RuntimeError: If nothing was sampled since the last call.
+            ValueError: If a priority is not positive and finite, or if the number of priorities differs from the number
+            of sampled items.
         """
         buffer = self.buffer
         if buffer._last_index is None:
-            raise RuntimeError("set_last_priority needs a sample before it")
+            raise RuntimeError("set_last_priority: nothing was sampled since the last call; call sample first")
         buffer._priorities.update(buffer._last_index, priority)
         buffer._last_index = None
 
 
 class EpisodicMemory(Memory):
-    """View of the episodes of a buffer, oldest first, as lists of transitions; each is made when it is accessed."""
+    """View of the episodes of a buffer, oldest first, as lists of transitions; each is created when it is accessed."""
 
     _what = "episodes"
 
@@ -320,7 +324,7 @@ class EpisodicMemory(Memory):
 
     @property
     def maxlen(self) -> None:
-        """None: the capacity counts transitions."""
+        """None, because the capacity counts transitions, not episodes."""
         return
 
     def __len__(self) -> int:
@@ -333,12 +337,12 @@ class EpisodicMemory(Memory):
         """Store an episode, a list of dicts of the arguments of the buffer's `append`.
 
         Raises:
-            ValueError: If it has no step, or steps after a terminal one; nothing is stored. If a value does not fit the
-                first transition; the steps before it are stored.
+            ValueError: If the episode has no steps, or has steps after a terminal step; nothing is stored. Also if a
+                value does not have the shape and type of the first transition; the steps before it are stored.
         """
         ended = [bool(step.get("is_state_terminal", False)) for step in item]
         if not ended or any(ended[:-1]):
-            raise ValueError(f"episode: got {len(ended)} steps, expected one or more, only the last of them terminal")
+            raise ValueError(f"episode: got {len(ended)} steps, expected one or more, none before the last terminal")
         for i, step in enumerate(item, 1):
             self.buffer._store_step(without_weight(step), APPENDED, cut=i == len(item))
 
@@ -353,18 +357,18 @@ class OwnMemory:
     """The user's container, which a buffer fills with PFRL's items instead of its columns.
 
     Args:
-        container: Object with `append`, `len` and indices, such as a list, a deque or a `RandomAccessQueue`; None if
-            nothing can be stored.
-        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
-        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
+        container: Object with `append`, `len` and indexing, for example a list, a deque or a `RandomAccessQueue`. None
+            if nothing can be stored.
+        num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
+        capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
     """
 
     def __init__(self, container: Any, num_steps: int, capacity: int | None) -> None:
         wanted = ("append", "__len__", "__getitem__")
         if container is not None and not all(hasattr(container, name) for name in wanted):
             raise TypeError(
-                f"memory: got {type(container).__name__}, expected a container of items with append, len and indices "
-                "(a list, a deque, pfrl_like.collections.RandomAccessQueue), or None to free what is stored"
+                f"memory: got {type(container).__name__}, expected a container of items with append, len and indexing "
+                "(a list, a deque, pfrl_like.collections.RandomAccessQueue), or None to free the content"
             )
         self.container, self.num_steps, self.capacity = container, num_steps, capacity
         self._windows: dict[Any, list[dict[str, Any]]] = {}  # newest steps of each environment's running episode
@@ -376,15 +380,15 @@ class OwnMemory:
         """Store one transition of each of several environments; see `ReplayBuffer.append_batch`.
 
         Args:
-            steps: Columns of their values by the keys of a transition, each of length k.
+            steps: Columns of the steps' values, keyed by the keys of a transition, each of length k.
             terminated: True where `next_obs` is terminal, length k.
             truncated: True where the episode was truncated after the step, length k.
             env_ids: The environments, k hashable objects; None is range(k).
         """
         if self.container is None:
             raise TypeError(
-                "memory is None, which has freed what was stored: before something is stored again, make a new buffer, "
-                "load a saved one, or set memory to a container"
+                "memory is None, so the buffer cannot store steps: create a new buffer, load a saved buffer, or set "
+                "memory to a container"
             )
         check_rewards(steps["reward"])
         k = len(steps["reward"])
@@ -405,7 +409,7 @@ class OwnMemory:
             self._add(window)
 
     def _add(self, window: list[dict[str, Any]]) -> None:
-        """Store an item and remove its first step from the window, so that the next item begins a step later."""
+        """Store an item and remove its first step from the window, so that the next item starts one step later."""
         self.container.append(list(window))
         del window[0]
         while self.capacity is not None and len(self.container) > self.capacity:
@@ -415,29 +419,29 @@ class OwnMemory:
         """Store the content in an ordinary buffer.
 
         Raises:
-            TypeError: If items may have several steps, since their episodes are unknown.
+            TypeError: If items may have several steps, because the episodes of such items are unknown.
         """
         if self.num_steps > 1:
             raise TypeError(
-                f"memory: {type(self.container).__name__} of items of up to {self.num_steps} steps, which can be "
-                "neither saved nor made a dataset of: leave memory as it is, or take num_steps=1"
+                f"memory: {type(self.container).__name__} contains items of up to {self.num_steps} steps, which cannot "
+                "be saved or converted to a dataset: do not assign to memory, or use num_steps=1"
             )
         buffer.memory.extend(self.container)
 
     def refuse_more(self, continuation: float, n_frames: int) -> None:
-        """Refuse batch fields that need columns: continuations and stacked frames.
+        """Raise an error for batch fields that need columns: continuations and stacked frames.
 
         Raises:
             TypeError: If `continuation` is not 0 or `n_frames` is not 1.
         """
         if continuation or n_frames != 1:
             raise TypeError(
-                f"memory is {type(self.container).__name__}, of which neither continuation={continuation} nor "
-                f"n_frames={n_frames} can be told: leave memory as it is"
+                f"memory is {type(self.container).__name__}, which supports neither continuation={continuation} nor "
+                f"n_frames={n_frames}: do not assign to memory"
             )
 
     def sample(self, n: int, rng: RandomSource) -> Any:
-        """Draw distinct items, with the container's own `sample` if it has one."""
+        """Draw distinct items, with the container's own `sample` if the container has this method."""
         if not 0 <= n <= len(self):
             raise not_held("num_experiences", n, len(self), "items")
         if hasattr(self.container, "sample"):
@@ -457,5 +461,5 @@ class OwnMemory:
 
 
 def without_weight(step: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a transition without the weight of a draw."""
+    """Return the values of a transition without the importance weight."""
     return {name: value for name, value in step.items() if name != WEIGHT}

@@ -1,4 +1,4 @@
-"""Replay buffers whose content is kept in a directory and survives their process."""
+"""Replay buffers whose content is stored in a directory and survives the end of the process."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
-from pfrl_like.columns import Columns, Indices, RecordedColumns, restore_places, settle
+from pfrl_like.columns import Columns, Indices, RecordedColumns, load_locators, mark_used
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.memory import StoredTransition
@@ -26,11 +26,11 @@ _ATTEMPTS = 3
 
 
 class PersistentBuffer(RewindingBuffer):
-    """Mix-in that keeps a buffer's content in a directory; it precedes the buffer's class among the bases.
+    """Mix-in that stores a buffer's content in a directory. List it before the buffer's class among the bases.
 
-    When `append` returns, the step has been written to the operating system, so it survives the end of the process,
-    however that ends. If the machine fails, the steps since the last `sync` are lost. A sync happens every `sync_every`
-    steps, every `sync_seconds` (at the next step), at `close` and in `state_dict`.
+    When `append` returns, the step has been passed to the operating system. It therefore survives the end of the
+    process, also after a crash. If the machine fails, the steps since the last `sync` are lost. A sync happens every
+    `sync_every` steps, every `sync_seconds` (at the next step), in `close` and in `state_dict`.
     """
 
     def _open(
@@ -49,7 +49,7 @@ class PersistentBuffer(RewindingBuffer):
 
         self.logger = _LOGGER if logger is None else logger
         self._appending = False
-        self._wanted_capacity = self._capacity  # applied to a larger directory only after it has been restored
+        self._wanted_capacity = self._capacity  # applied after the directory, which may hold more items, was restored
         self._unsynced, self._last_sync = 0, time.monotonic()
         self._process = os.getpid()
         marks = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
@@ -73,14 +73,14 @@ class PersistentBuffer(RewindingBuffer):
     # Opening
 
     def _use(self, files: ColumnFiles) -> RecordedColumns:
-        """Replace the store with an empty one over these files; returns it."""
+        """Replace the columns with empty columns over these files; returns the new columns."""
         self._files = files
         self._columns = columns = self._empty_columns(files)
         return columns
 
     def _descend(self, ancestor: str) -> None:
         if not self._directory.is_new:
-            raise CheckpointError(self.dirname, f"holds a buffer already; leave {ancestor=} out to continue it")
+            raise CheckpointError(self.dirname, f"already contains a buffer; leave {ancestor=} out to open it")
         self._directory.refuse_orphans()
         for attempt in range(_ATTEMPTS):
             try:
@@ -93,7 +93,7 @@ class PersistentBuffer(RewindingBuffer):
 
     def _restore(self) -> None:
         logged, files = self._directory.read()
-        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)  # older directories lack it
+        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)  # missing in older directories
         if capacity is not None and (type(capacity) is not int or capacity < 1):
             raise CheckpointError(self.dirname, f"is damaged: its capacity is {capacity!r:.80}")
         whole = self._replay(logged, files, len(logged.records))
@@ -104,28 +104,28 @@ class PersistentBuffer(RewindingBuffer):
         self._keep_saves()
         lost = len(logged.records) - whole
         if lost:
-            self.logger.warning("%s: the last %d records were not complete and have been left out", self.dirname, lost)
+            self.logger.warning("%s: the last %d records are incomplete and are ignored", self.dirname, lost)
         held = len(self) if CAPACITY in logged.header else max(len(self), int(logged.header["n_items"]))
         self._capacity = self._wanted_capacity
         self._evict()
         if dropped := held - len(self):
             warn_once(
                 ("rows dropped", self.dirname),
-                f"{self.dirname}: {dropped:,} of {held:,} transitions are dropped, the oldest ones: the directory held "
-                f"more than capacity, {self._capacity:,}; a copy of it, or ancestor=, keeps them",
+                f"{self.dirname}: the oldest {dropped:,} of {held:,} transitions are removed, because capacity is "
+                f"{self._capacity:,}; to keep all transitions, open a copy of the directory, or use ancestor=",
             )
 
     def _replay(self, logged: Logged, files: ColumnFiles, count: int) -> int:
-        """Rebuild the content from the state and the first `count` records; returns how many of these are complete."""
+        """Rebuild the content from the state and the first `count` records; returns the number of complete records."""
         done = 0
         try:
             columns = self._use(files)
-            self._load_state(logged._asdict(), lambda header, arrays: restore_places(header, arrays, columns))
+            self._load_state(logged._asdict(), lambda header, arrays: load_locators(header, arrays, columns))
             for done, record in enumerate(logged.records[:count]):
                 if record != SYNCED:
                     self._replay_one(columns.replay(record, check=done >= logged.synced))
             done = -1
-            settle(*self.stored_steps(), check=True)
+            mark_used(*self.stored_steps(), check=True)
         except CheckpointError:
             raise
         except (ValueError, TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
@@ -136,10 +136,10 @@ class PersistentBuffer(RewindingBuffer):
         self._resumed = set(columns.running)
         return count
 
-    def _replay_one(self, told: tuple[Any, int, bool] | None) -> None:
-        if told is None:
+    def _replay_one(self, event: tuple[Any, int, bool] | None) -> None:
+        if event is None:
             return
-        env_id, row, terminal = told
+        env_id, row, terminal = event
         if row:
             if self._horizon != 1:
                 self._wait(env_id, row)
@@ -152,7 +152,7 @@ class PersistentBuffer(RewindingBuffer):
 
     def _take_up(self, columns: Columns, episodes: list[Indices]) -> None:
         for rows in episodes:
-            for row in rows:  # one at a time, so that only one step is in memory
+            for row in rows:  # one step at a time, so that only one step is in memory
                 step = columns.transitions(np.array([row]))[0]
                 del step["next_action"]
                 self.append(**step)
@@ -171,19 +171,21 @@ class PersistentBuffer(RewindingBuffer):
     ) -> None:
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
-        Observations are a list, a tuple or a stacked array of length k; nested ones may also be a nest of these.
+        Observations are a list, a tuple or a stacked array of length k. Nested observations may also be nested
+        structures of these.
 
         Raises:
-            ValueError: If a value does not fit the first transition, or is no array of numbers; nothing is stored.
-            CheckpointError: If the buffer is closed, or belongs to another process; nothing is stored. If the disk is
-                full or broken; nothing can be stored from then on.
+            ValueError: If a value does not have the shape and type of the first transition, or is not an array of
+                numbers; nothing is stored.
+            CheckpointError: If the buffer is closed or belongs to another process; nothing is stored. Also if the disk
+            is full or reports an error; after that nothing can be stored.
         """
         self._check_open()
         self._appending = True
         try:
             super().append_batch(obs, action, reward, next_obs, terminated, truncated, env_ids, **extra)
         except (CheckpointError, OSError) as error:
-            self._refusal = f"cannot store any more since {error}"
+            self._refusal = f"cannot store any more after an earlier error: {error}"
             raise
         finally:
             self._appending = False
@@ -215,10 +217,11 @@ class PersistentBuffer(RewindingBuffer):
             self.sync()
 
     def close(self) -> None:
-        """Write everything and release the directory's lock; the buffer is empty afterwards. May be called again.
+        """Write all data and release the directory's lock. The buffer is then empty. May be called again.
 
         Raises:
-            CheckpointError: If it cannot be written; the buffer is closed all the same, and its steps are in its files.
+            CheckpointError: If the state cannot be written. The buffer is closed anyway, and its steps are in its
+                files.
         """
         try:
             if self._refusal is None and os.getpid() == self._process:
@@ -238,14 +241,14 @@ class PersistentBuffer(RewindingBuffer):
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
         raise TypeError(
-            f"cannot set {[*changes]} of a transition: the files of {type(self).__name__} are written once; change "
-            "it before it is appended, or have ReplayBuffer load what this buffer has saved"
+            f"cannot set {[*changes]} of a transition: {type(self).__name__} does not change its files; change "
+            "the transition before it is appended, or load a save of this buffer into a ReplayBuffer"
         )
 
     def _set_memory(self, memory: Any) -> None:
         raise TypeError(
-            f"memory: got {type(memory).__name__}, but what {type(self).__name__} holds is in its directory: "
-            "memory.append adds to it, close() ends it, load replaces it by that of a saved buffer"
+            f"memory: got {type(memory).__name__}, but the content of {type(self).__name__} is in its directory: "
+            "memory.append adds items, close() closes the buffer, and load replaces the content with a saved buffer"
         )
 
     # State
@@ -257,7 +260,7 @@ class PersistentBuffer(RewindingBuffer):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole content, in the form of `ReplayBuffer.state_dict`, after a sync of the directory."""
+        """Return the whole content, in the form of `ReplayBuffer.state_dict`, after a sync of the directory."""
         self.sync()
         return super().state_dict()
 
@@ -271,41 +274,45 @@ class PersistentBuffer(RewindingBuffer):
 
 
 class PersistentReplayBuffer(PersistentBuffer):
-    """A `ReplayBuffer` in a directory: opening the directory again restores its content.
+    """A `ReplayBuffer` in a directory: opening the directory again restores the content.
 
     Observations and extra columns are in memory-mapped files, so they may be larger than the memory. The actions and
-    some 100 bytes a transition are in memory. Values have to be arrays of numbers, and environment ids integers,
-    strings or tuples of these. `save` writes the content to one ordinary file, which `ReplayBuffer` can load, too;
-    `load` replaces the content of the directory with that of such a file. Call `close` at the end, or use the buffer as
-    a context manager: opening the directory is faster then.
+    about 100 bytes per transition are in memory. Values must be arrays of numbers. Environment ids must be integers,
+    strings or tuples of these. `save` writes the content to one ordinary file, which `ReplayBuffer` can also load.
+    `load` replaces the content of the directory with the content of such a file. Call `close` at the end, or use the
+    buffer as a context manager, so that the directory opens faster the next time.
 
-    If the directory holds more than `capacity` items, the oldest are removed when it is opened, with a warning that
-    counts them. `num_steps` has to be the same whenever the directory is opened.
+    If the directory contains more than `capacity` items, opening it removes the oldest items and logs a warning with
+    their number. `num_steps` must be the same each time the directory is opened.
 
-    A directory has one writer; a second one is refused. The lock of a process that has ended is ignored. Old NFS
-    servers do not support locks, so there two machines can write at the same time.
+    A directory has one writer; opening it a second time raises an error. The lock of a process that has ended is
+    ignored. Old NFS servers do not support locks; on such servers two machines can write at the same time.
 
     Args:
-        dirname: The directory; made if it does not exist.
-        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
-        ancestor: Directory of another such buffer, whose content is copied to `dirname`, which has to be new then. The
-            ancestor is only read.
-        logger: Logger of the expected size of the directory and of losses after a crash; None is this module's.
-        distributed: Give each process of a `torch.distributed` group a part of its own, `dirname/rank-<i>-of-<n>`; it
-            samples only from this part. The group has to have the same size whenever the directory is opened. An
-            `ancestor` is either divided in the same way, or the same for all processes.
-        group: The group; None is the default group.
-        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
-        rng: Source of randomness; None is the global NumPy stream.
-        sync_every: Steps and ends of episodes between syncs; if the machine fails, only those after the last sync are
-            lost.
-        sync_seconds: Seconds between syncs, checked whenever something is stored.
-        journal_length: Steps and ends of episodes after which the whole state is written and a new journal begins. A
-            larger buffer waits for half as many as it has items, but at most for a journal of one GiB.
+        dirname: The directory; created if it does not exist.
+        capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
+        ancestor: Directory of another persistent buffer, whose content is copied to `dirname`. `dirname` must then be
+            new. The ancestor is not changed.
+        logger: Logger for the expected size of the directory and for losses after a crash; None uses the logger of this
+            module.
+        distributed: True to store the steps of each process of a `torch.distributed` group in its own subdirectory,
+            `dirname/rank-<i>-of-<n>`. A process samples only from its own subdirectory. The group must have the same
+            size each time the directory is opened. An `ancestor` is either divided in the same way, or is the same
+            directory for all processes.
+        group: The process group; None uses the default group.
+        num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
+        rng: NumPy generator; None uses the global NumPy stream.
+        sync_every: Number of steps and ends of episodes between syncs. If the machine fails, only the steps after the
+            last sync are lost.
+        sync_seconds: Number of seconds between syncs, checked each time something is stored.
+        journal_length: Number of steps and ends of episodes after which the whole state is written and a new journal
+            begins. If half the number of items in the buffer is larger, it is used instead. A journal has at most one
+            GiB.
 
     Raises:
         ValueError: If an argument is out of range.
-        CheckpointError: If the directory is in use, not one of such a buffer, damaged, or its disk too small.
+        CheckpointError: If the directory is in use, does not contain a buffer of this kind, or is damaged, or if its
+            disk is too small.
     """
 
     def __init__(
@@ -331,31 +338,35 @@ class PersistentReplayBuffer(PersistentBuffer):
 class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
     """An `EpisodicReplayBuffer` in a directory; files, locks and saves work as in `PersistentReplayBuffer`.
 
-    If the directory holds more than `capacity` transitions, the oldest episodes are removed when it is opened, with a
-    warning that counts the transitions. Running episodes are not counted.
+    If the directory contains more than `capacity` transitions, opening it removes the oldest episodes and logs a
+    warning with the number of removed transitions. Running episodes do not count.
 
     Args:
-        dirname: The directory; made if it does not exist.
-        capacity: Largest number of transitions, beyond which the oldest episodes are removed; None if unbounded.
-        ancestor: Directory of another such buffer, whose content is copied to `dirname`, which has to be new then. The
-            ancestor is only read.
-        logger: Logger of the expected size of the directory and of losses after a crash; None is this module's.
-        distributed: Give each process of a `torch.distributed` group a part of its own, `dirname/rank-<i>-of-<n>`; it
-            samples only from this part. The group has to have the same size whenever the directory is opened. An
-            `ancestor` is either divided in the same way, or the same for all processes.
-        group: The group; None is the default group.
-        by_length: Draw episodes in proportion to their length, so that steps of long and short episodes are equally
-            likely; otherwise all episodes are equally likely.
-        rng: Source of randomness; None is the global NumPy stream.
-        sync_every: Steps and ends of episodes between syncs; if the machine fails, only those after the last sync are
-            lost.
-        sync_seconds: Seconds between syncs, checked whenever something is stored.
-        journal_length: Steps and ends of episodes after which the whole state is written and a new journal begins. A
-            larger buffer waits for half as many as it has items, but at most for a journal of one GiB.
+        dirname: The directory; created if it does not exist.
+        capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
+        ancestor: Directory of another persistent buffer, whose content is copied to `dirname`. `dirname` must then be
+            new. The ancestor is not changed.
+        logger: Logger for the expected size of the directory and for losses after a crash; None uses the logger of this
+            module.
+        distributed: True to store the steps of each process of a `torch.distributed` group in its own subdirectory,
+            `dirname/rank-<i>-of-<n>`. A process samples only from its own subdirectory. The group must have the same
+            size each time the directory is opened. An `ancestor` is either divided in the same way, or is the same
+            directory for all processes.
+        group: The process group; None uses the default group.
+        by_length: True to sample episodes in proportion to their length, so that steps of long and short episodes are
+            equally likely. False to sample all episodes with equal probability.
+        rng: NumPy generator; None uses the global NumPy stream.
+        sync_every: Number of steps and ends of episodes between syncs. If the machine fails, only the steps after the
+            last sync are lost.
+        sync_seconds: Number of seconds between syncs, checked each time something is stored.
+        journal_length: Number of steps and ends of episodes after which the whole state is written and a new journal
+            begins. If half the number of items in the buffer is larger, it is used instead. A journal has at most one
+            GiB.
 
     Raises:
         ValueError: If an argument is out of range.
-        CheckpointError: If the directory is in use, not one of such a buffer, damaged, or its disk too small.
+        CheckpointError: If the directory is in use, does not contain a buffer of this kind, or is damaged, or if its
+            disk is too small.
     """
 
     def __init__(

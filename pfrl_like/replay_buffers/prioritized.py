@@ -19,22 +19,22 @@ Normalization = bool | Literal["batch", "memory"]
 class PriorityWeightError:
     """Base of prioritised buffers: computes priorities from errors, and importance weights from probabilities.
 
-    An item of error e has the priority p = (clip(|e|, error_min, error_max) + eps)**alpha and is drawn with the
-    probability P = p / sum(p); its weight is (N * P)**-beta, divided by the largest weight (sections 3.3 and 3.4).
-    New items have the largest priority so far, at first 1.
+    An item with error e has the priority p = (clip(|e|, error_min, error_max) + eps)**alpha. It is sampled with the
+    probability P = p / sum(p). Its importance weight is (N * P)**-beta, divided by the maximum weight (sections 3.3 and
+    3.4). A new item has the maximum priority so far, initially 1.
 
     Args:
-        alpha: Exponent of the priorities, >= 0; 0 draws uniformly.
-        beta0: Exponent of the weights at the first draw, from 0 to 1.
-        betasteps: Number of draws over which the exponent of the weights grows to 1; None keeps it at `beta0`.
-        eps: Added to the absolute errors, >= 0; a positive number lets items of error 0 be drawn again.
-        normalize_by_max: Divide the weights by the largest one of the minibatch (True or "batch"), by the largest one
-            that any stored item would have ("memory"), or not at all (False).
-        error_min: Smaller absolute errors count as this; None for no limit.
-        error_max: Larger absolute errors count as this; None for no limit.
+        alpha: Exponent of the priorities, >= 0; 0 samples uniformly.
+        beta0: Initial exponent of the importance weights, from 0 to 1.
+        betasteps: Number of samples over which the exponent of the weights grows to 1; None keeps it at `beta0`.
+        eps: Number added to the absolute errors, >= 0. If it is positive, items with error 0 can be sampled again.
+        normalize_by_max: True or "batch" divides the weights by the maximum weight in the minibatch. "memory" divides
+            them by the maximum weight over all stored items. False does not divide them.
+        error_min: Lower bound that absolute errors are clipped to; None for no bound.
+        error_max: Upper bound that absolute errors are clipped to; None for no bound.
 
     Raises:
-        ValueError: Naming the argument that is out of its range.
+        ValueError: If an argument is outside its documented range. The message contains the argument's name and value.
     """
 
     prioritized = True
@@ -65,10 +65,10 @@ class PriorityWeightError:
         self.normalize_by_max = "batch" if normalize_by_max is True else normalize_by_max
         self.error_min, self.error_max = error_min, error_max
         self._priorities = Priorities()
-        self._last_index: Index | None = None  # indices of the last draw, until its errors are written back
+        self._last_index: Index | None = None  # indices of the last sample; None after its errors were written back
 
     def priority_from_errors(self, errors: Any) -> Floats:
-        """Priorities of items from their errors, a sequence, array or tensor of length n; shape [n].
+        """Return the priorities of items, shape [n], from their errors: a sequence, array or tensor of length n.
 
         Raises:
             NonFiniteError: If an error is NaN or infinite.
@@ -84,42 +84,43 @@ class PriorityWeightError:
 
     @property
     def waits_for_errors(self) -> bool:
-        """True after a draw until its errors are written back."""
+        """True after a sample until its errors are written back."""
         return self._last_index is not None
 
     def update_errors(self, errors: Any) -> None:
-        """Update the priorities of the last draw from errors in its order; items removed since the draw are skipped.
+        """Update the priorities of the last sample from its errors; items removed since the sample are skipped.
+
+        The errors are in the order of the sample.
 
         Raises:
-            RuntimeError: If nothing was drawn since the last call.
-            ValueError: If there are more or fewer errors than items.
+            RuntimeError: If nothing was sampled since the last call.
+            ValueError: If the number of errors differs from the number of sampled items.
             NonFiniteError: If an error is NaN or infinite; no priority is changed.
         """
         if self._last_index is None:
-            raise RuntimeError("update_errors needs a sample before it, whose errors are not written back yet")
-        PriorityWeightError.update_priorities(self, self._last_index, errors)  # a subclass's method may call this one
+            raise RuntimeError("update_errors: nothing was sampled since the last call; call sample first")
+        PriorityWeightError.update_priorities(self, self._last_index, errors)  # an override may call this method
 
     def update_priorities(self, index: Any, td_error: Any) -> None:
-        """Update the priorities of sampled items from their errors; items removed since the draw are skipped.
+        """Update the priorities of sampled items from their errors; items removed since the sample are skipped.
 
         Args:
-            index: `Batch.index` of the batch from which the errors were computed, shape [n].
+            index: `Batch.index` of the batch that the errors were computed for, shape [n].
             td_error: The errors, a tensor or array, shape [n]; their absolute values are used.
 
         Raises:
-            ValueError: If the lengths differ or an index belongs to no item so far.
+            ValueError: If the lengths differ, or an index is not the number of an item stored so far.
             NonFiniteError: If an error is NaN or infinite; no priority is changed.
         """
         self._priorities.update(_on_host(index), self.priority_from_errors(td_error))
         self._last_index = None
 
     def weights_from_probabilities(self, probabilities: Any, min_probability: float) -> Floats:
-        """Compute the importance weights of a draw, shape [n], and anneal beta by one step.
+        """Compute the importance weights of a sample, shape [n], and anneal beta by one step.
 
         Args:
-            probabilities: The probability of each item in the first draw, shape [n].
-            min_probability: The smallest such probability of any stored item; used only if weights are normalised over
-                the memory.
+            probabilities: Sampling probability P of each item, shape [n].
+            min_probability: Minimum P over all stored items; used only if `normalize_by_max` is "memory".
         """
         probability = np.asarray(probabilities, np.float64)
         if self.normalize_by_max == "memory":
@@ -139,38 +140,38 @@ class PriorityWeightError:
 
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         if not {"beta", "max_priority"} <= set(header) or "priority" not in arrays:
-            raise ValueError("the saved buffer holds no priorities, expected one that a prioritised buffer has saved")
+            raise ValueError("the saved buffer has no priorities, expected a file that a prioritised buffer has saved")
         beta, priority = float(header["beta"]), arrays["priority"]
         _require(0.0 <= beta <= 1.0, "beta", beta, "a number from 0 to 1")
         if priority.shape != (n,):
-            raise ValueError(f"the saved priorities have shape {priority.shape}, expected one for each of {n} items")
+            raise ValueError(f"the saved priorities have shape {priority.shape}, expected ({n},), one per item")
         self._priorities = Priorities.from_array(priority, float(header["max_priority"]), first, header.get("tree"))
         self.beta, self._last_index = beta, None
 
 
 class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
-    """Replay buffer of transitions, or n-step transitions, drawn in proportion to their priorities.
+    """Replay buffer of transitions, or n-step transitions, sampled in proportion to their priorities.
 
-    `sample` puts the weight under "weight" into the first dict of each item, `sample_batch` into `Batch.weight`. The
-    errors are written back with `update_errors` (last sample) or `update_priorities` (any sample). Items have sequence
-    numbers, so several batches can wait for their errors at once. `PriorityWeightError` has the equations of priorities
-    and weights.
+    `sample` stores the importance weight under "weight" in the first dict of each item; `sample_batch` stores it in
+    `Batch.weight`. The errors are written back with `update_errors` (for the last sample) or `update_priorities` (for
+    any sample). Items have sequence numbers, so the errors of several batches may be outstanding. `PriorityWeightError`
+    documents the equations of priorities and weights.
 
     Args:
-        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
-        alpha: Exponent of the priorities, >= 0; 0 draws uniformly.
-        beta0: Exponent of the weights at the first draw, from 0 to 1.
-        betasteps: Number of draws over which the exponent of the weights grows to 1; None keeps it at `beta0`.
-        eps: Added to the absolute errors, >= 0; a positive number lets items of error 0 be drawn again.
-        normalize_by_max: Divide the weights by the largest one of the minibatch (True or "batch"), by the largest one
-            that any stored item would have ("memory"), or not at all (False).
-        error_min: Smaller absolute errors count as this; None for no limit.
-        error_max: Larger absolute errors count as this; None for no limit.
-        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
-        rng: Source of randomness; None is the global NumPy stream.
+        capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
+        alpha: Exponent of the priorities, >= 0; 0 samples uniformly.
+        beta0: Initial exponent of the importance weights, from 0 to 1.
+        betasteps: Number of samples over which the exponent of the weights grows to 1; None keeps it at `beta0`.
+        eps: Number added to the absolute errors, >= 0. If it is positive, items with error 0 can be sampled again.
+        normalize_by_max: True or "batch" divides the weights by the maximum weight in the minibatch. "memory" divides
+            them by the maximum weight over all stored items. False does not divide them.
+        error_min: Lower bound that absolute errors are clipped to; None for no bound.
+        error_max: Upper bound that absolute errors are clipped to; None for no bound.
+        num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
+        rng: NumPy generator; None uses the global NumPy stream.
 
     Raises:
-        ValueError: Naming the argument that is out of its range.
+        ValueError: If an argument is outside its documented range. The message contains the argument's name and value.
     """
 
     _view = PrioritizedMemory
@@ -211,7 +212,7 @@ def _require(holds: bool, name: str, value: Any, expected: str) -> None:
 
 
 def _on_host(values: Any) -> Any:
-    """The numbers of a tensor on any device as an array; other values are returned unchanged."""
+    """Return the numbers of a tensor on any device as an array; other values are returned unchanged."""
     if not isinstance(values, torch.Tensor):
         return values
     return (values.double() if values.is_floating_point() else values).numpy(force=True)  # NumPy has no bfloat16

@@ -12,32 +12,33 @@ from pfrl_like.utils.random import RandomSource
 
 
 class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer):
-    """Replay buffer whose episodes are drawn in proportion to one priority each.
+    """Replay buffer whose episodes are sampled in proportion to their priorities. Each episode has one priority.
 
-    `sample_episodes` and `sample_sequences` draw by priority; `sample` and `sample_batch` draw transitions uniformly.
-    `update_errors` and `update_priorities` take one error per episode or sequence. `PriorityWeightError` has the
-    equations of priorities and weights, in which N is the number of episodes.
+    `sample_episodes` and `sample_sequences` sample by priority; `sample` and `sample_batch` sample transitions
+    uniformly. `update_errors` and `update_priorities` expect one error per episode or sequence. `PriorityWeightError`
+    documents the equations of priorities and weights; N is the number of episodes.
 
     Args:
-        capacity: Largest number of transitions, beyond which the oldest episodes are removed; None if unbounded.
-        alpha: Exponent of the priorities, >= 0; 0 draws uniformly.
-        beta0: Exponent of the weights at the first draw, from 0 to 1.
-        betasteps: Number of draws over which the exponent of the weights grows to 1; None keeps it at `beta0`.
-        eps: Added to the absolute errors, >= 0; a positive number lets items of error 0 be drawn again.
-        normalize_by_max: Divide the weights by the largest one of the minibatch (True or "batch"), by the largest one
-            that any stored item would have ("memory"), or not at all (False).
-        default_priority_func: Function that gives the priority (not the error) of a new episode from its list of
-            transition dicts; None gives it the largest priority so far.
-        uniform_ratio: Probability of each draw to be uniform instead, from 0 to 1.
-        wait_priority_after_sampling: True to refuse a draw before the errors of the last one are written back.
-        return_sample_weights: True to compute importance weights: `sample_episodes` then returns (episodes, weights),
-            and `sample_sequences` fills `Batch.weight` with the weight of a sequence for each of its rows.
-        error_min: Smaller absolute errors count as this; None for no limit.
-        error_max: Larger absolute errors count as this; None for no limit.
-        rng: Source of randomness; None is the global NumPy stream.
+        capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
+        alpha: Exponent of the priorities, >= 0; 0 samples uniformly.
+        beta0: Initial exponent of the importance weights, from 0 to 1.
+        betasteps: Number of samples over which the exponent of the weights grows to 1; None keeps it at `beta0`.
+        eps: Number added to the absolute errors, >= 0. If it is positive, items with error 0 can be sampled again.
+        normalize_by_max: True or "batch" divides the weights by the maximum weight in the minibatch. "memory" divides
+            them by the maximum weight over all stored items. False does not divide them.
+        default_priority_func: Function that returns the priority (not the error) of a new episode, given the list of
+            its transition dicts. If None, a new episode has the maximum priority so far.
+        uniform_ratio: Probability that a draw is uniform and ignores the priorities, from 0 to 1.
+        wait_priority_after_sampling: True to raise an error if a sample is drawn before the errors of the last sample
+            are written back.
+        return_sample_weights: True to compute importance weights. `sample_episodes` then returns (episodes, weights),
+            and `sample_sequences` fills `Batch.weight` with the weight of the sequence that each row belongs to.
+        error_min: Lower bound that absolute errors are clipped to; None for no bound.
+        error_max: Upper bound that absolute errors are clipped to; None for no bound.
+        rng: NumPy generator; None uses the global NumPy stream.
 
     Raises:
-        ValueError: Naming the argument that is out of its range.
+        ValueError: If an argument is outside its documented range. The message contains the argument's name and value.
     """
 
     _episodes_view = PrioritizedEpisodicMemory
@@ -72,8 +73,8 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
     def _draw_episodes(self, n: int) -> tuple[Index, Floats | None]:
         if self.wait_priority_after_sampling and self._last_index is not None:
             raise RuntimeError(
-                "the errors of the last sample have to be written back (update_errors or update_priorities) before the "
-                "next one; wait_priority_after_sampling=False lifts this"
+                "write back the errors of the last sample (update_errors or update_priorities) before the next "
+                "sample, or construct the buffer with wait_priority_after_sampling=False"
             )
         index, probability = self._priorities.draw(n, self.uniform_ratio, self._rng)
         self._last_index = index
@@ -84,7 +85,8 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         return index, self.weights_from_probabilities(probability, lowest)
 
     def _items_added(self, first: int, count: int) -> None:
-        # The episode first gets the largest priority, so that it is stored even if the user's function fails.
+        # A new episode first has the maximum priority, so that it is stored even if the user's function raises an
+        # error.
         self._priorities.append()
         if self.default_priority_func is not None:
             number = self._next_episode - 1

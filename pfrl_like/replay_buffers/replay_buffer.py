@@ -19,48 +19,49 @@ from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 
 
 class Recorded(Protocol):
-    """A dataset from which a buffer can be filled."""
+    """A dataset that a buffer can be filled from."""
 
     def to_columns(self) -> tuple[Columns, list[Indices]]:
-        """A new store, owned by the caller, and the rows of its steps, episode by episode."""
+        """Return new columns, owned by the caller, and the rows of their steps, episode by episode."""
 
 
 def _refuse_lengths(error: ValueError, **columns: Any) -> None:
-    """Name the columns and their lengths if these differ, which has caused the error.
+    """Raise an error that names the columns and their lengths, if the lengths differ.
 
     Raises:
         ValueError: If the lengths differ.
     """
     lengths = {name: len(column) for name, column in columns.items() if isinstance(column, list | ndarray)}
     if len(set(lengths.values())) > 1:
-        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"one of each is needed for every environment, but the lengths are: {found}") from error
+        given = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"expected columns with one entry per environment, got lengths: {given}") from error
 
 
 class ReplayBuffer(SavedBuffer):
-    """The last `capacity` transitions, drawn uniformly.
+    """Replay buffer of the last `capacity` transitions, sampled uniformly.
 
-    An item is a transition with up to `num_steps` - 1 transitions after it. It can be sampled as soon as these are
-    stored or its episode has ended. Items have consecutive sequence numbers and are removed in this order.
+    An item is a transition with up to `num_steps` - 1 transitions after it. An item can be sampled as soon as its last
+    transition is stored or its episode has ended. Items have consecutive sequence numbers, and the oldest items are
+    removed first.
 
-    `memory` and `sample` return PFRL's lists of transition dicts. Assigning a key of a transition changes the stored
-    value (`StoredTransition`), also in later checkpoints.
+    `memory` and `sample` return PFRL's lists of transition dicts. Assigning to a key of a transition changes the stored
+    value (see `StoredTransition`), also in later checkpoints.
 
-    A buffer is not thread-safe: a caller that appends and samples in different threads has to hold a lock.
+    A buffer is not thread-safe: if different threads append and sample, they must share a lock.
 
     Args:
-        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
-        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
-        rng: Source of randomness; None is the global NumPy stream.
+        capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
+        num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
+        rng: NumPy generator; None uses the global NumPy stream.
 
     Raises:
-        ValueError: If `capacity` or `num_steps` is less than 1 or no whole number.
-        TypeError: If `rng` is no generator of NumPy.
+        ValueError: If `capacity` or `num_steps` is less than 1 or not an integer.
+        TypeError: If `rng` is not a NumPy generator.
     """
 
     tells_future = True
     stacks_frames = True
-    _own: OwnMemory | None = None  # the user's container, filled instead of the columns
+    _own: OwnMemory | None = None  # the user's container, which replaces the columns
     _view = Memory  # class of the view that `memory` returns
 
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
@@ -69,32 +70,32 @@ class ReplayBuffer(SavedBuffer):
                 raise ValueError(f"capacity: got {capacity!r}, expected a whole number of at least 1, or None")
             capacity = int(capacity)
         if not (isinstance(num_steps, int | np.integer) and num_steps >= 1):
-            raise ValueError(f"num_steps: got {num_steps!r}, expected an integer of at least 1")
+            raise ValueError(f"num_steps: got {num_steps!r}, expected an integer >= 1")
         check_rng(rng)
         self._capacity: int | None = capacity
         self.num_steps = num_steps
         self._rng = rng
         self._horizon: float = num_steps  # number of transitions that complete an item
         self._columns = Columns()
-        self._first = self._next = 0  # sequence numbers of the oldest item and of the next one to come
-        self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: that of item i is in slot i % length
-        self._resumed: set[Any] = set()  # environments whose running episode was loaded and has no new step yet
+        self._first = self._next = 0  # sequence numbers of the oldest item and of the next new item
+        self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: slot i % length has the row of item i
+        self._resumed: set[Any] = set()  # environments with a loaded running episode and no new step
         self._increments: dict[str, str] = {}
         self._handed_out = HandedOut()
 
     @classmethod
     def from_dataset(cls, dataset: Recorded, *args: Any, **kwargs: Any) -> Self:
-        """Make a buffer with a dataset's transitions.
+        """Return a buffer that contains the transitions of a dataset.
 
-        Plain observations are not copied before the first append; a persistent buffer copies them at once.
+        Arrays of observations are not copied before the first append. A persistent buffer copies them immediately.
 
         Args:
-            dataset: The dataset (`MDPDataset`), which is not changed.
+            dataset: The dataset (`MDPDataset`); it is not changed.
             args: Positional arguments of the constructor.
             kwargs: Keyword arguments of the constructor.
 
         Raises:
-            TypeError: If it is no dataset.
+            TypeError: If `dataset` is not a dataset.
         """
         if not hasattr(dataset, "to_columns"):
             raise TypeError(f"dataset: got {type(dataset).__name__}, expected an MDPDataset")
@@ -111,9 +112,9 @@ class ReplayBuffer(SavedBuffer):
             self._add_items(part)
 
     def stored_steps(self) -> tuple[Columns, Indices]:
-        """The store (not a copy) and the rows of all its steps, in the order of the items.
+        """Return the columns (not a copy) and the rows of all stored steps, in the order of the items.
 
-        Steps that cannot be sampled yet, because their items or episodes are not complete, come last.
+        Steps whose items or episodes are not complete cannot be sampled yet. These steps come last.
         """
         if self._own:
             return self._own_in_columns(self._own).stored_steps()
@@ -123,19 +124,19 @@ class ReplayBuffer(SavedBuffer):
 
     @property
     def capacity(self) -> int | None:
-        """Largest number of items, None if unbounded."""
+        """Maximum number of items; None if unbounded."""
         return self._capacity
 
     @property
     def memory(self) -> Any:
-        """The items, oldest first, as lists of transition dicts through which they can be changed; see `Memory`.
+        """The items, oldest first, as lists of transition dicts. Changes to the dicts are stored; see `Memory`.
 
-        It can be set to None, which frees the content; nothing can be stored then until it is set again or a saved
-        buffer is loaded. It can also be set to a container, which then replaces the columns and is filled as in PFRL,
-        with lists of ordinary dicts. A container is slower, and every save writes all of it.
+        Assigning None frees the content. Nothing can be stored until a container is assigned or a saved buffer is
+        loaded. Assigning a container replaces the columns. The buffer then fills the container as PFRL does, with lists
+        of ordinary dicts. A container is slower, and every save writes its whole content.
 
         Raises:
-            TypeError: If it is set to an object that is no container, or this class of buffer takes none.
+            TypeError: If the assigned object is not a container, or if this class does not support containers.
         """
         return self._view(self) if self._own is None else self._own.container
 
@@ -149,8 +150,8 @@ class ReplayBuffer(SavedBuffer):
             return
         if memory is not None and (self.prioritized or self._horizon == np.inf):
             raise TypeError(
-                f"memory: got {type(memory).__name__}, expected None, which frees what is stored: "
-                f"{type(self).__name__} draws by more than its items; memory.append and episodic_memory.append add some"
+                f"memory: got {type(memory).__name__}, expected None, which frees the content: "
+                f"{type(self).__name__} does not support containers; memory.append or episodic_memory.append adds items"
             )
         own = OwnMemory(memory, self.num_steps, self._capacity)
         self._own = None
@@ -159,7 +160,7 @@ class ReplayBuffer(SavedBuffer):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the buffer occupies."""
+        """Number of bytes that the buffer uses."""
         return self._columns.nbytes + self._ring.nbytes
 
     def __len__(self) -> int:
@@ -178,12 +179,12 @@ class ReplayBuffer(SavedBuffer):
         env_id: Any = 0,
         **kwargs: Any,
     ) -> None:
-        """Store one transition; error messages call `state` obs and `next_state` next_obs.
+        """Store one transition; error messages call `state` "obs" and `next_state` "next_obs".
 
         Raises:
-            NonFiniteError: If a number is NaN or infinite, or the reward too large for float32; nothing is stored.
-            ValueError: If a value does not fit the first transition; nothing is stored.
-            TypeError: If the reward is no number; nothing is stored.
+            NonFiniteError: If a number is NaN or infinite, or the reward is too large for float32; nothing is stored.
+            ValueError: If a value does not have the shape and type of the first transition; nothing is stored.
+            TypeError: If the reward is not a number; nothing is stored.
         """
         check_transition(state, action, next_state)
         extra = {name: [value] for name, value in kwargs.items()}
@@ -204,13 +205,13 @@ class ReplayBuffer(SavedBuffer):
     ) -> None:
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
-        Observations are a list, a tuple or a stacked array of length k; nested ones may also be a nest of these. They
-        are not searched for NaN, because runners check them; `append` does it.
+        Observations are a list, a tuple or a stacked array of length k. Nested observations may also be nested
+        structures of these. This method does not check observations for NaN, because runners check them; `append` does.
 
         Raises:
             NonFiniteError: If a reward is NaN, infinite or too large for float32; nothing is stored.
-            ValueError: If the columns have different lengths, or a value does not fit the first transition; nothing is
-                stored.
+            ValueError: If the columns have different lengths, or a value does not have the shape and type of the first
+                transition; nothing is stored.
         """
         if self._own is not None:
             steps = {"state": obs, "action": action, "reward": reward, "next_state": next_obs, **extra}
@@ -260,12 +261,12 @@ class ReplayBuffer(SavedBuffer):
         obs, action, reward, next_obs = values
         ids = range(len(reward)) if env_ids is None else env_ids
         if len(ids) != len(reward):
-            raise ValueError(f"env_ids: got {len(ids)} of them for {len(reward)} rewards, expected one for each")
+            raise ValueError(f"env_ids: got {len(ids)} ids for {len(reward)} rewards, expected one id per reward")
         if not len(ids):
             return
         terminal, cut = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
         if not terminal.shape == cut.shape == (len(ids),):
-            raise ValueError(f"terminated {terminal.shape}, truncated {cut.shape}, expected ({len(ids)},) as reward")
+            raise ValueError(f"terminated {terminal.shape}, truncated {cut.shape}, expected ({len(ids)},) like reward")
         rows = self._columns.append_many(obs, action, reward, next_obs, terminal, ids, extra)
         if self._horizon == 1:
             self._add_items(rows)
@@ -288,7 +289,7 @@ class ReplayBuffer(SavedBuffer):
                 self._add_items(run.waiting)
 
     def _store_step(self, step: Mapping[str, Any], env_id: Any, cut: bool) -> None:
-        """Store a transition, a dict of the arguments of `append`, without a subclass's own `append`."""
+        """Store a transition, a dict of the arguments of `append`, without calling a subclass's `append`."""
         ReplayBuffer.append(self, **step, env_id=env_id)
         if cut:
             self.stop_current_episode(env_id)
@@ -330,25 +331,25 @@ class ReplayBuffer(SavedBuffer):
         self._ring[live % len(self._ring)] = rows
 
     def _end_interrupted(self, obs: Any, env_ids: Sequence[Any] | None, count: int) -> None:
-        """End loaded running episodes whose next observation differs from that of this step: they were interrupted."""
+        """End loaded episodes that were interrupted: their newest observation differs from the new observation."""
         for env_id, own in zip(range(count) if env_ids is None else env_ids, rows_of(obs, count, "obs"), strict=True):
             if env_id in self._resumed:
                 if not self._columns.continues(env_id, own):
                     self.stop_current_episode(env_id)
                 self._resumed.discard(env_id)
 
-    # Hooks of prioritised buffers, called only where `prioritized` is set
+    # Hooks for prioritised buffers, called only if `prioritized` is True
 
     def _items_added(self, first: int, count: int) -> None:
-        """Called when items `first` to `first + count - 1` have been added."""
+        """Hook called after items `first` to `first + count - 1` were added."""
 
     def _items_dropped(self, first: int, count: int) -> None:
-        """Called when items `first` to `first + count - 1`, the oldest, have been removed."""
+        """Hook called after items `first` to `first + count - 1`, the oldest items, were removed."""
 
     # Sampling
 
     def _draw(self, n: int) -> tuple[Indices, NDArray[np.float64] | None]:
-        """Draw n distinct items: their sequence numbers, and importance weights or None; the caller has checked n."""
+        """Draw n distinct items; returns sequence numbers, and importance weights or None. n is checked."""
         return sample_n_k(len(self), n, self._rng) + self._first, None
 
     def sample(self, num_experiences: int) -> Any:
@@ -378,15 +379,16 @@ class ReplayBuffer(SavedBuffer):
         continuation: float = 0,
         n_frames: int = 1,
     ) -> Batch:
-        """Make the same draw as `sample` and gather it as tensors.
+        """Draw the same items as `sample`, and return them as tensors.
 
-        With `n_frames`, images (arrays of three axes) are stacked along the first axis, the latest last. Images before
-        an episode's beginning, and those that the buffer no longer holds, are zeros.
+        If `n_frames` > 1, images (arrays with three axes) are stacked along the first axis, the newest image last.
+        Images before the beginning of an episode, and images that the buffer has removed, are zeros.
 
         Raises:
-            ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or `n_frames` less than 1.
-            TypeError: If `n_frames` is no integer, or `memory` is a container and `n_frames` or `continuation` is not
-                its default.
+            ValueError: If `n` is larger than the buffer, if `n` is 0 and nothing was ever stored, or if `n_frames` is
+                less than 1.
+            TypeError: If `n_frames` is not an integer, or if `memory` is a container and `n_frames` or `continuation`
+            does not have its default value.
         """
         if self._own is not None:
             self._own.refuse_more(continuation, n_frames)
@@ -405,7 +407,7 @@ class ReplayBuffer(SavedBuffer):
             index = sample_n_k(size, n, self._rng)
             if self._first:
                 index += self._first
-        # "wrap" subtracts the length again and again; where this would take many rounds, the index is reduced before.
+        # take(mode="wrap") subtracts the length repeatedly; if that needs many rounds, the index is reduced first.
         length = len(self._ring)
         slot = index if self._first < 16 * length else index - self._first // length * length
         rows = self._ring.take(slot, None, None, "wrap")
@@ -415,11 +417,11 @@ class ReplayBuffer(SavedBuffer):
         )  # fmt: skip
 
     def _rows(self, index: Indices) -> Indices:
-        """The rows of the items with these sequence numbers."""
+        """Return the rows of the items with these sequence numbers."""
         return self._ring[index % len(self._ring)]
 
     def _items(self, index: Indices) -> list[StoredItem]:
-        """The items with these sequence numbers, in PFRL's form."""
+        """Return the items with these sequence numbers, in PFRL's form."""
         steps = [self._rows(index)]
         for _ in range(1, self.num_steps):
             steps.append(self._columns.successor.take(steps[-1]))
@@ -428,27 +430,28 @@ class ReplayBuffer(SavedBuffer):
         return self._in_lists(windows[there], there.sum(axis=1).tolist())
 
     def _in_lists(self, rows: Indices, lengths: Sequence[int]) -> list[StoredItem]:
-        """The transitions in these rows, divided in order into lists of these lengths."""
+        """Return the transitions in these rows, divided in order into lists of these lengths."""
         return self._handed_out.in_lists(self._columns, rows, lengths, self._edit)
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
         """Change a stored transition; returns the stored values of the changed keys.
 
         Raises:
-            ValueError: If a key is none of the buffer's, or a value does not fit; nothing is changed.
+            ValueError: If a key is not a column of the buffer, or a value does not match its column; nothing is
+                changed.
             LookupError: If the transition is no longer stored.
         """
         if self._own is not None or not transition.is_in(self._columns):
-            raise LookupError(f"cannot set {[*changes]}: this transition has left the replay buffer meanwhile")
+            raise LookupError(f"cannot set {[*changes]}: this transition was removed from the replay buffer")
         edit(self._columns, transition.row, changes, self.num_steps)
         stored = self._columns.transitions(np.array([transition.row]))[0]
         return {name: stored[name] for name in changes}
 
     def _own_in_columns(self, own: OwnMemory) -> "ReplayBuffer":
-        """A buffer with columns that holds the content of the user's container.
+        """Return a buffer with columns that contains the content of the user's container.
 
         Raises:
-            TypeError: If items may have several steps, since their episodes are unknown.
+            TypeError: If items may have several steps, because the episodes of such items are unknown.
         """
         buffer = ReplayBuffer(self._capacity, rng=self._rng)
         own.pour_into(buffer)

@@ -1,6 +1,6 @@
-"""The directory of a persistent buffer: its location, its whole state, and saves to which it can return.
+"""The directory of a persistent buffer: its location, its whole state, and saves that can be restored.
 
-A save refers to rows of the files; these rows are not overwritten as long as the save exists.
+A save refers to rows of the files. These rows are not overwritten as long as the save exists.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.columns import Columns, RecordedColumns, dump_places, keep_places, restore, restore_places, settle
+from pfrl_like.columns import Columns, RecordedColumns, dump_locators, keep_locators, load_locators, mark_used, restore
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import ordered
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
@@ -24,9 +24,9 @@ from pfrl_like.storage.arrays import read_arrays
 from pfrl_like.storage.atomic import make_directory, named_errors, names_in, refused
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory
 
-CAPACITY = "capacity"  # header key: capacity of the buffer that wrote the records, needed to replay them
-_STEP_BYTES = 160  # upper bound of the bytes per step in states and journal, for actions of a few numbers
-_SPARE = 1.25  # rows in the files for each row in use, since files grow in chunks
+CAPACITY = "capacity"  # header key: capacity of the buffer that wrote the records; needed for the replay of the records
+_STEP_BYTES = 160  # upper bound of the bytes per step in states and journal, for small actions
+_SPARE = 1.25  # rows in the files per row in use, because files grow in chunks
 _SHARD = re.compile(r"rank-([0-9]+)-of-([0-9]+)")
 
 
@@ -36,47 +36,48 @@ class RewindingBuffer(ReplayBuffer):
     _columns: RecordedColumns
     _directory: LogDirectory
     _files: ColumnFiles
-    _refusal: str | None = None  # reason why nothing more can be stored, None if there is none
+    _refusal: str | None = None  # reason why nothing more can be stored; None if the buffer works
     _wanted_capacity: int | None
     _process: int
     dirname: str
     logger: logging.Logger
 
     def _empty_columns(self, files: ColumnFiles) -> RecordedColumns:
-        # The columns hold no reference to this buffer, so that it is freed with its lock as soon as it is unreferenced.
+        # The columns hold no reference to the buffer, so that the buffer and its lock are freed with the last
+        # reference.
         return RecordedColumns(files.open, partial(_announce, self.dirname, self._wanted_capacity, self.logger))
 
     def _check_open(self) -> None:
         if self._refusal is not None:
             raise CheckpointError(self.dirname, self._refusal)
         if os.getpid() != self._process:
-            reason = f"is written by process {self._process}, which started this one; a buffer has one writer"
+            reason = f"is written by process {self._process}, the parent of this process; a buffer has one writer"
             raise CheckpointError(self.dirname, reason)
 
     def _or_refuse(self, act: Callable[..., None], *arguments: Any) -> None:
-        """Call a function; after an error in it, everything further is refused."""
+        """Call a function. If it raises an error, all later calls that store data raise an error, too."""
         try:
             act(*arguments)
         except BaseException as error:
-            self._refusal = f"cannot store any more since {error!r}"
+            self._refusal = f"cannot store any more after an earlier error: {error!r}"
             raise
 
     def _write_state(self) -> None:
         """Write the whole state, synced to the disk, and begin a new journal."""
         columns = self._columns
-        columns.forget_names()
+        columns.clear_names()
         columns.records.clear()
-        state = self._state(dump_places)
+        state = self._state(dump_locators)
         self._directory.begin({**state["header"], CAPACITY: self._capacity}, state["arrays"], self._files)
         self._schema = columns.schema
         self._synced()
 
     def sync(self) -> None:
-        """Wait until everything stored so far would survive a power cut.
+        """Wait until all stored steps would survive a power failure.
 
         Raises:
-            CheckpointError: If the buffer is closed or the disk reports an error. Nothing can be stored from then on,
-                since a second sync does not write data that the system has dropped after an error.
+            CheckpointError: If the buffer is closed or the disk reports an error. After that nothing can be stored,
+                because a second sync does not write data that the system dropped after the error.
         """
         self._check_open()
         self._or_refuse(self._directory.sync)
@@ -90,7 +91,7 @@ class RewindingBuffer(ReplayBuffer):
         """Replace the content, in memory and in the directory, with the result of `state_dict`.
 
         Raises:
-            ValueError: If it does not fit; the old content stays.
+            ValueError: If the state does not match this buffer; the old content stays.
         """
         self._check_open()
         files, before = ColumnFiles(self.dirname), self._files
@@ -110,34 +111,34 @@ class RewindingBuffer(ReplayBuffer):
     def save_increment(
         self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
-        """Save references to the rows of the content in a file; the rows stay until `prune` removes this file.
+        """Save references to the rows of the content in a file; the rows are kept until `prune` removes this file.
 
         The values are not copied, so a save is useless without the directory. Rows that only saves need are freed at
-        the first save after the files of these saves have been removed.
+        the first save after the files of those saves were removed.
 
         Raises:
-            CheckpointError: If something cannot be written; the files of earlier saves are still in place.
+            CheckpointError: If a file cannot be written; the files of earlier saves are unchanged.
         """
         folder = os.path.abspath(folder)
         make_directory(folder)
         self.sync()
-        state = self._state(dump_places)
+        state = self._state(dump_locators)
         header = {**state["header"], "files": self._files.token}
         table = SavedFile.write(folder, "table", header, state["arrays"])
         path = os.path.join(folder, table.name)
         self._directory.note_saves(self._saves_and(path))
         self._columns.keep_only(self._directory.saves)
-        keep_places(self._columns, path, state["arrays"])
+        keep_locators(self._columns, path, state["arrays"])
         return self._reference(folder, [], table, state["rng"])
 
     def load_increment(
         self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
     ) -> None:
-        """Return, in memory and in the directory, to the content of a save.
+        """Restore the content of a save, in memory and in the directory.
 
         Raises:
-            CheckpointError: If it is no save of this directory or of its `rng`, or is damaged; the content stays. Also
-                if rows that it needs have changed; the directory then has to be opened again.
+            CheckpointError: If the save does not belong to this directory or to this kind of `rng`, or is damaged; the
+                content stays. Also if rows of the save have changed; the directory must then be opened again.
         """
         self._check_open()
         folder = os.path.abspath(folder)
@@ -145,9 +146,9 @@ class RewindingBuffer(ReplayBuffer):
             table = SavedFile.of(reference["table"])
             header, arrays = table.read(folder, allow_pickle=False)
             if header.get("files") != self._files.token:
-                raise CheckpointError(folder, f"holds a save of another content than that of {self.dirname!r}")
+                raise CheckpointError(folder, f"contains a save of another buffer than {self.dirname!r}")
             self._rewind({"header": header, "arrays": arrays, "rng": reference["rng"]})
-        self._directory.saves = self._saves_and(os.path.join(folder, table.name))  # it may have been moved
+        self._directory.saves = self._saves_and(os.path.join(folder, table.name))  # the file may have been moved
         self._keep_saves()
         self._or_refuse(self._write_state)
 
@@ -155,60 +156,61 @@ class RewindingBuffer(ReplayBuffer):
         columns = self._empty_columns(self._files)
 
         def fill(header: Any, arrays: Any) -> Columns:
-            self._refusal = "has to be opened again, since going back to a save has failed"
+            self._refusal = "must be opened again, because restoring a save failed"
             self._files.grow(False)
-            restore_places(header, arrays, columns)
+            load_locators(header, arrays, columns)
             self._files.grow()
-            settle(columns, np.arange(1, len(arrays["reward"]) + 1), check=True)
+            mark_used(columns, np.arange(1, len(arrays["reward"]) + 1), check=True)
             return columns
 
         self._load_state(state, fill)
         self._refusal = None
 
     def _saves_and(self, path: str) -> list[str]:
-        """The saves that still exist, here or moved into the folder of this save, and this save."""
+        """Return the saves that still exist, in place or moved into the folder of this save, and this save."""
         folder, before = os.path.dirname(path), self._directory.saves
         places = [save if os.path.exists(save) else os.path.join(folder, os.path.basename(save)) for save in before]
         return [*dict.fromkeys([*filter(os.path.exists, places), path])]
 
     def _keep_saves(self) -> None:
-        """Protect the rows to which saves refer from being overwritten."""
+        """Protect the rows that saves refer to from being overwritten."""
         for path in filter(os.path.exists, self._directory.saves):
             try:
                 with refused(path, MISFIT):
-                    keep_places(self._columns, path, read_arrays(path)[1])
+                    keep_locators(self._columns, path, read_arrays(path)[1])
             except CheckpointError as error:
-                self.logger.warning("%s: going back to a save will not be possible: %s", self.dirname, error)
+                self.logger.warning("%s: a save cannot be restored: %s", self.dirname, error)
 
 
 def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_bytes: int) -> None:
-    """Log the expected size of the directory, and raise an error if the disk is too small for it."""
+    """Log the expected size of the directory; raises an error if the disk is too small for the directory."""
     if capacity is None:
         return
     size = int(capacity * (_SPARE * row_bytes + _STEP_BYTES))
     logger.info("%s: %d transitions will take about %.1f MB", dirname, capacity, size / 1e6)
     with named_errors(dirname, "measured"):
-        there = sum(entry.stat().st_size for entry in os.scandir(dirname))
+        used = sum(entry.stat().st_size for entry in os.scandir(dirname))
         free = shutil.disk_usage(dirname).free
-    if size - there > free:
+    if size - used > free:
         raise CheckpointError(
             dirname,
             f"is on a disk with {free / 1e6:.1f} MB left, but capacity={capacity} transitions need about "
-            f"{size / 1e6:.1f} MB: make room or take a smaller capacity",
+            f"{size / 1e6:.1f} MB: free disk space or use a smaller capacity",
         )
 
 
 def diverted(dirname: str, ancestor: str | None, shard: str | None) -> tuple[str, str | None]:
-    """Directory and ancestor of a buffer: the given ones, unless the program is a rerun of a recorded run.
+    """Return a buffer's directory and ancestor: the arguments, unless the program is a rerun of a recorded run.
 
-    A rerun leaves the run's directory unchanged. Its buffer is in the scratch folder of the rerun and begins with a
-    copy of `dirname`, from which training returns to the content that a checkpoint names. A rerun from the start begins
-    like the run itself: without the steps that the run stored in its own directory, or in one that was new.
+    A rerun does not change the run's directory. The rerun's buffer is in the scratch folder of the rerun and starts
+    with a copy of `dirname`. From this copy, training restores the content that a checkpoint names. A rerun from the
+    start has an initial buffer like the run: it does not contain the steps that the run stored in its own directory, or
+    in a directory that was new.
 
     Args:
         dirname: The directory that the program names, an absolute path.
-        ancestor: The ancestor that the program names; None for none.
-        shard: Name of this process's part; None if there are no parts.
+        ancestor: The ancestor that the program names; None if the program names no ancestor.
+        shard: Name of this process's subdirectory; None if the buffer is not distributed.
     """
     order = ordered()
     if order is None:
@@ -227,7 +229,7 @@ def _holds_buffer(dirname: str, shard: str | None) -> bool:
 
 
 def shard_of(distributed: bool, group: Any) -> str | None:
-    """Name of the part of this process, None if there are no parts.
+    """Return the name of the subdirectory of this process; None if `distributed` is False.
 
     Raises:
         ValueError: If `torch.distributed` is not running, or this process is not in the group.
@@ -245,15 +247,15 @@ def shard_of(distributed: bool, group: Any) -> str | None:
         )
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
-        raise ValueError("group: this process does not belong to it")
+        raise ValueError("group: this process does not belong to the group")
     return f"rank-{rank}-of-{size}"
 
 
 def refuse_shards(dirname: str, shard: str | None) -> None:
-    """Refuse a directory that is divided in another way.
+    """Raise an error if a directory is divided among a different number of processes.
 
     Raises:
-        CheckpointError: If it is divided among another number of processes, or not divided although it should be.
+        CheckpointError: If the number of processes differs, or if only one of directory and buffer is distributed.
     """
     if not os.path.isdir(dirname):
         return
@@ -262,14 +264,14 @@ def refuse_shards(dirname: str, shard: str | None) -> None:
     if parts and size is None:
         raise CheckpointError(dirname, f"is divided among {parts[0][2]} processes; open it with distributed=True")
     if other := [part[2] for part in parts if part[2] != size]:
-        reason = f"is divided among {other[0]} processes, the group has {size}; start as many as before"
+        reason = f"is divided among {other[0]} processes, but the group has {size}; start {other[0]} processes"
         raise CheckpointError(dirname, reason)
     if size is not None and os.path.lexists(os.path.join(dirname, META)):
-        raise CheckpointError(dirname, "is the buffer of a single process; give distributed buffers another directory")
+        raise CheckpointError(dirname, "is the buffer of a single process; use another directory if distributed")
 
 
 def ancestor_of(ancestor: str, shard: str | None) -> str:
-    """Directory of an ancestor's content for this process: its part, if the ancestor is divided."""
+    """Return the directory of an ancestor's content for this process; a subdirectory if the ancestor is distributed."""
     if shard is None or os.path.lexists(os.path.join(ancestor, META)):
         return ancestor
     return os.path.join(ancestor, shard)

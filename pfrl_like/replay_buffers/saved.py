@@ -1,4 +1,4 @@
-"""Saving of replay buffers: the state, one file, and a folder of incremental files that many saves share."""
+"""Saving of replay buffers: the state, one file, and a folder of incremental files that several saves share."""
 
 import contextlib
 import copy
@@ -22,10 +22,10 @@ from pfrl_like.storage.atomic import names_in, refused
 from pfrl_like.utils.random import RandomSource
 
 _LARGEST_NUMBER = 2**62
-_LARGEST = 1 << 14  # most items of a segment
-_WORN = 4  # a segment is rewritten once more than a quarter of its items have been changed
-#: Error message for a saved state that cannot be loaded.
-MISFIT = "holds no buffer that fits this one"
+_LARGEST = 1 << 14  # maximum number of items of a segment
+_WORN = 4  # a segment is rewritten if more than a quarter of its items were changed
+#: Error message if a saved state cannot be loaded.
+MISFIT = "does not contain a buffer that matches this buffer"
 _NAME = re.compile(r"(segment|table)-[0-9a-f]{16}\.bin")
 _OWN = re.compile(rf"{_NAME.pattern}|\.tmp-(segment|table)-.*")
 
@@ -42,7 +42,7 @@ class SavedFile:
         crc32: CRC-32 checksum of the file.
         first: For a segment, sequence number of its first item.
         count: For a segment, number of its items.
-        edits: For a segment, number of edits of stored steps before it was written.
+        edits: For a segment, number of edits of stored steps before the segment was written.
     """
 
     name: str
@@ -54,7 +54,7 @@ class SavedFile:
 
     @property
     def end(self) -> int:
-        """For a segment, sequence number of the item after its last one."""
+        """For a segment, sequence number of the item after its last item."""
         return self.first + self.count
 
     @classmethod
@@ -67,7 +67,7 @@ class SavedFile:
         """Read the header and the arrays of the file.
 
         Raises:
-            CheckpointError: If it is missing, damaged, or not the one that was written.
+            CheckpointError: If the file is missing, damaged, or not the file that was written.
         """
         path = os.path.join(folder, self.name)
         return read_arrays(path, allow_pickle=allow_pickle, size=self.size, checksum=self.crc32)
@@ -85,10 +85,10 @@ class SavedFile:
 
     @classmethod
     def of(cls, entry: Any) -> "SavedFile":
-        """The file that an entry of a reference describes.
+        """Return the file that an entry of a reference describes.
 
         Raises:
-            ValueError: If it is no such entry.
+            ValueError: If `entry` is not an entry of a reference.
         """
         defaults = {field.name: field.default for field in dataclasses.fields(cls)}
         given = entry if isinstance(entry, Mapping) and set(entry) <= set(defaults) else {}
@@ -99,7 +99,7 @@ class SavedFile:
 
 
 class SavedBuffer(AbstractReplayBuffer):
-    """Base of `ReplayBuffer`: saves to separate files or to increments; `ReplayBuffer` describes the fields."""
+    """Base of `ReplayBuffer`: saves to one file or to incremental files. `ReplayBuffer` describes the fields."""
 
     num_steps: int
     _kind = "replay buffer"
@@ -110,7 +110,7 @@ class SavedBuffer(AbstractReplayBuffer):
     _next: int
     _resumed: set[Any]
     _own: OwnMemory | None
-    _increments: dict[str, str]  # names and paths of the tables of increments on which the content is based
+    _increments: dict[str, str]  # paths of the tables of the increments that the content is based on, by name
     stored_steps: Callable[[], tuple[Columns, Indices]]
     _own_in_columns: Callable[[OwnMemory], "SavedBuffer"]
     _rows: Callable[[Indices], Indices]
@@ -118,15 +118,15 @@ class SavedBuffer(AbstractReplayBuffer):
     _drop_items: Callable[[int], None]
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole content for `load_state_dict`: a JSON header, arrays by name, and the state of `rng`.
+        """Return the whole content for `load_state_dict`: a JSON header, named arrays, and the state of `rng`.
 
-        It includes running episodes. After loading, an environment's running episode continues if its next step begins
-        with the episode's newest observation; otherwise a new episode begins.
+        The content includes running episodes. After loading, an environment's running episode continues if the
+        observation of its next step equals the newest observation of the episode. Otherwise a new episode begins.
         """
         return self._own_in_columns(self._own).state_dict() if self._own else self._state(dump)
 
     def _state(self, dump: Callable[[Columns, Indices], tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
-        """Build `state_dict`, with the columns in the form that the function `dump` gives."""
+        """Build `state_dict`; the function `dump` converts the columns."""
         columns, arrays = dump(*self.stored_steps())
         own, own_arrays = self._own_state()
         header = {
@@ -141,24 +141,25 @@ class SavedBuffer(AbstractReplayBuffer):
         return {"header": header, "arrays": arrays, "rng": get_rng_state(self._rng)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the content with the result of `state_dict`; the oldest items beyond the capacity are removed.
+        """Replace the content with the result of `state_dict`; the oldest items above the capacity are removed.
 
         Raises:
-            ValueError: If it is of another kind of buffer or of `rng`, or is inconsistent; the old content stays.
+            ValueError: If the state belongs to another kind of buffer or `rng`, or is inconsistent; the old content
+                stays.
         """
         self._load_state(state, restore)
 
     def _load_state(self, state: Mapping[str, Any], restore: Callable[[Any, Any], Columns]) -> None:
-        """Do the work of `load_state_dict`, with columns that the function `restore` makes."""
+        """Implement `load_state_dict`; the function `restore` creates the columns."""
         header, arrays = state["header"], state["arrays"]
         for name, mine in (("kind", self._kind), ("num_steps", self.num_steps)):
             if header.get(name) != mine:
-                raise ValueError(f"its {name} is {header.get(name)!r}, expected {mine!r} as in this buffer")
+                raise ValueError(f"saved {name} is {header.get(name)!r}, expected {mine!r} as in this buffer")
         columns, first, n = restore(header["columns"], arrays), sequence_number(header, "first"), int(header["n_items"])
         waiting = sorted(row for run in columns.running.values() for row in run.waiting)
         n_steps = len(arrays["reward"])
         if not 0 <= n <= n_steps or waiting != list(range(n + 1, n_steps + 1)):
-            raise ValueError("its number of items does not fit its steps")
+            raise ValueError("the number of items does not match the number of steps")
         rng_state = state.get("rng")
         if rng_state is not None:
             set_rng_state(copy.deepcopy(self._rng), rng_state)
@@ -166,7 +167,7 @@ class SavedBuffer(AbstractReplayBuffer):
             columns.find_windows(np.arange(1, n + 1), self.num_steps)
         own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
         self._load_order(header, arrays, own, first, n)
-        # Nothing below can fail: the content is the old one up to here, and the new one from here on.
+        # No statement below can fail: the content is the old content before this line, and the new content after it.
         container, self._own = self._own, None
         self._columns = columns
         self._first, self._next = first, first + n
@@ -183,25 +184,28 @@ class SavedBuffer(AbstractReplayBuffer):
         """Write the content and the state of `rng` to one file, atomically.
 
         Args:
-            filename: The file; an old one of this name is replaced.
-            allow_pickle: Pickle values that are no arrays: object observations, actions, extras, ids of environments.
+            filename: The file; an existing file of this name is replaced.
+            allow_pickle: True to pickle values that are not arrays: object observations, actions, extra columns,
+                environment ids.
 
         Raises:
-            CheckpointError: If it cannot be written, for instance because it needs `allow_pickle`.
+            CheckpointError: If the file cannot be written, for instance because a value needs `allow_pickle`.
         """
         state = self.state_dict()
         write_arrays(filename, {**state["header"], "rng": state["rng"]}, state["arrays"], allow_pickle=allow_pickle)
 
     def load(self, filename: str, *, allow_pickle: bool = False) -> None:
-        """Replace the content with that of a file, and the state of `rng` if the saved buffer had one of its kind.
+        """Replace the content with the content of a file.
+
+        The state of `rng` is loaded if the file contains the state of a generator of the same kind.
 
         Args:
             filename: File written by `save` or, with `allow_pickle`, by PFRL.
-            allow_pickle: Read pickled objects. They can run no code here, but a crafted one can take any amount of
-                memory, so allow it only for files whose origin is known.
+            allow_pickle: True to read pickled objects. They cannot run code, but a manipulated file can use any amount
+                of memory. Use it only for files whose origin you know.
 
         Raises:
-            CheckpointError: If the file is damaged or holds no buffer that fits; the old content stays.
+            CheckpointError: If the file is damaged or does not contain a matching buffer; the old content stays.
         """
         with refused(filename, MISFIT):
             if is_array_file(filename):
@@ -213,7 +217,7 @@ class SavedBuffer(AbstractReplayBuffer):
                 self._load_pfrl(read_pickle(filename, allow_pickle=allow_pickle))
 
     def _load_pfrl(self, content: Any) -> None:
-        """Replace the content with that of PFRL's pickle: a queue of items, or a prioritised one."""
+        """Replace the content with the content of PFRL's pickle: a queue of items, or a prioritised queue."""
         own, self._own = self._own, None
         before = self.state_dict()
         self._clear()
@@ -238,7 +242,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._load_own_state(header, {"priority": priority[len(priority) - n :]}, first, n)
 
     def _append_windows(self, windows: Iterable[list[dict[str, Any]]]) -> None:
-        """Append PFRL's items; windows that share a transition object belong to one episode."""
+        """Append PFRL's items; items that share a transition object belong to the same episode."""
         episode_of: dict[int, int] = {}
         for window in windows:
             if not 1 <= len(window) <= self.num_steps:
@@ -262,7 +266,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._resumed = set()
 
     def _give_own(self, own: OwnMemory | None) -> None:
-        """Move the content from the columns to the user's container, if there is one."""
+        """Move the content from the columns to the user's container, if the buffer has a container."""
         if own is not None and own.container is not None:
             items = copy.deepcopy(Memory(self)[:])
             self._clear()
@@ -274,21 +278,22 @@ class SavedBuffer(AbstractReplayBuffer):
     def save_increment(
         self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
-        """Write the changes since another save of this buffer, or since the save that was loaded into it.
+        """Write the changes since another save of this buffer, or since the save that was loaded.
 
         Steps that cannot be sampled yet are written every time. Small segments are joined with the items after them.
 
         Args:
-            folder: Folder of the files of all saves; made if it does not exist.
-            last: The reference of the other save, whose files have to exist. With None, or a reference of another
-                content, everything is written.
-            allow_pickle: Pickle values that are no arrays: object observations, actions, extras, ids of environments.
+            folder: Folder of the files of all saves; created if it does not exist.
+            last: The reference of the other save; its files must exist. If it is None, or belongs to another content,
+                the whole content is written.
+            allow_pickle: True to pickle values that are not arrays: object observations, actions, extra columns,
+                environment ids.
 
         Returns:
             The reference, as JSON, for `load_increment` and the next save.
 
         Raises:
-            CheckpointError: If something cannot be written; the files of earlier saves are still in place.
+            CheckpointError: If a file cannot be written; the files of earlier saves are unchanged.
         """
         if self._own:
             return {**super().save_increment(folder), "is_whole": True}  # changes of a user's container are unknown
@@ -311,27 +316,28 @@ class SavedBuffer(AbstractReplayBuffer):
         since = np.array([segment.edits for segment in segments], np.int64)
         state = self._state(partial(dump_table, bounds=bounds, since=since))
         table = SavedFile.write(folder, "table", state["header"], state["arrays"], allow_pickle=allow_pickle)
-        there = {name: path for name, path in self._increments.items() if os.path.exists(path)}
-        self._increments = there | {table.name: table.path_in(folder)}
+        existing = {name: path for name, path in self._increments.items() if os.path.exists(path)}
+        self._increments = existing | {table.name: table.path_in(folder)}
         return self._reference(folder, segments, table, state["rng"])
 
     def _joins(self, segment: SavedFile, end: int) -> bool:
         """True if a segment is rewritten together with the items from `end` on.
 
-        That is if it has at most as many items as these, and both together fit one segment.
+        This is the case if the segment has at most as many items as follow it, and all of these items fit in one
+        segment.
         """
         new = self._next - end
         return segment.count <= new and self._next - max(segment.first, self._first) <= _LARGEST
 
     def _is_worn(self, segment: SavedFile) -> bool:
-        """True if so many of a segment's items have been changed that it is rewritten instead of patched."""
+        """True if so many items of a segment were changed that it is rewritten instead of patched."""
         if self._columns.edits == segment.edits:
             return False
         rows = self._rows(np.arange(max(segment.first, self._first), segment.end))
         return _WORN * int(changed_since(self._columns, rows, segment.edits).any(axis=1).sum()) > len(rows)
 
     def _segments_of(self, folder: str, last: Mapping[str, Any] | None) -> list[SavedFile]:
-        """The segments of a reference that hold items of this buffer; none if the content is not based on that save."""
+        """Return the segments of a reference with items of this buffer; [] if the content is not based on that save."""
         if last is None or last["table"]["name"] not in self._increments:
             return []
         segments = [SavedFile.of(entry) for entry in last["segments"]]
@@ -351,17 +357,17 @@ class SavedBuffer(AbstractReplayBuffer):
     def load_increment(
         self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
     ) -> None:
-        """Replace the content and the state of `rng` with those of a save.
+        """Replace the content and the state of `rng` with the content and the state of a save.
 
         Args:
             folder: Folder of the files of the save.
             reference: The reference that `save_increment` returned.
-            allow_pickle: Read pickled objects. They can run no code here, but a crafted one can take any amount of
-                memory, so allow it only for files whose origin is known.
+            allow_pickle: True to read pickled objects. They cannot run code, but a manipulated file can use any amount
+                of memory. Use it only for files whose origin you know.
 
         Raises:
-            CheckpointError: If a file is missing or damaged, or it is the state of another kind of buffer or of `rng`;
-                the old content stays.
+            CheckpointError: If a file is missing or damaged, or belongs to another kind of buffer or `rng`; the old
+                content stays.
         """
         folder = os.fspath(folder)
         with refused(folder, MISFIT):
@@ -385,7 +391,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._load_own_state(header["own"], own, first, n)
 
     def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Additional state of a subclass in `state_dict`: values for JSON, and arrays."""
+        """Return a subclass's additional state for `state_dict`: values for JSON, and arrays."""
         return {}, {}
 
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
@@ -393,7 +399,7 @@ class SavedBuffer(AbstractReplayBuffer):
 
 
 def _kind_of_rng(state: Any) -> Any:
-    """Kind of the generators that have such a state; None for the global stream."""
+    """Return the kind of generator that the state belongs to; None for the global stream."""
     return None if state is None else (state["bit_generator"], set(state))
 
 
@@ -401,16 +407,16 @@ def sequence_number(header: Mapping[str, Any], name: str) -> int:
     """Read and check a sequence number of a saved state.
 
     Raises:
-        ValueError: If it is negative, or above 2**62, from where counting on could overflow 64 bits.
+        ValueError: If the number is negative, or above 2**62; larger numbers could overflow 64 bits later.
     """
     number = int(header[name])
     if not 0 <= number <= _LARGEST_NUMBER:
-        raise ValueError(f"its {name} is {number}, expected a number from 0 to {_LARGEST_NUMBER}")
+        raise ValueError(f"saved {name} is {number}, expected a number from 0 to {_LARGEST_NUMBER}")
     return number
 
 
 def _live(entries: Iterable[Any], first: int, n: int) -> Iterator[tuple[SavedFile, int]]:
-    """The segments of a reference, each with the number of its last items that are among items `first` to `first + n`.
+    """Yield the segments of a reference, each with the number of its items among items `first` to `first + n`.
 
     Raises:
         ValueError: If the segments do not cover these items without gaps.
@@ -418,24 +424,24 @@ def _live(entries: Iterable[Any], first: int, n: int) -> Iterator[tuple[SavedFil
     at = first
     for segment in map(SavedFile.of, entries):
         if not segment.first <= at < segment.end:
-            raise ValueError("its segments do not follow one another")
+            raise ValueError("the segments of the save are not consecutive")
         yield segment, segment.end - at
         at = segment.end
     if at != first + n:
-        raise ValueError("its segments do not hold its items")
+        raise ValueError("the segments of the save do not cover its items")
 
 
 def prune(folder: str | os.PathLike[str], kept_references: Iterable[Mapping[str, Any]]) -> None:
-    """Remove the files of increments to which none of these references refers, and no other files.
+    """Remove the files of increments that none of these references names; other files are not removed.
 
-    It must not be called while an increment is being written.
+    Do not call this function while an increment is being written.
 
     Args:
-        folder: Folder of the files; nothing happens if it does not exist.
-        kept_references: The references, returned by `save_increment`, of the saves to keep.
+        folder: Folder of the files; if it does not exist, nothing happens.
+        kept_references: References of the saves to keep, as returned by `save_increment`.
 
     Raises:
-        CheckpointError: If one of these is no reference, or the folder cannot be read; nothing is removed.
+        CheckpointError: If a reference is invalid, or the folder cannot be read; nothing is removed.
     """
     folder = os.fspath(folder)
     with refused(folder, MISFIT):

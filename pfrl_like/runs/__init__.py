@@ -1,4 +1,4 @@
-"""Runs: the training loop, run directories and their files, checksums, and the record of the program's environment."""
+"""The training loop, run directories and their files, checksums, and the record of the program's environment."""
 
 from pfrl_like.runs.loop import Clock, Episode, run
 

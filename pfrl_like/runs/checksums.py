@@ -20,13 +20,13 @@ from pfrl_like.storage.plain_tensors import checksum
 
 #: Prefix of the names of random streams.
 STREAM = "random stream "
-#: Rows, evenly spread, in the checksum of a dataset. A dataset in a mapped file need not be read completely.
-_LOOKED_AT = 1024
+#: Number of evenly spread rows in the checksum of a dataset, so that a mapped file need not be read completely.
+_N_ROWS = 1024
 _WRAPPED = re.compile(r"(?:\.env)+(?!\w)")
 
 
 def checksums_of(agent: Any) -> dict[str, int]:
-    """The checksum of everything that an agent saves, by name; empty for an agent without `state_dict`."""
+    """Return the checksum of every saved value of an agent, keyed by name; empty without `state_dict`."""
     if not hasattr(agent, "state_dict"):
         return {}
     with isolated_rng():
@@ -35,9 +35,9 @@ def checksums_of(agent: Any) -> dict[str, int]:
 
 
 def checksums_of_streams(*owners: Any) -> dict[str, int]:
-    """The checksum of every random stream reachable from some objects, and of the global streams, by name.
+    """Return the checksums of the global random streams and of all streams inside `owners`, keyed by name.
 
-    The names do not depend on the number of wrappers around a stream, since a run may add a wrapper.
+    The names do not depend on the number of wrappers around an environment, since a run may add a wrapper.
     """
     sums: dict[str, int] = {}
     for owner, state in Streams.of(*owners).now().items():
@@ -58,13 +58,13 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def state_of_data(dataset: Any) -> Any:
-    """The dataset's own `saved_state` (see `loop.Resumable`), or numbers that identify the dataset, for JSON.
+    """Return the dataset's `saved_state` (see `loop.Resumable`), or numbers that identify it, as JSON values.
 
-    It is None for replay buffers, which the run saves completely. Data of an unknown kind is marked as unknown, which
-    makes the resumed run "approximate".
+    For a replay buffer the result is None, since the run saves replay buffers completely. For other data the state is
+    marked as unknown, and the resumed run is "approximate".
 
     Raises:
-        CheckpointError: If the dataset's `saved_state` holds values that JSON cannot represent.
+        CheckpointError: If the dataset's `saved_state` contains values that JSON cannot represent.
     """
     kind = type(dataset).__name__
     if hasattr(dataset, "saved_state"):
@@ -73,32 +73,32 @@ def state_of_data(dataset: Any) -> Any:
         return None
     if isinstance(dataset, MDPDataset):
         table, rows = dataset.table, 1 + _spread(dataset.table.n_rows)
-        told = {"episodes": len(dataset), "steps": dataset.n_steps}
-        return told | {"crc32": _checksum(table, rows, table.lengths, table.terminated)}
+        sizes = {"episodes": len(dataset), "steps": dataset.n_steps}
+        return sizes | {"crc32": _checksum(table, rows, table.lengths, table.terminated)}
     if isinstance(dataset, Selection):
         table, index = dataset.dataset.table, dataset.index
         return {"steps": len(dataset), "crc32": _checksum(table, table.steps[index[_spread(len(dataset))]], index)}
-    return unknown(f"the dataset is {kind} without saved_state, which nothing tells from another one")
+    return unknown(f"the dataset is {kind}, which has no saved_state and cannot be identified")
 
 
 def restore_data(dataset: Any, state: Any) -> Sequence[str]:
-    """Let a dataset restore what `state_of_data` returned, or compare the dataset with it.
+    """Restore the dataset's own state, or compare the dataset with the result of `state_of_data`.
 
     Returns:
-        The differences; empty if there are none.
+        A list of differences. It is empty if the dataset is the same.
 
     Raises:
-        KeyError, TypeError, ValueError: By a dataset with `restore_state`, if the state belongs to something else.
+        KeyError, TypeError, ValueError: If the dataset has `restore_state` and the state belongs to a different object.
     """
     if hasattr(dataset, "saved_state"):
         return dataset.restore_state(state) or ()
     now = state_of_data(dataset)
-    return [] if state == now else [f"the dataset is another one: {now}, expected {state}"]
+    return [] if state == now else [f"the dataset differs: {now}, expected {state}"]
 
 
 def _spread(n: int) -> Indices:
-    """Some of the integers below n, evenly spread, including the first and the last."""
-    return np.unique(np.linspace(0, n - 1, _LOOKED_AT).astype(np.int64))
+    """Return evenly spread integers from 0 to n - 1, including 0 and n - 1."""
+    return np.unique(np.linspace(0, n - 1, _N_ROWS).astype(np.int64))
 
 
 def _checksum(table: Table, rows: Indices, *others: NDArray[Any]) -> int:

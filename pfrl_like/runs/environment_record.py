@@ -1,4 +1,4 @@
-"""The record of a program's environment: command, source files, hardware, versions and settings."""
+"""The record of the environment of a program: command, source files, hardware, versions and settings."""
 
 import contextlib
 import functools
@@ -19,19 +19,19 @@ import torch
 
 from pfrl_like.runs.secrets import command_digest, masked_command
 
-#: Most files in the record, and most bytes of a file; others are left out.
-_MOST, _LARGEST = 256, 1 << 20
+#: Maximum number of files in the record, and maximum size of a file in bytes. Other files are omitted.
+_MAX_FILES, _MAX_BYTES = 256, 1 << 20
 _INSTALLED = {"site-packages", "dist-packages"}
 _ELSEWHERE = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")) + (
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
-)  # this library, whose version is known
+)  # paths of other packages and of this library
 
 
 def program_files() -> dict[str, str]:
-    """The SHA-256 of the started script, and of the imported modules of the project, by path.
+    """Return the SHA-256 of the started script and of the imported modules of the project, keyed by path.
 
-    The project's modules lie below the script's directory or the current directory. Paths are relative to that
-    directory.
+    The modules of the project are the modules in the directory of the script or in the current directory. Paths are
+    relative to this directory.
     """
     script = _file_of(sys.modules.get("__main__"))
     roots = [*([os.path.dirname(script)] if script else []), os.getcwd()]
@@ -41,19 +41,19 @@ def program_files() -> dict[str, str]:
         if root is not None and not path.startswith(_ELSEWHERE) and _INSTALLED.isdisjoint(path.split(os.sep)):
             files[os.path.relpath(path, root)] = path
     names = sorted(files, key=lambda name: (files[name] != script, name))
-    return {name: digest for name in names[:_MOST] if (digest := _fingerprint_of(files[name])) is not None}
+    return {name: digest for name in names[:_MAX_FILES] if (digest := _fingerprint_of(files[name])) is not None}
 
 
 def _file_of(module: object) -> str | None:
-    """The source file of a module; looking it up imports nothing."""
+    """Return the source file of a module, without importing modules."""
     file = object.__getattribute__(module, "__dict__").get("__file__") if isinstance(module, types.ModuleType) else None
     return os.path.abspath(file) if isinstance(file, str) else None
 
 
 def _fingerprint_of(path: str) -> str | None:
-    """The SHA-256 of a file; None if it is too large or cannot be read."""
+    """Return the SHA-256 of a file; None if the file is too large or cannot be read."""
     with contextlib.suppress(OSError):
-        if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
+        if os.path.isfile(path) and os.path.getsize(path) <= _MAX_BYTES:
             return _sha256(Path(path).read_bytes())
     return None
 
@@ -68,10 +68,10 @@ VARIABLES = (
 
 
 def circumstances() -> dict[str, Any]:
-    """Facts that may explain why two runs of a program differ, as values that JSON can represent.
+    """Return facts that may explain why two runs of a program differ, as JSON values.
 
-    Secrets in the command line are masked. If there are any, "command_digest" tells whether two command lines are
-    equal.
+    Secrets in the command line are masked. If the command line contains secrets, compare "command_digest" to find out
+    if two command lines are equal.
     """
     command = masked_command(sys.argv)
     return {
@@ -83,7 +83,7 @@ def circumstances() -> dict[str, Any]:
         "files": program_files(),
         "seeds": {
             "torch": torch.initial_seed(),
-            # Checksums show whether two runs began with the same state; they do not reveal the seeds.
+            # Checksums show if two runs started with the same state, without revealing the seeds.
             "numpy_state": _sha256(pickle.dumps(np.random.get_state(legacy=False))),
             "python_state": _sha256(pickle.dumps(random.getstate())),
         },
@@ -92,7 +92,7 @@ def circumstances() -> dict[str, Any]:
 
 
 def numeric_circumstances() -> dict[str, dict[str, Any]]:
-    """Versions, hardware and settings that can change the last bits of a result."""
+    """Return the versions, hardware and settings that can change the last bits of a result."""
     return {
         "versions": {
             "pfrl_like": _version("pfrl_like"),
@@ -119,7 +119,7 @@ def numeric_circumstances() -> dict[str, dict[str, Any]]:
 
 
 def git(*arguments: str) -> bytes | None:
-    """The output of a git command; None if git is missing or fails."""
+    """Return the output of a git command; None if git is missing or fails."""
     try:
         result = subprocess.run(["git", *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -129,9 +129,9 @@ def git(*arguments: str) -> bytes | None:
 
 @functools.cache
 def git_head(directory: str) -> str | None:
-    """The commit of the current directory, with "-dirty" if tracked files differ from it; None without git.
+    """Return the commit of the current directory, with "-dirty" if tracked files have changed; None without git.
 
-    It is read once per process, since by then the process has read its source files.
+    The commit is read once per process, since the process does not read its source files again.
     """
     head = git("rev-parse", "HEAD")
     if head is None:
@@ -145,7 +145,7 @@ def _version(module: str) -> str | None:
 
 @functools.cache
 def _cpu() -> str:
-    """The model name of the processor, if the system provides it."""
+    """Return the model name of the processor, if the system provides the name."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]

@@ -1,4 +1,4 @@
-"""The training loop: a source advances training, callbacks read the clock."""
+"""The training loop. A source makes the training steps, and callbacks read the clock."""
 
 import signal
 import sys
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Terminated(SystemExit):
-    """Raised after SIGTERM has ended training and the run is closed; the exit status is 128 + the signal's number.
+    """Raised at the end of a run that SIGTERM stopped. The exit status is 128 + the signal number.
 
     Args:
-        signum: The signal.
+        signum: Signal number.
     """
 
     def __init__(self, signum: int) -> None:
@@ -22,7 +22,7 @@ class Terminated(SystemExit):
 
 
 def error_of(signum: int) -> BaseException:
-    """The exception that a signal raises: `KeyboardInterrupt` for SIGINT, else `Terminated`."""
+    """Return the exception for a signal: `KeyboardInterrupt` for SIGINT, else `Terminated`."""
     return KeyboardInterrupt() if signum == signal.SIGINT else Terminated(signum)
 
 
@@ -31,8 +31,8 @@ class Episode(NamedTuple):
 
     Attributes:
         total_reward: Undiscounted return.
-        length: Steps.
-        whole: False if the end of training cut it off.
+        length: Number of steps.
+        whole: False if the end of training truncated the episode.
     """
 
     total_reward: float
@@ -41,23 +41,23 @@ class Episode(NamedTuple):
 
 
 class Clock:
-    """The progress of training, and all that callbacks see of it.
+    """The progress of training, which callbacks read.
 
     Args:
-        steps: Step at which training ends; None for no end.
+        steps: Step at which training ends. If None, there is no limit.
         step_offset: Step at which training starts.
 
     Attributes:
-        t: Environment steps so far, summed over all environments.
+        t: Number of environment steps so far, summed over all environments.
         previous_t: `t` before the last tick.
-        episodes: Episodes finished so far.
+        episodes: Number of episodes that have ended so far.
         ended: Episodes that ended in the last tick.
         stopped: True if `stop` ended training.
-        reason: The argument of `stop`, a text.
-        interrupted: The signal that ended training; None for none.
-        between_episodes: True if no episode is running, so that even a shared environment may be used for something
-            else.
-        between_ticks: True if the loop has ended, normally or by a signal, and no tick is incomplete.
+        reason: Argument of `stop`, a string.
+        interrupted: Number of the signal that ended training, or None.
+        between_episodes: True if no episode is running. An environment that training shares with evaluation can then be
+            used.
+        between_ticks: True if the loop has ended, normally or after a signal, and the last tick is complete.
     """
 
     def __init__(self, steps: int | None, step_offset: int = 0) -> None:
@@ -80,42 +80,43 @@ class Clock:
         self.stopped, self.reason = True, reason
 
     def interrupt(self, signum: int) -> None:
-        """End training after this tick because of a signal; its exception is raised then."""
+        """End training after this tick because of a signal. The exception of the signal is raised after the tick."""
         self.interrupted = signum
         self.stop(signal.Signals(signum).name)
 
 
 class Source(Protocol):
-    """The source of training steps: an environment, several environments, or a dataset."""
+    """Interface of sources of training steps: an environment, several environments, or a dataset."""
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """Advance training, and `clock.t`, by at least one step; return the episodes that ended."""
+        """Make at least one training step, increase `clock.t`, and return the episodes that ended."""
 
 
 class Resumable(Protocol):
-    """An object that another process can resume from its saved state: sources, evaluators, callbacks, algorithms.
+    """Interface of objects that save and restore their state, such as sources, evaluators and callbacks.
 
-    If it has the property `draws_from`, a tuple of objects, the run saves and restores the random streams of these.
+    If the object has the property `draws_from`, a tuple of objects, the run also saves and restores the random streams
+    of these objects.
     """
 
     def saved_state(self) -> dict[str, Any]:
-        """Everything that later steps depend on, as values that JSON can represent."""
+        """Return all state that later steps depend on, as JSON values."""
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str] | None:
-        """Restore what `saved_state` returned.
+        """Restore the result of `saved_state`.
 
         Returns:
-            Reasons why later steps may differ from those of an uninterrupted run; empty or None if they do not.
+            Reasons why later steps may differ from the steps of an uninterrupted run. Empty or None if they are equal.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to something else.
+            KeyError, TypeError, ValueError: If the state belongs to a different object.
         """
 
 
 def unknown(reason: str) -> dict[str, str]:
-    """The state saved for a part that cannot be identified when the run resumes.
+    """Return the saved state of a part that cannot be restored or identified when the run resumes.
 
-    It may stand anywhere in the state of a source.
+    This state may be nested in the state of a source.
     """
     return {"way": "unknown", "reason": reason}
 
@@ -124,7 +125,7 @@ Callback = Callable[[Clock], None]
 
 
 def run(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
-    """Call the source's `tick` until training is over; call every callback, in order, after each tick.
+    """Call `source.tick` until training is over. After each tick, call every callback in order.
 
     Raises:
         KeyboardInterrupt: If SIGINT ended training before the last step.

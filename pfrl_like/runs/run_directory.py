@@ -1,4 +1,4 @@
-"""`run.json`, `run.log`, and the files of earlier runs, which are moved into a folder when a run begins."""
+"""`run.json`, `run.log`, and the files of earlier runs, which are moved to another folder when a run starts."""
 
 import contextlib
 import datetime
@@ -36,8 +36,8 @@ class Progress(NamedTuple):
     """The progress of the earlier parts of a run.
 
     Attributes:
-        episodes: Training episodes that had ended.
-        seconds: Time that these parts took.
+        episodes: Number of training episodes that had ended.
+        seconds: Number of seconds that the earlier parts took.
     """
 
     episodes: int
@@ -45,9 +45,9 @@ class Progress(NamedTuple):
 
 
 def progress_of(outdir: str, step_offset: int) -> Progress:
-    """The progress of the run in a directory up to a step, from the rows of its tables.
+    """Return the progress of a run up to a step, from the rows of its tables.
 
-    A run that starts at step 0 has no progress.
+    If `step_offset` is 0, the progress is zero.
     """
 
     def largest(table: run_files.Table, column: str, none: float = 0.0) -> float:
@@ -61,16 +61,16 @@ def progress_of(outdir: str, step_offset: int) -> Progress:
 
 
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
-    """The records of the earlier parts of the run in a directory, in order.
+    """Return the records of the earlier parts of a run, in order.
 
-    The result holds the first record and as many of the newest ones as fit into half of the size limit of a record. If
-    records between them are left out, the record that follows the gap holds their number.
+    The result contains the first record and the newest records, up to half of the maximum size of `run.json`. If
+    records are omitted in between, the next record contains the number of omitted records.
     """
     last = run_files.record_of(outdir)
     if not last:
         return []
-    if last.get("outcome") == "running":  # it was killed before it could write an outcome
-        last["outcome"] = "broken off"
+    if last.get("outcome") == "running":  # the process was killed
+        last["outcome"] = "interrupted"
     every: list[dict[str, Any]] = [*last.pop("earlier_parts", []), last]
     first, parts = every[0], every[1:]
     sizes = itertools.accumulate(len(json.dumps(part, indent=2)) for part in reversed(parts))
@@ -91,29 +91,29 @@ def set_aside(
     tensorboard: bool = True,
     in_vain: bool = False,
 ) -> None:
-    """Move the files that a run does not resume from into a folder in its directory; nothing is deleted.
+    """Move files of earlier runs that this run does not resume from to a subfolder. No file is deleted.
 
-    If the run starts at step 0, everything that an earlier run left is moved, into `earlier-<its start>`. If the run
-    resumes, everything beyond its first step is moved: rows of the tables, agents, and `best` if the best score came
-    later. The folder is then `beyond-<step_offset>-<start of the part before>`. A damaged table is moved unchanged, and
-    the run continues with those of its lines that can be read.
+    If the run starts at step 0, all files of an earlier run are moved to `earlier-<start of the earlier run>`. If the
+    run resumes, everything that belongs to steps after `step_offset` is moved to
+    `beyond-<step_offset>-<start of the previous part>`: rows of the tables, agents, and `best` if it was saved later. A
+    damaged table is moved unchanged. The run continues with the readable lines of the table.
 
     Args:
-        outdir: Run directory; it need not exist.
+        outdir: Run directory. It may be missing.
         step_offset: Step at which the run starts.
-        logger: Logger of the message about moved files.
-        training: Whether to move the files of training.
-        evaluation: Whether to move the files of evaluation.
-        tensorboard: Whether to move TensorBoard files; those of a run that resumes stay.
-        in_vain: Whether the run should have resumed and no checkpoint exists.
+        logger: Logger that gets a message about the moved files.
+        training: True to move the files of training.
+        evaluation: True to move the files of evaluation.
+        tensorboard: True to move TensorBoard files. If the run resumes, TensorBoard files are not moved.
+        in_vain: True if `resume` was requested but no checkpoint exists.
 
     Raises:
-        CheckpointError: If a file cannot be moved; the next start moves the rest.
+        CheckpointError: If a file cannot be moved. The next start moves the remaining files.
     """
     present = set(names_in(outdir)) if os.path.isdir(outdir) else set()
     files = present & {*(TRAINING if training else ()), *(EVALUATION if evaluation else ())}
     agents = {name: int(match[1] or match[2]) for name in present if training and (match := _OF_A_STEP.fullmatch(name))}
-    rests: dict[str, _Parted] = {}
+    rests: dict[str, _SplitTable] = {}
     if step_offset == 0:
         moved = {*files, *agents, *(name for name in present if training and _ALSO.fullmatch(name))}
         moved |= {name for name in present if tensorboard and _is_of_tensorboard(name)}
@@ -126,42 +126,43 @@ def set_aside(
     if not moved and not rests:
         return
     folder = _folder(outdir, f"beyond-{step_offset}" if step_offset else "earlier", {*moved, *rests})
-    # If this is interrupted, the next start moves the rest. It reads the folder's name in `run.json`, and the rows to
-    # move in the tables, so these are moved last.
+    # If this is interrupted, the next start moves the remaining files. It needs `run.json` for the name of the folder
+    # and the tables for the rows to move. Therefore `run.json` and the tables are moved last.
     for name in sorted(moved, key=lambda name: (name == run_files.RECORD, name)):
-        with named_errors(os.path.join(outdir, name), "set aside"):
+        with named_errors(os.path.join(outdir, name), "moved"):
             os.rename(os.path.join(outdir, name), os.path.join(folder, name))
     for name, table in rests.items():
         path, kept = (os.path.join(place, name) for place in (outdir, folder))
         if table.n_damaged:
             _link(path, kept)
-            told = "%s has damaged lines (%d), which are left out or mended; the file as it was is %s"
-            logger.warning(told, path, table.n_damaged, kept)
+            text = "%s has damaged lines (%d), which are removed or repaired; the original file is %s"
+            logger.warning(text, path, table.n_damaged, kept)
         else:
             atomic_write(kept, run_files.encoded([table.header, *table.beyond]))
         atomic_write(path, run_files.encoded([table.header, *table.kept]))
     if not moved and not any(table.beyond for table in rests.values()):
         return
-    told = "what an earlier run had left is now in %s; to continue that run, give resume=True, or the step_offset"
+    text = "the files of an earlier run are now in %s; to continue that run, pass resume=True or step_offset"
     if step_offset:
-        told = f"what the run had left beyond step {step_offset:,} is now in %s"
+        text = f"everything that belongs to steps after {step_offset:,} is now in %s"
     elif in_vain:
-        told = "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in %s"
+        text = "no complete checkpoint exists: the run starts at step 0; the files of the earlier run are now in %s"
     follows = not training and not present.isdisjoint(TRAINING)  # the call for training logs the warning
-    logger.log(logging.INFO if follows else logging.WARNING, told, folder)
+    logger.log(logging.INFO if follows else logging.WARNING, text, folder)
 
 
 def _is_of_tensorboard(name: str) -> bool:
-    """True if a TensorBoard file was written by an earlier run.
+    """True if an earlier run wrote a TensorBoard file.
 
-    A file of this process may be the user's own, and open, unless its suffix is that of a runner.
+    A file that this process has written may belong to the user and may be open, unless a runner wrote it. The suffix
+    shows that.
     """
     from_here = f".{os.getpid()}." in name and not name.endswith(run_files.EVENTS_OF_A_RUN)
     return name.startswith("events.out.tfevents.") and not from_here
 
 
-class _Parted(NamedTuple):
-    """The lines of a table: those up to a step, those beyond it, and the number of unreadable lines."""
+class _SplitTable(NamedTuple):
+    """The lines of a table up to a step, the lines after this step, and the number of unreadable lines."""
 
     header: str
     kept: list[str]
@@ -169,8 +170,8 @@ class _Parted(NamedTuple):
     n_damaged: int
 
 
-def _split(path: str, step_offset: int) -> _Parted:
-    """Split a table at a step; its first column is the step. An incomplete last line is not kept."""
+def _split(path: str, step_offset: int) -> _SplitTable:
+    """Split a table at a step. The first column is the step. An incomplete last line counts as later."""
     lines, torn = run_files.lines_of(path)
     whole = run_files.readable(lines, TABLES[os.path.basename(path)])
     kept: list[str] = []
@@ -180,12 +181,12 @@ def _split(path: str, step_offset: int) -> _Parted:
         (kept if step is not None and int(step[0]) <= step_offset else beyond).append(line)
     too_long = sum(len(line) >= run_files.LONGEST_LINE for line in torn)
     n_damaged = len(lines) - len(whole) + (whole[:1] not in ([], lines[:1])) + too_long
-    return _Parted("".join(whole[:1]), kept, beyond + torn, n_damaged)
+    return _SplitTable("".join(whole[:1]), kept, beyond + torn, n_damaged)
 
 
 def _link(path: str, kept: str) -> None:
-    """Give a file a second name, which stays valid when the first name is given to another file."""
-    with named_errors(path, "set aside"):
+    """Give a file a second name. It stays valid when the first name is reused for another file."""
+    with named_errors(path, "moved"):
         try:
             os.link(path, kept)
         except OSError:  # the file system has no links
@@ -195,11 +196,11 @@ def _link(path: str, kept: str) -> None:
 def _best_came_later(outdir: str, step_offset: int) -> bool:
     columns = run_files.column_of(outdir, run_files.SCORES, "mean")
     rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
-    return bool(rows) and -max(rows)[1] > step_offset  # of equal scores the earliest counts
+    return bool(rows) and -max(rows)[1] > step_offset  # of equal scores, the earliest is the best
 
 
 def _folder(outdir: str, kind: str, names: set[str]) -> str:
-    """Make a folder, named after the start of the run it is for, that holds no file with one of these names."""
+    """Create a folder named after the start of the earlier run, which contains no file with one of `names`."""
     started = str(run_files.record_of(outdir).get("start", ""))[:19]
     start = re.sub(r"[^0-9T]", "", started) or time.strftime("%Y%m%dT%H%M%S")
     folder, number = os.path.join(outdir, f"{kind}-{start}"), 1
@@ -211,21 +212,21 @@ def _folder(outdir: str, kind: str, names: set[str]) -> str:
 
 
 class RunRecord:
-    """Writes `run.json` when a run begins and again when it ends.
+    """Writes `run.json` when a run starts and again when it ends.
 
-    If the run resumes, the records of its earlier parts are kept under "earlier_parts". Secrets in command lines and in
-    error messages are masked.
+    If the run resumes, "earlier_parts" contains the records of its earlier parts. Secrets in command lines and error
+    messages are masked.
 
     Args:
         outdir: Run directory.
-        agent: The agent; its class is recorded.
-        env: The environment; its specification is recorded, if it has one.
-        steps: Step at which training ends; None if it is unknown.
+        agent: Agent. Its class is recorded.
+        env: Environment. Its specification is recorded, if it has a specification.
+        steps: Step at which training ends, or None if it is unknown.
         step_offset: Step at which training starts.
-        evaluator: The evaluator; the choice of its environment is recorded.
-        items_on_disk: Number of items in each replay buffer that outlasts its process, by name.
-        writes: Handles failed writes after the start of the run, and knows the files that are missing.
-        source: Source of the training steps; the reward convention of its dataset is recorded, if it has one.
+        evaluator: Evaluator. The choice of its environment is recorded.
+        items_on_disk: Number of items in each persistent replay buffer; keys are the names of the buffers.
+        writes: Object that handles failed writes after the start of the run, and that lists the missing files.
+        source: Source of training steps. If it has a dataset, the reward convention of the dataset is recorded.
     """
 
     def __init__(
@@ -262,7 +263,7 @@ class RunRecord:
         self._write()
 
     def resumed(self, how: Mapping[str, Any]) -> None:
-        """Record the checkpoint that the run resumes from, how exactly, and whether the command is the same.
+        """Record the checkpoint from which the run resumes, and if the command is the same as before.
 
         Args:
             how: The result of `Checkpoint.restore`.
@@ -277,7 +278,7 @@ class RunRecord:
         """Record the end of the run.
 
         Args:
-            outcome: A text.
+            outcome: Text that describes how the run ended.
             clock: Clock at the end of the run.
         """
         seconds = time.monotonic() - self.started
@@ -297,26 +298,26 @@ class RunRecord:
 
 
 def check_directory(outdir: Any) -> str:
-    """The path of a run directory as absolute text; in a rerun of a program, that of the directory used instead.
+    """Return the absolute path of a run directory. In a rerun, this is the path of the rerun's own directory.
 
     Raises:
         TypeError: If `outdir` is not a path.
-        ValueError: If it is empty.
-        NotADirectoryError: If the path is that of something else.
+        ValueError: If `outdir` is empty.
+        NotADirectoryError: If `outdir` is the path of an existing file.
     """
     if not isinstance(outdir, str | bytes | os.PathLike):
         raise TypeError(f"outdir is {outdir!r:.80} ({type(outdir).__name__}), expected the path of a directory")
     if not os.fspath(outdir):
         raise ValueError(f"outdir is {outdir!r}, expected the path of a directory")
     if os.path.lexists(outdir) and not os.path.isdir(outdir):
-        raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is no directory")
+        raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is not a directory")
     path = os.path.abspath(os.fsdecode(outdir))  # stays valid if an environment changes the directory
     order = ordered()
     return path if order is None else order.diverted
 
 
 class _LogFile(logging.Handler):
-    """Writes log messages to a file; a failed write does not end training and is logged elsewhere, once."""
+    """Writes log messages to a file. A failed write does not end training. It is logged once, but not to the file."""
 
     def __init__(self, path: str, writes: run_files.FailedWrites, *, append: bool) -> None:
         super().__init__()
@@ -337,10 +338,10 @@ class _LogFile(logging.Handler):
 
 @contextlib.contextmanager
 def log_file(outdir: str, writes: run_files.FailedWrites, *, append: bool) -> Iterator[None]:
-    """Write the log messages of this library and of the run's logger to `run.log`; secrets are masked.
+    """Write the log messages of this library and of the run's logger to `run.log`. Secrets are masked.
 
-    The user sets the levels: without `logging.basicConfig(level=logging.INFO)` or the like, only warnings and errors
-    are written. These also go to stderr in that case, as they would without the file.
+    The log levels are not changed. Without a call such as `logging.basicConfig(level=logging.INFO)`, only warnings and
+    errors are written. In this case, they are also printed to stderr, as they are without `run.log`.
     """
     logger = writes.logger
     handler = _LogFile(os.path.join(outdir, "run.log"), writes, append=append)
@@ -367,7 +368,7 @@ def _is_below(logger: logging.Logger | None, ancestor: logging.Logger) -> bool:
 
 
 def _without_secrets(part: dict[str, Any]) -> dict[str, Any]:
-    """The record of an earlier part with secrets masked; an older version may have written it without masking."""
+    """The record of an earlier part with masked secrets. Older versions wrote records without masking."""
     commands = {name: part[name] for name in ("command", "started_as") if isinstance(part.get(name), list)}
     masked: dict[str, Any] = {name: masked_command(command) for name, command in commands.items()}
     if masked.get("command", []) != commands.get("command", []):

@@ -23,9 +23,9 @@ Curve = tuple[Sequence[float], Sequence[float]]
 RECORD = "run.json"
 #: Suffix of the TensorBoard files that a runner writes.
 EVENTS_OF_A_RUN = ".run"
-#: Key in the record of a part: number of earlier parts whose records were left out before it.
+#: Key in the record of a part. The value is the number of omitted records before this part.
 PARTS_LEFT_OUT = "parts_left_out_before"
-LARGEST_RECORD = 1 << 20  # bytes; the record holds the arguments and the earlier parts of a run
+LARGEST_RECORD = 1 << 20  # bytes; the record contains the arguments and the earlier parts of a run
 LONGEST_LINE = 1 << 20  # characters
 _NO_TEXT = re.compile("[\ud800-\udfff]")  # bytes that are not UTF-8
 _LOGGER = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ class Table(NamedTuple):
     Attributes:
         name: File name.
         delimiter: Delimiter of the columns.
-        step: Name of the first column, which holds the step at which a row was written.
-        numbers: Names of further columns that hold numbers; a file need not have all of them.
+        step: Name of the first column, which contains the step of each row.
+        numbers: Names of other columns that contain numbers. A file need not have all of these columns.
     """
 
     name: str
@@ -53,14 +53,14 @@ SCORES = Table("scores.txt", "\t", "steps", ("episodes", "elapsed", "mean"))
 
 
 def column_of(outdir: str, table: Table, name: str) -> Curve:
-    """The steps and the numbers of a column, in the rows that have a value; empty if the table does not exist.
+    """Return the steps and values of a column, for rows with a value; empty if the table does not exist.
 
-    Damaged lines are skipped, and so is a last line without an end.
+    Damaged lines and an incomplete last line are skipped.
 
     Args:
         outdir: Run directory.
         table: The table.
-        name: One of its columns of numbers.
+        name: Name of a column of numbers.
     """
     path = os.path.join(outdir, table.name)
     if not os.path.exists(path):
@@ -71,10 +71,10 @@ def column_of(outdir: str, table: Table, name: str) -> Curve:
 
 
 def lines_of(path: str) -> tuple[list[str], list[str]]:
-    """The complete lines of a table, ends included, and its last line if that has no end.
+    """Return the complete lines of a table, and a list with the incomplete last line, which may be empty.
 
-    A killed process may leave an incomplete last line. `encoded` turns any of the lines back into its bytes, even those
-    that are not text. Reading stops after a line of more than a mebibyte, which is not part of a table.
+    A killed process may leave an incomplete last line. `encoded` converts the lines back to bytes, even if a line is
+    not valid UTF-8. Reading stops after a line longer than 1 MiB, because a table has no such line.
     """
     lines: list[str] = []
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
@@ -87,9 +87,9 @@ def lines_of(path: str) -> tuple[list[str], list[str]]:
 
 
 def readable(lines: Sequence[str], table: Table) -> list[str]:
-    """The undamaged lines of a table, the header first.
+    """Return the undamaged lines of a table, starting with the header.
 
-    A damaged header is repaired if there are rows; otherwise the result is empty.
+    A damaged header is repaired if the table has rows. Otherwise the result is empty.
     """
     rows = [_cells(line, table) for line in lines]
     header = _names(rows, table)
@@ -106,9 +106,9 @@ def readable(lines: Sequence[str], table: Table) -> list[str]:
 
 
 def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
-    """The names of a table's columns; empty if the header is damaged and there are no rows to infer it from.
+    """Return the column names of a table; empty if the header is damaged and no rows show the columns.
 
-    A name that cannot be read is replaced by the name that such a table has at this place, or by the column's number.
+    A damaged name is replaced by the standard name of the column, or by the number of the column.
     """
     names = rows[0] if rows else []
     bad = {i for i, name in enumerate(names) if _is_number(name) or not name.isprintable()}
@@ -126,7 +126,7 @@ def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
 
 
 def _line(header: Sequence[str], table: Table, like: str) -> str:
-    """A header as a line, with the same line end as another line."""
+    """Return a header as a line, with the same line end as the line `like`."""
     text = io.StringIO()
     end = "\r\n" if like.endswith("\r\n") else "\n"
     csv.writer(text, delimiter=table.delimiter, lineterminator=end).writerow(header)
@@ -134,7 +134,7 @@ def _line(header: Sequence[str], table: Table, like: str) -> str:
 
 
 def _cells(line: str, table: Table) -> list[str]:
-    """The cells of one line, parsed separately from other lines; empty if the line cannot be parsed."""
+    """Return the cells of one line; empty if the line cannot be parsed."""
     try:
         return next(csv.reader([line], delimiter=table.delimiter, strict=True), [])
     except csv.Error:
@@ -150,12 +150,12 @@ def _is_number(text: str) -> bool:
 
 
 def encoded(lines: Iterable[str]) -> bytes:
-    """The bytes of lines that `lines_of` returned."""
+    """Convert lines that `lines_of` returned to bytes."""
     return "".join(lines).encode(errors="surrogateescape")
 
 
 def record_of(outdir: str) -> dict[str, Any]:
-    """The `run.json` of the last run in a directory; empty if it is missing or cannot be read."""
+    """Return the content of `run.json`; empty if the file is missing or cannot be read."""
     try:
         record = json.loads(read_bounded(os.path.join(outdir, RECORD), LARGEST_RECORD).decode())
     except (CheckpointError, ValueError, RecursionError):
@@ -165,18 +165,18 @@ def record_of(outdir: str) -> dict[str, Any]:
 
 
 class FailedWrites:
-    """Handles failed writes: ends training on the first failure, or only logs the first failure of each file.
+    """Handles failed writes. Either the first failure ends training, or the first failure of each file is logged.
 
     Args:
-        logger: Logger of the failures.
-        stops: Whether the first failure ends training. Failures after training has ended, for any reason, are logged.
+        logger: Logger that gets the failures.
+        stops: True if the first failure ends training. Failures after the end of training are only logged.
 
     Attributes:
-        lacking: Reasons why files are missing from the run directory or incomplete at present, by name of the file.
-        ended_by: The error that ended training; None for none.
+        lacking: Reasons why files are currently missing or incomplete; keys are the names of the files.
+        ended_by: Error that ended training, or None.
     """
 
-    is_elsewhere = True  # nothing in it draws random numbers, see `random_streams.reachable`
+    is_elsewhere = True  # no random generators inside, see `random_streams.reachable`
 
     def __init__(self, logger: logging.Logger, *, stops: bool) -> None:
         self.logger, self.stops = logger, stops
@@ -186,37 +186,37 @@ class FailedWrites:
         self._names: set[str] = set()  # files whose failure was logged
 
     def govern(self, things: Sequence[Any], *, stops: bool = True) -> None:
-        """Handle the failures of several things: of the files in their attribute `writes_to`, if they have it.
+        """Handle the failed writes of the files in the attribute `writes_to` of each object, if it exists.
 
         Args:
-            things: Loggers, callbacks and others.
-            stops: Whether a failure of these files may end training.
+            things: Loggers, callbacks and other objects.
+            stops: True if a failure of these files may end training.
         """
         named = (getattr(thing, "writes_to", None) for thing in things)
-        files = [file for several in named if isinstance(several, tuple) for file in several]  # no mock's
+        files = [file for several in named if isinstance(several, tuple) for file in several]  # not a mock
         for file in files:
             file.told = partial(self.told, stops=stops)
         self._files += files
 
     def push(self) -> None:
-        """Write the buffered content of all these files, as far as possible.
+        """Write the buffered content of all files, as far as possible.
 
         Raises:
-            CheckpointError: If a file cannot be written and that ends training.
+            CheckpointError: If a file cannot be written and this ends training.
         """
         for file in self._files:
             file.push()
 
     @contextlib.contextmanager
     def told(self, name: str, *, stops: bool = True) -> Iterator[None]:
-        """A context manager to write a file in.
+        """Context manager in which a file is written.
 
         Args:
-            name: Name of the file in messages.
-            stops: Whether a failure may end training.
+            name: Name of the file in log messages.
+            stops: True if a failure may end training.
 
         Raises:
-            CheckpointError: If the file cannot be written and that ends training.
+            CheckpointError: If the file cannot be written and this ends training.
         """
         try:
             yield
@@ -227,26 +227,26 @@ class FailedWrites:
                 raise
             self.lacking[name] = masked_text(str(error))
             if name not in self._names:
-                self._names.add(name)  # before the message, since the log is a file, too
+                self._names.add(name)  # before the message, since the log file may fail, too
                 self.logger.error("%s could not be saved: %s", name, error)
         else:
             self.lacking.pop(name, None)
 
 
-#: Run directories that each thread has locked.
+#: Run directories that the current thread has locked.
 _HELD = threading.local()
 
 
 @contextlib.contextmanager
 def owned(outdir: str) -> Iterator[None]:
-    """Lock a run directory against other writers; the directory is made if it is missing.
+    """Lock a run directory against other writers. The directory is created if it does not exist.
 
-    The thread that holds the lock may take it again, and so may the processes that it starts, since they write for it.
-    If the file system has no locks, a warning is logged.
+    The thread that has locked the directory, and the processes that it starts, can lock it again. If the file system
+    has no locks, a warning is logged.
 
     Raises:
-        CheckpointError: If another process, or another thread of this one, writes there; the message says which, and
-            since when.
+        CheckpointError: If another process, or another thread of this process, writes to the directory. The message
+            names the writer and the time at which it started.
     """
     os.makedirs(outdir, exist_ok=True)
     path = os.path.realpath(outdir)
@@ -265,7 +265,7 @@ def owned(outdir: str) -> Iterator[None]:
 
 
 def _lock(path: str) -> WriterLock | None:
-    """The lock; None in a child of the process that holds it, and on a file system without locks."""
+    """Return the lock; None in a child of the process that has the lock, and on a file system without locks."""
     parent = multiprocessing.parent_process()
     try:
         return WriterLock(path)
@@ -274,5 +274,5 @@ def _lock(path: str) -> WriterLock | None:
             if parent is not None and parent.pid is not None and is_owned_by(path, parent.pid):
                 return None
             raise
-        _LOGGER.warning("%s: two runs there at a time would not be noticed", error)
+        _LOGGER.warning("%s: two runs that write to this directory at the same time would not be detected", error)
         return None

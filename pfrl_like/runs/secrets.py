@@ -1,7 +1,7 @@
-"""Masking of secrets in a user's input; secrets are recognised by their name and by their form.
+"""Masking of secrets in the user's input. Secrets are recognised by their name or by their form.
 
-Only input from outside is masked: arguments, command lines, the environment, settings, error messages. The library's
-own output is never masked, since checksums, commits and digests look as random as keys.
+Only external input is masked: arguments, command lines, environment variables, settings and error messages. The
+library's own output is never masked, because checksums, commits and digests look like random keys.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from typing import Any
 
 MASK = "********"
 
-# The name of a value decides whether it is secret. Whole words of the name are compared ("apiKey" and "api-key" have
-# two words), in this order:
-# - no secret: the name ends with one of `_ENDS`, or begins with one of `_WITHOUT`;
-# - secret: a word is one of `_ALWAYS`, unless the value is a number and a word of `_COUNTS` says that it is a count;
-# - secret: a word is one of `_OFTEN`, unless the name also has a word of `_COMPANIONS`, or is just "key", or the value
+# The name of a value determines if the value is secret. Whole words of the name are compared ("apiKey" and "api-key"
+# have two words). The rules are applied in this order:
+# - not secret: the name ends with one of `_ENDS`, or begins with one of `_WITHOUT`;
+# - secret: a word is in `_ALWAYS`, unless the value is a number and another word is in `_COUNTS`;
+# - secret: a word is in `_OFTEN`, unless the name also has a word of `_COMPANIONS`, or the name is "key", or the value
 #   is a number and a word is "tokens";
 # - secret: the name is an option `-u` or `--user`, and the value is "user:password".
 _ALWAYS = re.compile(
@@ -42,22 +42,22 @@ _COUNTS = {
     "size", "total",
 }  # fmt: skip
 _COMPANIONS = _COUNTS | {
-    # of language models and networks
+    # words of language models and networks
     "accuracy", "backward", "bos", "cls", "completion", "embedding", "embeddings", "end", "entropy", "eos", "forward",
     "heads", "id", "ids", "input", "logits", "loss", "mask", "mixer", "output", "pad", "padding", "prompt", "sep",
     "special", "start", "stop", "type", "types", "unk", "vocab",
-    # of tables, dicts, and random numbers
+    # words of tables, dicts and random numbers
     "action", "actions", "cache", "cnn", "column", "dict", "foreign", "frame", "frames", "goal", "group", "image",
     "images", "index", "info", "log", "metric", "mlp", "obs", "observation", "partition", "pixel", "pixels", "primary",
     "prng", "public", "query", "random", "reward", "rng", "sort", "state",
 }  # fmt: skip
-_ENDS_OF_SEVERAL = ("s", "auth")  # of options that take several values
+_ENDS_OF_SEVERAL = ("s", "auth")  # ends of options that have several values
 _HARMLESS = re.compile(r"[\[\](){}]*|true|false|yes|no|on|off|none|null", re.IGNORECASE)
 _NUMBERS = re.compile(r"(?=.*\d)[\d\s.,_eE()\[\]+-]+")
 _USER_AND_PASSWORD = re.compile(r"(?!\d+:\d+$)[^\s:/]+:(?![/\\])\S+")
 _WITHOUT_SPACE = re.compile(r"[\"']?[^\s\"'\[\](){},;&]*")
 
-#: Texts whose form alone shows that they are secret.
+#: Strings that are secret because of their form.
 _FORMS = re.compile(
     r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)(?!git@)[^\s/\"'<>]{,500}@"  # in URLs
     r"|(?<=[?&]key=)[^\s\"'<>&#]+"
@@ -73,19 +73,19 @@ _FORMS = re.compile(
     r")(?![A-Za-z0-9])"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
 )
-#: A name inside a text, up to its value: `name: `, `"name"=`, `--name `, `'--name', `.
+#: A name in a text, up to its value: `name: `, `"name"=`, `--name `, `'--name', `.
 _NAMED = re.compile(
     r"(?<![\w.-])(?:(?i:(?:access|api|private|secret)\s)?[\w.-]+(?:\\*[\"'])?\s*[=:]{1,2}>?(?!//)\s*"
     r"|(?:--[A-Za-z][\w.-]*|-u)(?:\s+|[\"'],\s*)(?![\"']?-))"
 )
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest)\s+|[bBrRuUfF]{1,2}(?=[\"'])")
-#: Characters at which a value may end or a nested one may begin: a quote with its backslashes, a bracket, a separator.
+#: Characters at which a value may end or a nested value may begin: a quote with backslashes, a bracket, a separator.
 _QUOTE = re.compile(r"\\*[\"']")
 _MARK = re.compile(r"(\\*)([\"'])|\\++|[\[({\])}\s,;&]")
 _BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-#: Names of random texts that are not secret.
+#: Names of random strings that are not secret.
 _DIGESTS = re.compile(
     r"(?:commit|sha\d*|md5|hash|digest|checksum|fingerprint|revision|rev|uuid|run|id)\W*$", re.IGNORECASE
 )
@@ -98,7 +98,7 @@ _AWS = re.compile(r"[A-Za-z0-9+/]{40}")
 _HEX = re.compile(r"[\da-f]{32,}", re.IGNORECASE)
 _SPOKEN = re.compile(r"(?=.*[aeiouy])(?!.*[^aeiouy]{4})(?!.*[aeiouy]{4})[a-z]{3,}|\d{6,}", re.IGNORECASE)
 
-#: Environment variables that are kept, and prefixes of the names of further ones.
+#: Names of environment variables that are recorded, and prefixes of names of other recorded variables.
 _KEPT = {
     "ATEN_CPU_CAPABILITY", "COLUMNS", "CONDA_DEFAULT_ENV", "CONDA_PREFIX", "CUBLAS_WORKSPACE_CONFIG", "DISPLAY",
     "HIP_VISIBLE_DEVICES", "HOME", "HOSTNAME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LD_PRELOAD", "LINES",
@@ -112,24 +112,24 @@ _KEPT_PREFIXES = (
 )  # fmt: skip
 
 
-#: Secrets given to this process, and the set that collects them during a search; a search replaces no known secrets.
+#: Known secrets of this process, and the set that collects secrets during a search. A search masks no known secrets.
 _KNOWN: set[str] = set()
 _FOUND: ContextVar[set[str] | None] = ContextVar("_FOUND", default=None)
-_SHORTEST = 6  # characters of a secret that is replaced everywhere
-_QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # but not the key of a dict
+_SHORTEST = 6  # minimum length of secrets that are replaced in all texts
+_QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # but not a key of a dict
 
 
 def masked(value: Any, name: str = "", *, is_secret: bool = False) -> Any:
-    """A value in which every secret text is replaced by `MASK`.
+    """Return a value in which every secret string is replaced by `MASK`.
 
     Args:
-        value: Text, or nested mappings, lists and tuples. An item of a mapping has its key as its name. Other values
-            stay unchanged, unless their name makes them secret.
+        value: String, or nested mappings, lists and tuples. The name of an item in a mapping is its key. Values of
+            other types do not change, unless their name is the name of a secret.
         name: Name of the value, such as "api_key".
-        is_secret: Whether an enclosing value is secret by its name.
+        is_secret: True if an enclosing value has the name of a secret.
 
     Returns:
-        The value; mappings become dicts.
+        The masked value. Mappings are converted to dicts.
     """
     is_secret = is_secret or (_may_be_secret(name) and not _USER.fullmatch(name))
     if isinstance(value, Mapping):
@@ -152,7 +152,7 @@ def masked(value: Any, name: str = "", *, is_secret: bool = False) -> Any:
 
 
 def masked_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments as `masked` returns them; later texts are searched for their secrets, too."""
+    """Return the arguments with masked secrets. Later calls also mask these secrets in other texts."""
     with _looking_for_secrets() as found:
         masked(arguments)
     _KNOWN.update(found)
@@ -160,10 +160,10 @@ def masked_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def masked_text(text: str) -> str:
-    """A text, such as an error message, without secrets.
+    """Return a text, such as an error message, with masked secrets.
 
-    Secrets are keys, passwords in URLs, values of secret names, and the secrets of the command line and the
-    environment.
+    Secrets are keys of known services, passwords in URLs, values with the name of a secret, and the secrets in the
+    command line and the environment.
     """
     text, parts, end = masked_forms(without_known(text)), [], 0
     for found in _NAMED.finditer(text):
@@ -180,14 +180,14 @@ def masked_text(text: str) -> str:
 
 
 def masked_forms(text: str) -> str:
-    """A text, such as source code, without texts whose form is secret: passwords in URLs, keys of known services."""
+    """Return a text, such as source code, with masked passwords in URLs and masked keys of known services."""
     return _FORMS.sub(lambda found: _hide(found[0].removesuffix("@")) + "@" * found[0].endswith("@"), text)
 
 
 def without_known(text: str) -> str:
-    """A text without the secrets of the command line, of `masked_arguments`, and of variables with secret names.
+    """Return a text with masked secrets of the command line, of `masked_arguments`, and of the environment.
 
-    Secrets of fewer than 6 characters stay, since replacing "1" or "true" would damage much of the text.
+    Secrets with fewer than 6 characters are not masked, since replacing "1" or "true" would damage the text.
     """
     if _FOUND.get() is not None:
         return text
@@ -198,18 +198,18 @@ def without_known(text: str) -> str:
 
 
 def masked_command(argv: Sequence[str]) -> list[str]:
-    """A command line without secrets: `--token=x` and `--token x` become `--token=********` and `--token ********`."""
+    """Return a command line with masked secrets, such as `--token=********` for `--token=x`."""
     return [*_masked_command(argv)]
 
 
 @cache
 def command_digest(argv: tuple[str, ...]) -> str:
-    """A digest to compare two command lines; it is slow to compute, which makes guessing a weak password expensive."""
+    """Return a digest to compare command lines. It is slow to compute, so that passwords are hard to guess."""
     return "pbkdf2:" + hashlib.pbkdf2_hmac("sha256", json.dumps(argv).encode(), b"pfrl_like", 200_000).hex()
 
 
 def harmless_environment() -> dict[str, str]:
-    """The environment variables that are known to hold no secrets, such as `PATH` and `CUDA_VISIBLE_DEVICES`."""
+    """Return the environment variables that contain no secrets, such as `PATH` and `CUDA_VISIBLE_DEVICES`."""
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
     return {name: masked(value, "" if name in _KEPT else name) for name, value in kept.items()}
 
@@ -229,7 +229,7 @@ def _looking_for_secrets() -> Iterator[set[str]]:
 def _secrets_given(
     argv: tuple[str, ...], started_as: tuple[str, ...], environ: tuple[tuple[str, str], ...]
 ) -> set[str]:
-    """The secrets of command lines and of the environment."""
+    """Return the secrets in command lines and in the environment."""
     with _looking_for_secrets() as found:
         masked_command(argv)
         masked_command(started_as)
@@ -243,7 +243,7 @@ def _secrets_given(
 
 @lru_cache(maxsize=1)
 def _any_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
-    """A pattern that matches any of these secrets, as they are and as they are written within quotes and URLs."""
+    """Return a pattern that matches any of the secrets, also in the form that they have in quotes and URLs."""
     written = {
         form for secret in secrets
         for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], urllib.parse.quote(secret, safe=""))
@@ -254,9 +254,9 @@ def _any_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
 
 
 def _hide(secret: Any) -> str:
-    """Return `MASK`; during a search, also collect the secret.
+    """Return `MASK`. During a search, also collect the secret.
 
-    The parts of a secret are collected as well: items of lists and dicts, and the value in "name=secret".
+    The parts of a secret are also collected: items of lists and dicts, and the value in "name=secret".
     """
     if (found := _FOUND.get()) is not None:
         whole = str(secret)
@@ -268,7 +268,7 @@ def _hide(secret: Any) -> str:
 
 
 def _masked_command(argv: Sequence[str]) -> Iterator[str]:
-    name, is_next, may_follow = "", False, False  # the last option; whether its value, or a further one, may follow
+    name, is_next, may_follow = "", False, False  # last option; True if its value, or another value, may follow
     for argument in argv:
         option, sign, value = argument.partition("=")
         if is_next and not argument.startswith("--") and sign and _is_secret(argument, name):  # --cookie name=secret
@@ -286,10 +286,10 @@ def _masked_command(argv: Sequence[str]) -> Iterator[str]:
 
 
 def _end_of_value(text: str, start: int, name: str) -> int:
-    """The index at which the value that begins at `start` ends: after its quotes or brackets, or before a separator.
+    """Return the index of the end of the value at `start`: after its quotes or brackets, or before a separator.
 
-    A value without an end extends to the end of the text, all of which is then masked, so that no text is searched
-    twice. For a plural name, as in "keys=a,b", a comma does not end the value.
+    A value without an end extends to the end of the text, and all of the text is masked. Therefore no text is searched
+    twice. If the name is a plural, as in "keys=a,b", a comma does not end the value.
     """
     if _USER.fullmatch(name) and (found := _WITHOUT_SPACE.match(text, start)) is not None:
         return found.end()
@@ -320,7 +320,7 @@ def _end_of_value(text: str, start: int, name: str) -> int:
 
 
 def _may_be_secret(name: str) -> bool:
-    """True if the name is that of a secret; the value may still be harmless."""
+    """True if the name is the name of a secret. The value may still be harmless."""
     words = _words_of(name)
     if not words or words[-1] in _ENDS or words[0] in _WITHOUT:
         return False
@@ -341,7 +341,7 @@ def _is_secret(value: Any, name: str) -> bool:
 
 
 def _is_no_secret(value: Any, name: str) -> bool:
-    """True for flags and empty values, and for numbers whose name says that they are counts."""
+    """True for bools and empty values, and for numbers with the name of a count."""
     if value is None or isinstance(value, bool) or (isinstance(value, str) and _HARMLESS.fullmatch(value)):
         return True
     is_number = isinstance(value, int | float) or (isinstance(value, str) and _NUMBERS.fullmatch(value) is not None)
@@ -353,7 +353,7 @@ def _words_of(name: str) -> list[str]:
 
 
 def _without_random(text: str, name: str) -> str:
-    """A text without long random strings; named digests, identifiers and paths stay."""
+    """Return a text with masked long random strings. Named digests, identifiers and paths are not masked."""
 
     def substitute(found: re.Match[str]) -> str:
         before = text[max(0, found.start() - 40) : found.start()] if found.start() else name
@@ -364,7 +364,7 @@ def _without_random(text: str, name: str) -> str:
 
 
 def _is_random(text: str) -> bool:
-    """True for texts that nobody types: long, with letters of both cases or digits, and few words."""
+    """True for long strings of letters and digits that contain few words, such as keys."""
     if _IDENTIFIER.fullmatch(text):
         return False
     if "/" in text or "\\" in text:  # a path, or Base64, in which slashes are rare
@@ -378,11 +378,11 @@ def _is_random(text: str) -> bool:
 
 
 def _kinds(text: str) -> int:
-    """The number of kinds of characters in a text, out of digits, lower-case and upper-case letters."""
+    """Return the number of kinds of characters in a text: digits, lower-case letters and upper-case letters."""
     return sum(any(map(kind, text)) for kind in (str.isdigit, str.islower, str.isupper))
 
 
 def _share_of_words(text: str) -> float:
-    """The share of letters and digits that belong to a pronounceable word or to a long number."""
+    """Return the fraction of letters and digits that belong to a pronounceable word or to a long number."""
     runs = _WORD.findall(text)
     return sum(len(run) for run in runs if _SPOKEN.fullmatch(run)) / sum(map(len, runs))

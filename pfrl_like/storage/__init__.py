@@ -1,4 +1,4 @@
-"""Atomic writing of files and directories, and safe reading of untrusted ones."""
+"""Atomic writing of files and directories, and safe reading of untrusted files."""
 
 from pfrl_like.storage.arrays import is_array_file, read_arrays, write_arrays
 from pfrl_like.storage.atomic import (

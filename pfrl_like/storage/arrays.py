@@ -7,8 +7,8 @@
     4 bytes   CRC-32 of everything before, little-endian
     4 bytes   b"END1"
 
-The header implies the exact size of the file. The size is checked before memory is allocated, and the checksum before
-anything is returned.
+The header defines the exact size of the file. The size is checked before memory is allocated, and the checksum is
+checked before anything is returned.
 """
 
 import math
@@ -33,7 +33,7 @@ _ALIGNMENT = 64
 _CHUNK = 1 << 24
 _MAX_HEADER = 1 << 26
 _MAX_COLUMNS = 1 << 14
-_MAX_DIMENSIONS = 64  # NumPy's own
+_MAX_DIMENSIONS = 64  # NumPy's limit
 _DTYPE = re.compile(r"[<>|][biufcSUmM][1-9][0-9]{0,8}(\[[0-9]*[a-zA-Z]{1,2}\])?")
 
 
@@ -54,20 +54,21 @@ def write_arrays(
     allow_pickle: bool = False,
     durable: bool = True,
 ) -> tuple[int, int]:
-    """Write a header and arrays to a file, atomically replacing an old one.
+    """Write a header and arrays to a file, which atomically replaces an existing file.
 
     Args:
         path: The file.
         header: Description of the arrays, as JSON.
-        arrays: Arrays by name, of numbers, bools, text or times; objects only with `allow_pickle`.
-        allow_pickle: Pickle the object arrays, whose items may then be NumPy arrays and plain containers.
-        durable: Wait until the content would survive a power cut; without it, it survives only the process.
+        arrays: Arrays by name, of numbers, bools, strings or times; object arrays only with `allow_pickle`.
+        allow_pickle: True to pickle object arrays. Their items may be NumPy arrays and plain containers.
+        durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
+            process.
 
     Returns:
         The size of the file in bytes and its checksum, both arguments of `read_arrays`.
 
     Raises:
-        CheckpointError: If something cannot be written; an old file of this name is still in place.
+        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
     """
     target = os.fspath(path)
     pickled = {}
@@ -76,11 +77,11 @@ def write_arrays(
         column: dict[str, Any] = {"name": name, "dtype": array.dtype.str, "shape": array.shape}
         if array.dtype == object:
             if not allow_pickle:
-                refuse_pickle(target, f"cannot hold {name!r}, which has objects that are no arrays, without a pickle")
+                refuse_pickle(target, f"cannot store {name!r}, which has objects that are not arrays, without pickle")
             pickled[name] = dump_objects(array.ravel().tolist(), target)
             column["pickled"] = len(pickled[name])
         elif not _DTYPE.fullmatch(array.dtype.str):
-            raise CheckpointError(target, f"cannot hold {name!r}, which has the dtype {array.dtype}")
+            raise CheckpointError(target, f"cannot store {name!r}, which has the dtype {array.dtype}")
         columns.append(column)
     head = dump_json({"columns": columns, "header": plain_json(header, target)}, target)
     if len(head) > _MAX_HEADER or len(columns) > _MAX_COLUMNS:
@@ -106,37 +107,37 @@ def read_arrays(
 
     Args:
         path: The file.
-        allow_pickle: Read object arrays. Their pickles can run no code here, but a crafted one can take any amount of
-            memory, so allow it only for files whose origin is known.
-        size: Expected size in bytes, as returned by `write_arrays`; None takes any.
-        checksum: Expected checksum, as returned by `write_arrays`; None takes any.
+        allow_pickle: True to read object arrays. Their pickles cannot run code, but a manipulated file can use any
+            amount of memory. Use it only for files whose origin you know.
+        size: Expected size in bytes, as returned by `write_arrays`; None allows any size.
+        checksum: Expected checksum, as returned by `write_arrays`; None allows any checksum.
 
     Returns:
         The caller's header, and writable arrays by name.
 
     Raises:
-        CheckpointError: If the file is damaged, truncated, no file of arrays, not the expected one, or has object
-            arrays without `allow_pickle`.
+        CheckpointError: If the file is damaged, truncated, not a file of arrays, or not the expected file, or if it has
+            object arrays and `allow_pickle` is False.
     """
     source = os.fspath(path)
     with open_regular(source) as file, refused(source, "is damaged"):
-        if size not in (None, came := os.fstat(file.fileno()).st_size):
-            raise CheckpointError(source, f"has {came} bytes; expected {size}: it is cut off, or another file")
-        return _read(file, source, came, allow_pickle, checksum)
+        if size not in (None, actual := os.fstat(file.fileno()).st_size):
+            raise CheckpointError(source, f"has {actual} bytes; expected {size}: it is truncated, or a different file")
+        return _read(file, source, actual, allow_pickle, checksum)
 
 
 def is_array_file(path: str | os.PathLike[str]) -> bool:
     """True if a file begins with the magic bytes of `write_arrays`.
 
     Raises:
-        CheckpointError: If it cannot be read.
+        CheckpointError: If the file cannot be read.
     """
     with open_regular(os.fspath(path)) as file:
         return file.read(len(MAGIC)) == MAGIC
 
 
 def _parts(head: bytes, arrays: Mapping[str, NDArray[Any]], pickled: Mapping[str, bytes]) -> Iterator[Any]:
-    """The bytes of a file in order, in pieces that fit the cache; contiguous arrays are not copied."""
+    """Yield the bytes of a file in order, in pieces that fit into the cache; contiguous arrays are not copied."""
     start = MAGIC + struct.pack("<Q", len(head)) + head
     yield start + bytes(-len(start) % _ALIGNMENT)
     for name, array in arrays.items():
@@ -153,21 +154,21 @@ def _read(
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     start = file.read(len(MAGIC) + 8)
     if len(start) < len(MAGIC) + 8 or not start.startswith(MAGIC):
-        raise CheckpointError(path, "is no file of arrays: it begins otherwise")
+        raise CheckpointError(path, f"is not a file of arrays: it does not begin with {MAGIC!r}")
     (length,) = struct.unpack("<Q", start[len(MAGIC) :])
     if length > min(size, _MAX_HEADER):
-        raise CheckpointError(path, f"is damaged: it announces a header of {length} bytes")
+        raise CheckpointError(path, f"is damaged: the length of its header is {length} bytes")
     head = file.read(length + -(len(start) + length) % _ALIGNMENT)
     fields = parse_json(head[:length], path)
     entries = fields.get("columns")
     if type(entries) is not list or len(entries) > _MAX_COLUMNS:
-        raise CheckpointError(path, "is damaged: its header lists no columns")
+        raise CheckpointError(path, "is damaged: its header has no list of columns")
     columns = [_column(entry, path) for entry in entries]
     if len({column.name for column in columns}) != len(columns):
-        raise CheckpointError(path, "is damaged: two columns have one name")
+        raise CheckpointError(path, "is damaged: two columns have the same name")
     expected = len(start) + len(head) + sum(column.size + -column.size % _ALIGNMENT for column in columns) + 8
     if size != expected:
-        raise CheckpointError(path, f"has {size} bytes; expected {expected}: it is cut off or damaged")
+        raise CheckpointError(path, f"has {size} bytes; expected {expected}: it is truncated or damaged")
     if not allow_pickle and any(column.dtype == object for column in columns):
         refuse_pickle(path, "has columns of pickled objects")
     checksum = zlib.crc32(head, zlib.crc32(start))
@@ -176,12 +177,12 @@ def _read(
         content, checksum = _read_column(file, column, checksum)
         raw.append(content)
     if file.read(8) != struct.pack("<I", checksum) + _END:
-        raise CheckpointError(path, "is damaged: its checksum does not fit")
+        raise CheckpointError(path, "is damaged: its checksum does not match")
     if expected_checksum not in (None, checksum):
-        raise CheckpointError(path, "is another file than the one that belongs here: its checksum is another")
+        raise CheckpointError(path, "is not the expected file: its checksum differs")
     header = fields.get("header")
     if type(header) is not dict:
-        raise CheckpointError(path, "is damaged: its header is no dict")
+        raise CheckpointError(path, "is damaged: its header is not a dict")
     return header, {column.name: _array(column, content, path) for column, content in zip(columns, raw, strict=True)}
 
 
@@ -190,8 +191,8 @@ def _column(entry: Any, path: str) -> _Column:
     name, code, shape = fields.get("name"), fields.get("dtype"), fields.get("shape")
     sizes: list[Any] = shape if type(shape) is list else [None]
     if type(name) is not str or type(code) is not str or not all(type(n) is int and 0 <= n < 1 << 48 for n in sizes):
-        raise CheckpointError(path, "is damaged: a column lacks its name, dtype or shape")
-    if len(sizes) > _MAX_DIMENSIONS:  # the time of their product grows with the square of their number
+        raise CheckpointError(path, "is damaged: a column has no valid name, dtype or shape")
+    if len(sizes) > _MAX_DIMENSIONS:  # the time to multiply the sizes is quadratic in their number
         raise CheckpointError(path, f"is damaged: column {name!r} has {len(sizes)} dimensions")
     if code == "|O":
         size = fields.get("pickled")
@@ -209,7 +210,7 @@ def _read_column(file: BinaryIO, column: _Column, checksum: int) -> tuple[NDArra
     for begin in range(0, column.size, _CHUNK):
         piece = content[begin : begin + _CHUNK]
         if file.readinto(piece.data) != len(piece):  # type: ignore[attr-defined]
-            raise ValueError(f"column {column.name!r} is cut off")
+            raise ValueError(f"column {column.name!r} is truncated")
         checksum = zlib.crc32(piece.data, checksum)
     return content, zlib.crc32(file.read(-column.size % _ALIGNMENT), checksum)
 
@@ -219,10 +220,10 @@ def _array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[An
         values = load_objects(content.tobytes(), path)
         if type(values) is not list or len(values) != math.prod(column.shape):
             raise CheckpointError(
-                path, f"is damaged: column {column.name!r} has not the objects of shape {column.shape}"
+                path, f"is damaged: column {column.name!r} does not contain objects of shape {column.shape}"
             )
         return np.fromiter(values, object, len(values)).reshape(column.shape)
-    # No NumPy operation makes such values, and operations would treat them inconsistently.
+    # NumPy operations never produce such values, and would treat such values inconsistently.
     if column.dtype.kind == "b" and (content > 1).any():
         raise CheckpointError(path, f"is damaged: the bools of column {column.name!r} are neither 0 nor 1")
     if column.dtype.kind == "U" and column.size:

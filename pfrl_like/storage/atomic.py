@@ -1,7 +1,7 @@
-"""Atomic replacement of files: every reader, and every restart, finds the old content or the new one, never a part.
+"""Atomic replacement of files: a reader, also after a crash, finds the old content or the new content, never a part.
 
-The recipe (new temporary file beside the target, write, fsync, rename, fsync of the directory) is the one of
-Pillai et al. 2014, "All file systems are not created equal" (OSDI), section 6.
+The procedure is described by Pillai et al. 2014, "All file systems are not created equal" (OSDI), section 6: write a
+new temporary file in the same directory, fsync it, rename it, fsync the directory.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 
-#: Number of files synced in parallel, and of files that may be open and wait for it.
+#: Number of files that are synced in parallel, and maximum number of open files that wait for a sync.
 _SIDE_BY_SIDE, _MOST = 8, 64
 
 
 class _Waiting(NamedTuple):
-    """An open file that waits to be synced; syncing closes it."""
+    """An open file that waits to be synced; syncing closes the file."""
 
     descriptor: int
     path: str
@@ -45,14 +45,14 @@ _waiting: ContextVar[list[_Waiting] | None] = ContextVar("waiting", default=None
 
 
 def sync(descriptor: int, path: str, passes: Collection[int] = ()) -> None:
-    """Make an open file, or the names in an open folder, survive a power cut.
+    """Make an open file, or the names in an open folder, survive a power failure.
 
-    Within `synced_together` the sync happens later, otherwise at once.
+    Within `synced_together` the file is synced later, otherwise at once.
 
     Args:
-        descriptor: The file; it may be closed afterwards.
-        path: Its name, for errors.
-        passes: Error numbers that are ignored: the system does not offer the operation.
+        descriptor: The file; the caller may close it afterwards.
+        path: Name of the file, for error messages.
+        passes: Error numbers that are ignored, because the system does not support the operation.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -67,7 +67,7 @@ def sync(descriptor: int, path: str, passes: Collection[int] = ()) -> None:
 
 
 def catch_up() -> None:
-    """Sync all files that wait in `synced_together`, before an operation that must come after them.
+    """Sync all files that wait in `synced_together`, before an operation that must happen after them.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -75,7 +75,7 @@ def catch_up() -> None:
     waiting = _waiting.get()
     if not waiting:
         return
-    batch, waiting[:] = [*waiting], []  # from here on each closes its own file
+    batch, waiting[:] = [*waiting], []  # from here on each element closes its own file
     running = []
     with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(batch))) as pool:
         try:
@@ -89,10 +89,10 @@ def catch_up() -> None:
 
 @contextlib.contextmanager
 def synced_together() -> Iterator[None]:
-    """Delay all syncs inside the block and wait for them once, at its end; they reach the disk in any order.
+    """Delay all syncs inside the context and wait for all of them at its end; they reach the disk in any order.
 
-    One order is kept: a file replaces an existing one only after all earlier syncs. In nested blocks, the end of the
-    outermost one counts.
+    There is one exception: before a file replaces an existing file, all earlier syncs are finished. Nested contexts
+        wait at the end of the outermost context.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -105,7 +105,7 @@ def synced_together() -> Iterator[None]:
         yield
         catch_up()
     finally:
-        for each in _waiting.get() or ():  # after an error
+        for each in _waiting.get() or ():  # only after an error
             with contextlib.suppress(OSError):
                 os.close(each.descriptor)
         _waiting.reset(token)
@@ -119,19 +119,19 @@ def _sync(descriptor: int, passes: Collection[int]) -> None:
             raise
 
 
-#: Flags of `os.open`: links are not followed, other programs do not inherit the file, Windows translates no bytes.
+#: Flags of `os.open`: do not follow links, do not pass the file to child processes, do not translate line ends.
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class OpenFile:
-    """A file that is open until `close`, or until nothing refers to this object.
+    """A file that is open until `close` is called or this object is deleted.
 
     Args:
         path: The file.
         flags: Flags for `os.open`.
 
     Raises:
-        OSError: If it cannot be opened.
+        OSError: If the file cannot be opened.
     """
 
     def __init__(self, path: str, flags: int) -> None:
@@ -143,7 +143,7 @@ class OpenFile:
     def close(self) -> None:
         """Close the file."""
         self._descriptor = -1
-        with contextlib.suppress(OSError):  # important content has been synced before
+        with contextlib.suppress(OSError):  # important content was synced earlier
             self._closing()
 
 
@@ -152,21 +152,22 @@ Writer = bytes | Callable[[BinaryIO], None]
 
 _CHUNK = 1 << 24
 _STALE_SECONDS = 3600.0
-# Error numbers of systems and file systems that do not offer the operation.
+# Error numbers of systems and file systems that do not support the operation.
 _NOT_OFFERED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOLCK, errno.ENOSYS)
 
 
 def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool = True) -> None:
-    """Replace the file `path` by new content, or leave it as it is.
+    """Replace the file `path` by new content, or leave the file unchanged.
 
     Args:
-        path: The file; its directory has to exist. A symbolic link of this name is replaced, not followed.
+        path: The file; its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
-        durable: Wait until the content would survive a power cut; without it, it survives only the process.
+        durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
+            process.
 
     Raises:
-        CheckpointError: If the content cannot be produced or written; the old file is then still in place, or, if only
-            the last fsync failed, the new one.
+        CheckpointError: If the content cannot be produced or written. The file then has its old content, or, if only
+            the last fsync failed, the new content.
     """
     target = os.fspath(path)
     with _replacing_alone(target, durable) as temporary:
@@ -174,13 +175,14 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
 
 
 def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None) -> int:
-    """Replace a file like `atomic_write`, but without the fsync of its directory, for callers that write several files.
+    """Replace a file like `atomic_write`, without the fsync of its directory; for callers that write several files.
 
     Args:
-        target: The file; its directory has to exist. A symbolic link of this name is replaced, not followed.
+        target: The file; its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
-        durable: Wait until the content would survive a power cut; without it, it survives only the process.
-        digest: A hash of `hashlib`, updated with the bytes written; None for none.
+        durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
+            process.
+        digest: A hash of `hashlib` that is updated with the written bytes; None for no hash.
 
     Returns:
         The size of the file in bytes.
@@ -191,10 +193,10 @@ def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Give the name of a temporary file that atomically replaces `path` when the block ends.
+    """Yield the name of a temporary file that atomically replaces `path` at the end of the context.
 
     Raises:
-        CheckpointError: If it cannot be written; an old file of this name is still in place.
+        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
     """
     with _replacing_alone(os.fspath(path)) as temporary:
         yield temporary
@@ -203,7 +205,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _replacing(target: str, *, durable: bool = True) -> Iterator[str]:
-    """Give the name of a temporary file that replaces `target` at the end, or is removed after an error."""
+    """Yield the name of a temporary file that replaces `target` at the end, or is removed after an error."""
     directory, name = os.path.split(target)
     temporary = os.path.join(directory, f".tmp-{name}-{os.getpid()}-{secrets.token_hex(4)}")
     with named_errors(target, "written"):
@@ -220,7 +222,7 @@ def _replacing(target: str, *, durable: bool = True) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _replacing_alone(target: str, durable: bool = True) -> Iterator[str]:
-    """Do the same for a single file: also sync its directory and remove temporary files of killed writers."""
+    """Replace a single file like `_replacing`; also sync its directory and remove files of killed writers."""
     directory, name = os.path.split(target)
     with _replacing(target, durable=durable) as temporary:
         yield temporary
@@ -230,16 +232,16 @@ def _replacing_alone(target: str, durable: bool = True) -> Iterator[str]:
 
 
 def make_directory(directory: str) -> None:
-    """Make a directory and its missing parents so that they survive a power cut; an existing one is left alone.
+    """Create a directory and its missing parents so that they survive a power failure.
 
     Raises:
-        CheckpointError: If it cannot be made.
+        CheckpointError: If the directory cannot be created.
     """
     new, above = [], os.path.abspath(directory)
     while not os.path.isdir(above) and above != os.path.dirname(above):
         above, name = os.path.split(above)
         new.append(name)
-    with named_errors(directory, "made"):
+    with named_errors(directory, "created"):
         os.makedirs(directory, exist_ok=True)
     with synced_together():
         for name in reversed(new):
@@ -248,21 +250,21 @@ def make_directory(directory: str) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Make the content of a file survive a power cut.
+    """Make the content of a file survive a power failure.
 
     Raises:
-        CheckpointError: If it cannot be opened, or the disk reports an error.
+        CheckpointError: If the file cannot be opened, or the disk reports an error.
     """
     _sync_path(path, os.O_RDWR | NO_FOLLOW)
 
 
 def sync_directory(directory: str) -> None:
-    """Make the names in a directory survive a power cut.
+    """Make the names in a directory survive a power failure.
 
     Raises:
         CheckpointError: If the disk reports an error.
     """
-    if os.name != "nt":  # a directory cannot be opened there
+    if os.name != "nt":  # Windows cannot open a directory
         _sync_path(directory, os.O_RDONLY, _NOT_OFFERED)
 
 
@@ -276,14 +278,14 @@ def _sync_path(path: str, flags: int, passes: Collection[int] = ()) -> None:
 
 
 def remove_stale(directory: str, prefix: str) -> None:
-    """Remove temporary files and directories of killed writers, but none that is still being written.
+    """Remove temporary files and directories of killed writers, but not those that are still being written.
 
-    A file is removed once it is an hour old. A directory is locked by its writer: it is removed once nobody holds the
-    lock and it is an hour old or its process has ended.
+    A file is removed if it is older than an hour. A directory is locked by its writer. It is removed if the lock is
+    free, and if it is older than an hour or its process has ended.
 
     Args:
-        directory: The directory that contains them.
-        prefix: Beginning of their names, followed by a process id and eight hexadecimal digits.
+        directory: The directory that contains the temporary files.
+        prefix: First part of their names; a process id and eight hexadecimal digits follow.
     """
     ours = re.compile(rf"{re.escape(prefix)}[0-9]+-[0-9a-f]{{8}}")
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -300,8 +302,8 @@ def remove_stale(directory: str, prefix: str) -> None:
 
 
 def _is_gone(pid: int) -> bool:
-    """True if no process of this machine has this id; False where that cannot be determined."""
-    if os.name == "nt":  # os.kill would end the process there
+    """True if this machine has no process with this id; False if that cannot be determined."""
+    if os.name == "nt":  # on Windows os.kill would end the process
         return False
     try:
         os.kill(pid, 0)
@@ -313,15 +315,15 @@ def _is_gone(pid: int) -> bool:
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a regular file for reading; links, pipes and devices are refused.
+    """Open a regular file for reading; links, pipes and devices are rejected.
 
     Raises:
-        CheckpointError: If it does not exist, is something else, or cannot be opened.
+        CheckpointError: If the file does not exist, is not a regular file, or cannot be opened.
     """
     with named_errors(path, "read"):
         if os.path.islink(path):
-            raise CheckpointError(path, "is a symbolic link, which is not followed; copy the file itself (cp -L)")
-        # Without O_NONBLOCK the opening of a pipe would wait for its other end.
+            raise CheckpointError(path, "is a symbolic link; replace it by a copy of the file (cp -L)")
+        # Without O_NONBLOCK the opening of a pipe would wait for the other end of the pipe.
         descriptor = os.open(path, os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
         try:
             refuse_irregular(descriptor, path)
@@ -332,17 +334,17 @@ def open_regular(path: str) -> BinaryIO:
 
 
 class BudgetError(ValueError):
-    """Raised when a file needs more memory than it may take."""
+    """Raised if a file needs more memory than its limit."""
 
 
 @contextlib.contextmanager
 def refused(path: object, reason: str) -> Iterator[None]:
-    """Turn any error in reading an untrusted file into a `CheckpointError` that begins with a reason.
+    """Convert any error in reading an untrusted file to a `CheckpointError` that begins with `reason`.
 
-    A `CheckpointError` stays as it is. A `BudgetError` keeps its own message, without the reason.
+    A `CheckpointError` is raised unchanged. A `BudgetError` keeps its own message, without the reason.
 
     Raises:
-        CheckpointError: If anything goes wrong.
+        CheckpointError: If an error occurs.
     """
     try:
         yield
@@ -355,7 +357,7 @@ def refused(path: object, reason: str) -> Iterator[None]:
 
 
 def refuse_irregular(descriptor: int, path: str) -> None:
-    """Refuse an open file that is not a regular one.
+    """Raise an error if an open file is not a regular file.
 
     Raises:
         CheckpointError: If it is a directory, a pipe or a device.
@@ -365,37 +367,37 @@ def refuse_irregular(descriptor: int, path: str) -> None:
 
 
 def names_in(directory: str) -> list[str]:
-    """The names in a directory.
+    """Return the names in a directory, sorted.
 
     Raises:
-        CheckpointError: If it cannot be read.
+        CheckpointError: If the directory cannot be read.
     """
     with named_errors(directory, "read"):
         return sorted(os.listdir(directory))
 
 
 def read_bounded(path: str, limit: int) -> bytes:
-    """Read a whole plain file of at most `limit` bytes.
+    """Read a whole regular file of at most `limit` bytes.
 
     Raises:
-        CheckpointError: If it is longer, or cannot be read.
+        CheckpointError: If the file is longer, or cannot be read.
     """
     with open_regular(path) as file, named_errors(path, "read"):
         too_long = os.fstat(file.fileno()).st_size > limit
         content = b"" if too_long else file.read(limit + 1)
     if too_long or len(content) > limit:
-        raise CheckpointError(path, f"is longer than the {limit} bytes that such a file may have")
+        raise CheckpointError(path, f"is longer than {limit} bytes, the limit for this kind of file")
     return content
 
 
 @contextlib.contextmanager
 def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
-    """Lock a directory against saves by other processes and threads, where the system supports it (POSIX, `flock`).
+    """Lock a directory against saves by other processes and threads, if the system supports it (POSIX, `flock`).
 
-    The lock leaves no file. It ends with the block, also in processes that were forked inside the block.
+    The lock creates no file. It ends with the context, also in processes that were forked inside the context.
 
     Raises:
-        CheckpointError: If another process still holds it after `timeout` seconds.
+        CheckpointError: If another process still holds the lock after `timeout` seconds.
     """
     try:
         import fcntl
@@ -412,16 +414,16 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    reason = f"has been locked for {timeout} s by another process that is saving there"
+                    reason = f"has been locked for {timeout} s by another process that saves into it"
                     raise CheckpointError(directory, reason) from None
                 time.sleep(0.01)
-            except OSError as error:  # some network file systems lock no directories: continue without, as on Windows
+            except OSError as error:  # some network file systems cannot lock directories
                 if error.errno not in _NOT_OFFERED:
                     raise CheckpointError(directory, f"cannot be locked: {error}") from error
                 break
         yield
     finally:
-        with contextlib.suppress(OSError):  # closing alone would leave the lock with forked processes
+        with contextlib.suppress(OSError):  # after only closing, forked processes would keep the lock
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         with contextlib.suppress(OSError):  # nothing was written through this descriptor
             os.close(descriptor)
@@ -436,19 +438,19 @@ def _fill(temporary: str, writer: Writer, synced_as: str | None, digest: Any) ->
         else:
             writer(cast(BinaryIO, stream))
         if os.fstat(descriptor).st_size != stream.size:
-            raise OSError(errno.EIO, f"{stream.size} bytes were written, {os.fstat(descriptor).st_size} arrived")
+            raise OSError(errno.EIO, f"{stream.size} bytes were written, the file has {os.fstat(descriptor).st_size}")
         if synced_as is not None:
             sync(descriptor, synced_as)
     except BaseException:
         with contextlib.suppress(OSError):
             os.close(descriptor)
         raise
-    os.close(descriptor)  # its error is raised: some file systems report a failed write only here
+    os.close(descriptor)  # errors are raised: some file systems report a failed write only here
     return stream.size
 
 
 class _Stream(io.RawIOBase):
-    """Unbuffered stream to the file being written. A write is complete or raises."""
+    """Unbuffered stream to the file that is written. A write is complete or raises an error."""
 
     def __init__(self, descriptor: int, digest: Any) -> None:
         self._descriptor, self._digest = descriptor, digest
@@ -470,7 +472,7 @@ class _Stream(io.RawIOBase):
 
 @contextlib.contextmanager
 def named_errors(path: str, verb: str) -> Iterator[None]:
-    """Turn any error into a `CheckpointError` that names the file; KeyboardInterrupt passes unchanged."""
+    """Convert any error to a `CheckpointError` that contains the file's name; KeyboardInterrupt is not converted."""
     handled = sys.exception()
     try:
         yield
@@ -478,12 +480,12 @@ def named_errors(path: str, verb: str) -> Iterator[None]:
         raise
     except Exception as error:
         cause = error.__context__
-        while cause is not None and cause is not handled:  # torch raises an error of its own for a KeyboardInterrupt
+        while cause is not None and cause is not handled:  # torch replaces a KeyboardInterrupt by its own error
             if not isinstance(cause, Exception):
                 raise cause from None
             cause = cause.__context__
         if isinstance(error, OSError):
             raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
-        # on a full disk torch reports a file position; the OSError behind it is clearer
-        told = error.__context__ if isinstance(error.__context__, OSError) else error
-        raise CheckpointError(path, f"cannot be {verb}: {type(told).__name__}: {told}") from error
+        # on a full disk torch reports a file position; the underlying OSError is clearer
+        clearer = error.__context__ if isinstance(error.__context__, OSError) else error
+        raise CheckpointError(path, f"cannot be {verb}: {type(clearer).__name__}: {clearer}") from error

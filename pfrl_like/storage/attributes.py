@@ -1,7 +1,7 @@
-"""Saving and loading of objects with `saved_attributes`, in one directory, all or nothing.
+"""Saving and loading of objects with `saved_attributes` in one directory, atomically.
 
-An attribute that itself has saved attributes is flattened (`obs_normalizer.model-7f3a91c2.pt`), so that one manifest
-lists everything. Copies are kept under PFRL's names (`obs_normalizer/model.pt`).
+An attribute with its own saved attributes is flattened (`obs_normalizer.model-7f3a91c2.pt`), so that one manifest lists
+all files. Copies are stored under PFRL's names (`obs_normalizer/model.pt`).
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from pfrl_like.storage.manifest import MANIFEST, PREVIOUS
 from pfrl_like.storage.plain_tensors import plain_tensors, tensor_writer, tensors_in
 from pfrl_like.storage.tensors import load_tensors
 
-#: Key of the file with the tensors of the state.
+#: Key of the file that contains the tensors of the state.
 STATE_TENSORS = "state-tensors.pt"  # no attribute can have this name
-#: One level more than JSON allows: what is nested more deeply is refused when the JSON is written.
+#: One level more than JSON allows: a deeper value is rejected when the JSON is written.
 _MAX_DEPTH = 33
 
 
@@ -45,15 +45,15 @@ def _without(value: Any, path: list[Any], tensors: list[Any]) -> Any:
 
 
 def join_state(state: dict[str, Any], tensors: Any, source: str) -> None:
-    """Put the tensors that `split_state` returned back into the state.
+    """Insert the tensors that `split_state` returned into the state.
 
     Args:
-        state: JSON; changed in place.
-        tensors: The [path, tensor] pairs as read from a file.
-        source: The file, for the error.
+        state: The state, as JSON; changed in place.
+        tensors: The [path, tensor] pairs that were read from a file.
+        source: The file, for error messages.
 
     Raises:
-        CheckpointError: If a path does not lead to None in the state, or a value is no tensor.
+        CheckpointError: If there is no None at a path of the state, or a value is not a tensor.
     """
     try:
         for path, tensor in tensors:
@@ -62,24 +62,24 @@ def join_state(state: dict[str, Any], tensors: Any, source: str) -> None:
             for step in inner:
                 owner = owner[step]
             if owner[last] is not None or not isinstance(tensor, torch.Tensor):
-                raise ValueError(f"there is no tensor at {path}")
+                raise ValueError(f"the state has no tensor at {path}")
             owner[last] = tensor
     except (TypeError, ValueError, KeyError, IndexError) as error:
-        raise CheckpointError(source, f"does not fit the state beside it: {error!r:.200}") from error
+        raise CheckpointError(source, f"does not match the state in the same directory: {error!r:.200}") from error
 
 
 KIND = "agent"
 
-# Bound on the memory of a file, as a multiple of the live tensors: LBFGS keeps 200 vectors a parameter, and each
-# tensor counts twice, once in the file and once as the tensor made from it.
-_MAX_STATE_TENSORS = 1 << 36  # bytes, of rollouts and similar tensors of the state
+# Limit on the memory of a file, as a multiple of the live tensors: LBFGS keeps 200 vectors per parameter, and each
+# tensor counts twice, once in the file and once as the loaded tensor.
+_MAX_STATE_TENSORS = 1 << 36  # in bytes, for rollouts and similar tensors of the state
 _BASE_BYTES = 1 << 26
 _FACTOR = 512
 
 
 @runtime_checkable
 class Owner(Protocol):
-    """An object with attributes to save, see `AttributeSavingMixin`."""
+    """An object with attributes to save; see `AttributeSavingMixin`."""
 
     @property
     def saved_attributes(self) -> tuple[str, ...]: ...
@@ -90,7 +90,7 @@ class Owner(Protocol):
 
 
 class _Parts:
-    """The savable parts of an owner and of the owners among its attributes, under dotted names."""
+    """The parts of an owner that can be saved, and of the owners among its attributes, under dotted names."""
 
     def __init__(self, owner: Owner, path: object) -> None:
         self.path = path
@@ -101,13 +101,13 @@ class _Parts:
 
     def _collect(self, owner: Owner, prefix: str, ancestors: tuple[Owner, ...]) -> None:
         if any(owner is ancestor for ancestor in ancestors):
-            raise CheckpointError(self.path, f"cannot hold the attribute {prefix}, which leads back to itself")
+            raise CheckpointError(self.path, f"cannot store the attribute {prefix}, which contains itself")
         self.owners[prefix] = owner
         for attribute in owner.saved_attributes:
             name = f"{prefix}.{attribute}" if prefix else attribute
             if not hasattr(owner, attribute):
                 kind = type(owner).__name__
-                raise CheckpointError(self.path, f"cannot hold the attribute {name}, which the {kind} does not have")
+                raise CheckpointError(self.path, f"cannot store the attribute {name}, which {kind} does not have")
             if attribute in (other := getattr(owner, "saved_instead", {})):
                 self.instead[name] = name.removesuffix(attribute) + other[attribute]
             value = _unwrapped(getattr(owner, attribute))
@@ -116,11 +116,11 @@ class _Parts:
             elif value is not None:
                 if not hasattr(value, "state_dict") or not hasattr(value, "load_state_dict"):
                     kind = type(value).__name__
-                    raise CheckpointError(self.path, f"cannot hold the attribute {name}: {kind} has no state_dict")
+                    raise CheckpointError(self.path, f"cannot store the attribute {name}: {kind} has no state_dict")
                 self.leaves[name] = value
 
     def states(self) -> dict[str, Any]:
-        """The state of every owner, by dotted name: JSON, with tensors."""
+        """Return the state of every owner, by dotted name: JSON values and tensors."""
         return {
             name: plain_json(
                 owner.saved_state(), self.path, f"saved_state of {name or 'the agent'}", kept=(torch.Tensor,)
@@ -130,11 +130,11 @@ class _Parts:
 
 
 def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
-    """Save an owner's attributes into a directory; at every instant it holds the old save or the new one.
+    """Save an owner's attributes into a directory; at each instant it contains the old save or the new save.
 
     Raises:
-        CheckpointError: If something cannot be saved or written; the old save stays.
-        NonFiniteError: If a parameter is NaN or infinite; the old save stays.
+        CheckpointError: If an attribute cannot be saved or written; the old save is unchanged.
+        NonFiniteError: If a parameter is NaN or infinite; the old save is unchanged.
     """
     parts = _Parts(owner, os.fspath(dirname))
     files = {}
@@ -160,25 +160,25 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
 
 
 def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
-    """Largest size in bytes of each file from which an owner can load its attributes, by key.
+    """Return the maximum size in bytes, by key, of each file from which an owner can load its attributes.
 
     Raises:
         CheckpointError: If the owner has attributes that cannot be saved.
     """
     limits = {STATE_TENSORS: _MAX_STATE_TENSORS}
-    for name, leaf in _Parts(owner, os.fspath(dirname)).leaves.items():  # a module's file has the live one's shapes
+    for name, leaf in _Parts(owner, os.fspath(dirname)).leaves.items():  # a module's file has the live module's shapes
         limits[f"{name}.pt"] = _bound(leaf, 2 if isinstance(leaf, torch.nn.Module) else _FACTOR)
     return limits
 
 
 def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
-    """Load attributes saved by `save_attributes` or by PFRL; every check comes before the first change.
+    """Load attributes saved by `save_attributes` or by PFRL; all checks are done before the first change.
 
-    A directory of PFRL holds only networks and optimisers, so counters stay as they are.
+    A directory of PFRL contains only networks and optimisers. Counters therefore stay unchanged.
 
     Raises:
-        CheckpointError: If the directory holds no complete save, or one whose parts have other names or shapes than
-            those of `owner`, which is unchanged. Classes are not compared.
+        CheckpointError: If the directory contains no complete save, or if its parts have different names or shapes than
+            the parts of `owner`. `owner` is then unchanged. Classes are not compared.
     """
     directory = os.fspath(dirname)
     parts = _Parts(owner, directory)
@@ -191,14 +191,14 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         except CheckpointError as error:
             if error.path != directory or not copies or not has_copies:
                 raise
-            way_out = (
-                f"To load its files under PFRL's names all the same, unverified and without counters such as t, remove "
+            advice = (
+                f"To load its files under PFRL's names anyway, unverified and without counters such as t, remove "
                 f"{MANIFEST} and {PREVIOUS}"
             )
-            raise CheckpointError(directory, f"{error.reason}. {way_out}") from error
+            raise CheckpointError(directory, f"{error.reason}. {advice}") from error
         extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves and key != STATE_TENSORS]
         if extra:
-            raise CheckpointError(directory, f"holds {', '.join(extra)}, which this agent does not have")
+            raise CheckpointError(directory, f"contains {', '.join(extra)}, which this agent does not have")
         paths = {
             name: snapshot.open(f"{name if f'{name}.pt' in snapshot.keys else parts.instead.get(name, name)}.pt")
             for name in parts.leaves
@@ -214,8 +214,8 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
             raise CheckpointError(directory, _why_empty(directory, names))
         if left := without_manifest(directory):
             warnings.warn(
-                f"{directory} holds {left[-1]}, which a save has left, but no {MANIFEST}: what is loaded are the files "
-                f"under PFRL's names, {', '.join(map(os.path.basename, paths.values()))}, without counters such as t",
+                f"{directory} contains {left[-1]} of an earlier save, but no {MANIFEST}: only the files under PFRL's "
+                f"names are loaded, {', '.join(map(os.path.basename, paths.values()))}, without counters such as t",
                 stacklevel=3,
             )
     read = {name: load_tensors(paths[name], max_bytes=_bound(leaf)) for name, leaf in parts.leaves.items()}
@@ -223,7 +223,7 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
 
 
 def _why_empty(directory: str, names: list[str]) -> str:
-    """Reason why a directory without the files `names` has nothing to load, and the subfolders that have them."""
+    """Return the reason why a directory without the files `names` cannot be loaded, and the subfolders with them."""
     if not os.path.lexists(directory):
         return "does not exist"
     if not os.path.isdir(directory):
@@ -233,12 +233,12 @@ def _why_empty(directory: str, names: list[str]) -> str:
         for folder in glob.glob("*", root_dir=directory)
         if all(os.path.lexists(os.path.join(directory, folder, name)) for name in names)
     )
-    reason = f"holds no saved agent; looked for {', '.join([MANIFEST, PREVIOUS, *names])}"
-    return f"{reason}. There is one in each of its folders {', '.join(below)}" if below else reason
+    reason = f"contains no saved agent; expected {', '.join([MANIFEST, PREVIOUS, *names])}"
+    return f"{reason}. Its folders {', '.join(below)} contain saved agents" if below else reason
 
 
 def attributes_state(owner: Owner) -> dict[str, Any]:
-    """The content of a save as {"attributes": {...}, "state": {...}}; tensors are not copied."""
+    """Return the content of a save as {"attributes": {...}, "state": {...}}; tensors are not copied."""
     parts = _Parts(owner, "state_dict")
     return {"attributes": {name: leaf.state_dict() for name, leaf in parts.leaves.items()}, "state": parts.states()}
 
@@ -247,11 +247,11 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
     """Load the result of `attributes_state`, all or nothing; `owner` keeps no reference to `state`.
 
     Raises:
-        CheckpointError: If it is the state of another agent; `owner` is unchanged.
+        CheckpointError: If the state belongs to a different agent; `owner` is then unchanged.
     """
     parts = _Parts(owner, "state_dict")
     if set(state) != {"attributes", "state"} or set(state["attributes"]) != set(parts.leaves):
-        raise CheckpointError("state_dict", f"is of another agent: expected attributes {', '.join(parts.leaves)}")
+        raise CheckpointError("state_dict", f"is of a different agent: expected attributes {', '.join(parts.leaves)}")
     loaded = {}
     for name, leaf in parts.leaves.items():
         path = f"state_dict ({name})"
@@ -260,10 +260,10 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
 
 
 def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
-    """Change the live objects; if one of them raises, restore the state of all."""
+    """Change the live objects; if one of them raises an error, restore the state of all objects."""
     if states is not None and (set(states) != set(parts.owners) or not all(type(s) is dict for s in states.values())):
         names = ", ".join(name or "the agent" for name in parts.owners)
-        raise CheckpointError(parts.path, f"holds the state of another agent; expected one of {names}")
+        raise CheckpointError(parts.path, f"contains the state of a different agent; expected the state of {names}")
     before = {name: plain_tensors(leaf.state_dict(), parts.path) for name, leaf in parts.leaves.items()}
     states_before = parts.states() if states is not None else None
     try:
@@ -272,7 +272,7 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
         for name, state in (states or {}).items():
             parts.owners[name].restore_state(state)
     except BaseException as error:
-        # An object that refuses even its former state has not been changed; the others are restored all the same.
+        # An object that rejects even its previous state was not changed; the other objects are restored anyway.
         for name, leaf in parts.leaves.items():
             with contextlib.suppress(Exception):
                 leaf.load_state_dict(before[name])
@@ -281,17 +281,17 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
                 parts.owners[name].restore_state(state)
         if isinstance(error, PfrlLikeError) or not isinstance(error, Exception):
             raise
-        raise CheckpointError(parts.path, f"was refused by the agent: {type(error).__name__}: {error}") from error
+        raise CheckpointError(parts.path, f"was rejected by the agent: {type(error).__name__}: {error}") from error
 
 
 def _fitted(leaf: Any, loaded: Any, path: str) -> Any:
-    """The checked state for `leaf.load_state_dict`."""
+    """Return the checked state for `leaf.load_state_dict`."""
     if isinstance(leaf, torch.nn.Module):
         check_like(loaded, leaf.state_dict(), path)
     elif isinstance(leaf, torch.optim.Optimizer):
         loaded = fitted_optimizer_state(loaded, leaf, path)
     if (fault := _non_finite(leaf, loaded)) is not None:
-        raise CheckpointError(path, f"holds NaN or infinity in {fault}; expected finite numbers")
+        raise CheckpointError(path, f"contains NaN or infinity in {fault}; expected finite numbers")
     return loaded
 
 
@@ -302,23 +302,23 @@ def _non_finite(leaf: Any, state: Any) -> str | None:
 
 
 def _writer(leaf: Any, state: Any, path: str) -> Callable[[BinaryIO], None]:
-    """A function that writes a leaf to a stream; a leaf too large to be loaded again within `_bound` is refused."""
+    """Return a function that writes a leaf to a stream; raises an error if loading the leaf would exceed `_bound`."""
     writer = tensor_writer(state, path)
     needed, bound = 2 * sum(tensor.nbytes for tensor in tensors_in(state)), _bound(leaf)
     if needed > bound:
-        raise CheckpointError(path, f"cannot be written: to load it would take {needed} bytes, and may take {bound}")
+        raise CheckpointError(path, f"cannot be written: loading it needs {needed} bytes, the limit is {bound}")
     return writer
 
 
 def _bound(leaf: Any, factor: int = _FACTOR) -> int:
-    """Bytes of memory that loading a leaf may take: `factor` times the bytes of the live one, plus a constant."""
+    """Return the memory limit for loading a leaf: `factor` times the bytes of the live leaf, plus a constant."""
     optimizer = isinstance(leaf, torch.optim.Optimizer)
     live: Any = [group["params"] for group in leaf.param_groups] if optimizer else leaf.state_dict()
     return _BASE_BYTES + factor * sum(tensor.nbytes for tensor in tensors_in(live))
 
 
 def _unwrapped(value: Any) -> Any:
-    """The module inside its distributing or compiling wrappers, so that files do not depend on these."""
+    """Return the module inside distributing or compiling wrappers, so that files do not depend on the wrappers."""
     while True:
         if isinstance(value, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
             value = value.module

@@ -1,4 +1,4 @@
-"""Checks that a loaded state dict fits a live module or optimiser; nothing is changed here."""
+"""Checks that a loaded state dict matches a live module or optimiser; the checks change nothing."""
 
 import math
 from collections.abc import Mapping
@@ -8,53 +8,57 @@ import torch
 
 from pfrl_like.errors import CheckpointError
 
-# Names of the state that torch's optimisers keep for each element of a parameter, and for a parameter as a whole.
+# Keys of the state that torch's optimisers store per element of a parameter, and per parameter.
 _PER_ELEMENT = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"}
 _PER_ELEMENT |= {"acc_delta", "sum", "ax", "prev", "step_size"}
 _PER_PARAMETER = {"step", "mu_product", "eta", "mu"}
-# Those of them that are sums or means of squares and magnitudes; hyperparameters that torch refuses if negative.
+# Keys of these whose values are sums or means of squares and magnitudes; hyperparameters that torch rejects if
+# negative.
 _SQUARES = {"exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "acc_delta", "sum", "step_size"}
 _NOT_NEGATIVE = {"lr", "initial_lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "rho", "betas"}
 # Hyperparameters that torch bounds from above.
 _BELOW_ONE, _AT_MOST_ONE = {"betas"}, {"rho"}
-# Choice of kernel, no part of the learnt state: a state saved on a GPU has to load on a machine without one.
+# Choice of kernel, which is not part of the learnt state: a state saved on a GPU must load on a machine without a GPU.
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 
 
 def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
-    """Refuse a state dict whose names, shapes or dtypes are not those of the live model.
+    """Raise an error if a state dict has different names, shapes or dtypes than the live model.
 
     Args:
         loaded: The state dict that was read, by name.
-        live: `state_dict()` of the model it is meant for, on any device.
-        path: The file it was read from, for the error.
+        live: `state_dict()` of the live model, on any device.
+        path: The file, for error messages.
 
     Raises:
         CheckpointError: If a name is missing or unexpected, or a tensor differs in shape or dtype.
     """
     if not isinstance(loaded, dict):
-        raise CheckpointError(path, f"holds {type(loaded).__name__}; expected a state dict")
+        raise CheckpointError(path, f"contains {type(loaded).__name__}; expected a state dict")
     missing = [name for name in live if name not in loaded]
     unexpected = [name for name in loaded if name not in live]
     if missing or unexpected:
-        parts = [f"lacks {_listed(missing)}"] * bool(missing) + [f"also has {_listed(unexpected)}"] * bool(unexpected)
-        raise CheckpointError(path, f"is the state of another model: compared with this one, it {' and '.join(parts)}")
+        parts = [f"has no {_listed(missing)}"] * bool(missing) + [f"also has {_listed(unexpected)}"] * bool(unexpected)
+        raise CheckpointError(path, f"is the state of a different model: it {' and '.join(parts)}")
     for name, value in live.items():
-        came = loaded[name]
-        if isinstance(value, torch.Tensor) != isinstance(came, torch.Tensor):
+        actual = loaded[name]
+        if isinstance(value, torch.Tensor) != isinstance(actual, torch.Tensor):
             expected = "a tensor" if isinstance(value, torch.Tensor) else type(value).__name__
-            raise CheckpointError(path, f"{name} is {type(came).__name__}; expected {expected}")
+            raise CheckpointError(path, f"{name} is {type(actual).__name__}; expected {expected}")
         if not isinstance(value, torch.Tensor):
             continue
         if torch.nn.parameter.is_lazy(value):
-            raise CheckpointError(path, f"cannot be loaded: {name} of the live model has no shape before its first use")
-        if came.shape != value.shape or came.dtype != value.dtype:
-            forms = [f"shape {tuple(x.shape)} and dtype {x.dtype}" for x in (came, value)]
+            raise CheckpointError(path, f"cannot be loaded: live {name} has no shape: call the model first")
+        if actual.shape != value.shape or actual.dtype != value.dtype:
+            forms = [f"shape {tuple(x.shape)} and dtype {x.dtype}" for x in (actual, value)]
             raise CheckpointError(path, f"{name} has {forms[0]}; expected {forms[1]}")
 
 
 def non_finite_parameter(model: torch.nn.Module, state: Mapping[str, Any]) -> str | None:
-    """Name of the first parameter with NaN or infinity in `state`; buffers such as attention masks may have them."""
+    """Return the name of the first parameter with NaN or infinity in `state`, or None.
+
+    Buffers, for example attention masks, are not checked.
+    """
     for name, _ in model.named_parameters(remove_duplicate=False):
         value = state.get(name)
         if isinstance(value, torch.Tensor) and not torch.isfinite(value).all():
@@ -63,7 +67,7 @@ def non_finite_parameter(model: torch.nn.Module, state: Mapping[str, Any]) -> st
 
 
 def nan_state(state: Mapping[Any, Any]) -> str | None:
-    """Name of the first tensor with NaN in an optimiser's state, or None."""
+    """Return the name of the first tensor with NaN in an optimiser's state, or None."""
     for index, entry in state["state"].items():
         for key, value in entry.items() if isinstance(entry, dict) else ():
             if isinstance(value, torch.Tensor) and torch.isnan(value).any():
@@ -72,20 +76,20 @@ def nan_state(state: Mapping[Any, Any]) -> str | None:
 
 
 def fitted_optimizer_state(loaded: Any, optimizer: torch.optim.Optimizer, path: object) -> dict[str, Any]:
-    """The checked state dict for `optimizer.load_state_dict`.
+    """Return the checked state dict for `optimizer.load_state_dict`.
 
     Args:
         loaded: The state dict that was read.
         optimizer: The live optimiser; its choice of kernel (foreach, fused, capturable) is kept.
-        path: The file it was read from, for the error.
+        path: The file, for error messages.
 
     Raises:
-        CheckpointError: If groups, parameters, hyperparameters or the shapes of states are not those of `optimizer`.
+        CheckpointError: If groups, parameters, hyperparameters or shapes of states do not match `optimizer`.
     """
     try:
         return _fitted(loaded, optimizer)
     except ValueError as error:
-        raise CheckpointError(path, f"is the state of another optimiser: {error}") from None
+        raise CheckpointError(path, f"is the state of a different optimiser: {error}") from None
 
 
 def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -94,7 +98,7 @@ def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         raise ValueError("expected a dict of 'state' and 'param_groups'")
     state, groups = loaded["state"], loaded["param_groups"]
     if not isinstance(state, dict):
-        raise ValueError("'state' is no dict")
+        raise ValueError("'state' is not a dict")
     if not isinstance(groups, list) or len(groups) != len(live_groups):
         raise ValueError(f"expected a list of {len(live_groups)} 'param_groups'")
     parameters: dict[int, torch.Tensor] = {}
@@ -102,7 +106,7 @@ def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     for i, (group, live) in enumerate(zip(groups, live_groups, strict=True)):
         indices = group.get("params") if isinstance(group, dict) else None
         if not isinstance(indices, list) or not all(type(index) is int for index in indices):
-            raise ValueError(f"param_groups[{i}] lists no 'params'")
+            raise ValueError(f"param_groups[{i}] has no list 'params'")
         if len(indices) != len(live["params"]):
             raise ValueError(f"param_groups[{i}] has {len(indices)} 'params'; expected {len(live['params'])}")
         parameters.update(zip(indices, live["params"], strict=True))
@@ -111,7 +115,7 @@ def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         raise ValueError("a parameter occurs twice in 'param_groups'")
     for index, entry in state.items():
         if index not in parameters or not isinstance(entry, dict):
-            raise ValueError(f"state[{index!r}] belongs to no parameter")
+            raise ValueError(f"state[{index!r}] does not belong to a parameter")
         live_entry = optimizer.state.get(parameters[index], {})
         for key, value in entry.items():
             _check_state(value, key, parameters[index], live_entry.get(key), f"state[{index}][{key!r}]")
@@ -126,25 +130,25 @@ def _fitted_group(
         if key in _IMPLEMENTATION:
             fitted[key] = value
         elif key == "maximize" and group.get(key, value) is not value:
-            raise ValueError(f"{where}['maximize'] is {group[key]!r}; expected {value!r}: it would go the other way")
+            raise ValueError(f"{where}['maximize'] is {group[key]!r}; expected {value!r}: the sign of the step differs")
         elif key in _NOT_NEGATIVE and _is_negative(group.get(key)) and not _is_negative(value):
-            raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected no negative number")
+            raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected a number >= 0")
         elif _is_too_large(key, group.get(key)) and not _is_too_large(key, value):
             bound = "numbers below 1" if key in _BELOW_ONE else "a number up to 1"
             raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected {bound}")
         elif key in group and key not in ("params", "param_names"):
             if not _same_kind(group[key], value):
-                raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected something like {value!r}")
+                raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected a value like {value!r}")
         elif key in defaults and _is_number(value):
-            raise ValueError(f"{where} lacks {key!r}")
-    return {**fitted, **({"maximize": live["maximize"]} if "maximize" in live else {})}  # older files lack it
+            raise ValueError(f"{where} has no {key!r}")
+    return {**fitted, **({"maximize": live["maximize"]} if "maximize" in live else {})}  # older files do not have it
 
 
 def _check_state(value: Any, key: Any, parameter: torch.Tensor, live: Any, where: str) -> None:
     if key in _PER_PARAMETER:
         # PyTorch before 1.12 counted steps in plain integers.
         if not _is_number(value) or (key == "step" and _is_negative(value)):
-            raise ValueError(f"{where} is no finite number, or a negative one")
+            raise ValueError(f"{where} is not a finite number, or is negative")
         return
     if isinstance(live, torch.Tensor):
         shape = tuple(live.shape)
@@ -155,10 +159,10 @@ def _check_state(value: Any, key: Any, parameter: torch.Tensor, live: Any, where
     if value is None and key == "momentum_buffer":  # SGD before its first step
         return
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape:
-        came = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"type {type(value).__name__}"
-        raise ValueError(f"{where} has {came}; expected a tensor of shape {shape}")
+        actual = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"type {type(value).__name__}"
+        raise ValueError(f"{where} has {actual}; expected a tensor of shape {shape}")
     if key in _SQUARES and _is_negative(value):
-        raise ValueError(f"{where} has negative numbers, of which no square root can be taken")
+        raise ValueError(f"{where} has negative numbers, expected numbers >= 0")
 
 
 def _is_number(value: Any) -> bool:
@@ -168,7 +172,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_negative(value: Any) -> bool:
-    """True if a number, or one of several, is below 0."""
+    """True if a number, or one of several numbers, is negative."""
     if isinstance(value, list | tuple):
         return any(map(_is_negative, value))
     if isinstance(value, torch.Tensor):

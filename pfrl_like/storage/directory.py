@@ -1,8 +1,9 @@
-"""Directories of several files that change together: `manifest.json` lists the files of the current state.
+"""Directories with several files that change together: `manifest.json` lists the files of the current state.
 
-Data files get new names with every save (`model-7f3a91c2.pt`). The new state becomes current at one instant, when the
-manifest is replaced. No file of the old state is touched before, and the files of the previous save stay until the
-next one is complete. A new directory is built under a temporary name beside its own, so an existing one is complete.
+Each save writes data files with new names (`model-7f3a91c2.pt`). The new state becomes current when the manifest is
+replaced. No file of the old state is changed before that, and the files of the previous save are kept until the next
+save is complete. A new directory is built under a temporary name and then renamed. Therefore an existing directory is
+complete.
 """
 
 import contextlib
@@ -34,19 +35,19 @@ from pfrl_like.storage.manifest import (
 )
 
 _MAX_STATE = 1 << 28
-#: Names of the files that an unfinished first save leaves.
+#: Names of the files that an interrupted first save leaves.
 _UNFINISHED = re.compile(rf"{ANY_NAME}|\.tmp-.+-[0-9]+-[0-9a-f]{{8}}")
-#: Prefix of the names of directories that are being built.
+#: Prefix of the temporary names of directories that are being built.
 _NEW = ".tmp-new-"
 
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """One complete state of a directory, its files verified.
+    """One complete state of a directory, with verified files.
 
     Attributes:
         dirname: The directory.
-        manifest: The fields of its manifest.
+        manifest: The fields of the manifest.
         state: The `state` argument of `save_directory`.
     """
 
@@ -60,13 +61,13 @@ class Snapshot:
         return [key for key in self.manifest["files"] if key != STATE]
 
     def open(self, key: str) -> str:
-        """Path of the file saved under `key`.
+        """Return the path of the file that was saved under `key`.
 
         Raises:
-            CheckpointError: If there is none.
+            CheckpointError: If there is no such file.
         """
         if key not in self.keys:
-            raise CheckpointError(self.dirname, f"holds no {key!r}, only {', '.join(self.keys) or 'nothing'}")
+            raise CheckpointError(self.dirname, f"has no {key!r}, only {', '.join(self.keys) or 'no files'}")
         return os.path.join(self.dirname, self.manifest["files"][key]["name"])
 
 
@@ -81,28 +82,29 @@ def save_directory(
     info: Mapping[str, Any] | None = None,
     sometimes: Iterable[str] = (),
 ) -> None:
-    """Make `files` and `state` the content of a directory, all at one instant.
+    """Write `files` and `state` as the content of a directory, atomically.
 
     Args:
-        dirname: The directory; made if absent, and then it appears complete. Files that no save made are left alone.
-        files: Content of each file, by key: a plain file name such as "model.pt", stored as "model-<hex8>.pt".
-        state: Further content, as JSON.
+        dirname: The directory; created if it does not exist, and then visible only when it is complete. Files that do
+            not belong to a save are not changed.
+        files: Content of each file, by key: a plain file name such as "model.pt", which is stored as "model-<hex8>.pt".
+        state: Other content, as JSON.
         kind: Kind of the directory, for instance "agent"; `load_directory` compares it.
-        class_name: Class of the saved object, for people.
-        aliases: Further names, relative to the directory, under which copies of files are kept for other programs;
-            each with the key of its file. `load_directory` does not read them.
-        info: Further fields of the manifest, as JSON.
-        sometimes: Keys that other saves into the directory may have; their old files are removed, too.
+        class_name: Class of the saved object, for the user.
+        aliases: For each copy of a file its name, relative to the directory, and the key of the file. The copies are
+            made for other programs; `load_directory` does not read them.
+        info: Additional fields of the manifest, as JSON.
+        sometimes: Keys that other saves into the directory may have; old files of these keys are also removed.
 
     Raises:
-        CheckpointError: If anything cannot be written. The directory then still holds its former state, unless the
-            reason says that only a copy is missing.
+        CheckpointError: If a file cannot be written. The directory then still has its previous state, unless the reason
+            says that only a copy is missing.
     """
     directory = os.fspath(dirname)
     aliases = dict(aliases or {})
     for name in [*files, STATE]:
         if not is_key(name) or (name == STATE and name in files):
-            raise CheckpointError(directory, f"cannot hold a file called {name!r}")
+            raise CheckpointError(directory, f"cannot store a file with the key {name!r}")
     writers: dict[str, atomic.Writer] = {**files, STATE: dump_json(state, os.path.join(directory, STATE), _MAX_STATE)}
     dump_json(info or {}, directory, MAX_MANIFEST)
 
@@ -129,19 +131,19 @@ def save_directory(
 
 
 def _save_new(directory: str, save: Callable[[str], None]) -> bool:
-    """Save into a temporary directory and rename it; False if another process has made the directory meanwhile."""
+    """Save into a temporary directory and rename it; returns False if another process has created the directory."""
     above, name = os.path.split(os.path.realpath(directory))
     atomic.make_directory(above)
     atomic.remove_stale(above, _NEW)
     place, target = os.path.join(above, f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}"), os.path.join(above, name)
     try:
-        with atomic.named_errors(directory, "made"):
+        with atomic.named_errors(directory, "created"):
             os.mkdir(place)
-        with atomic.directory_lock(place):  # others would remove a directory of this name without the lock
+        with atomic.directory_lock(place):  # without the lock, other processes would remove this directory
             try:
                 save(place)
             finally:
-                if is_made := has_manifest(place):  # also if a copy could not be made
+                if is_made := has_manifest(place):  # also if a copy could not be written
                     atomic.catch_up()
                     is_made = _renamed(place, target)
         atomic.sync_directory(above)
@@ -154,8 +156,8 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
 
 
 def _renamed(place: str, target: str) -> bool:
-    """Rename a directory; False if `target` exists and is not empty."""
-    with atomic.named_errors(target, "made"):
+    """Rename a directory; returns False if `target` exists and is not empty."""
+    with atomic.named_errors(target, "created"):
         try:
             os.rename(place, target)
         except OSError:
@@ -171,7 +173,7 @@ def has_manifest(dirname: str | os.PathLike[str]) -> bool:
 
 
 def without_manifest(dirname: str | os.PathLike[str]) -> list[str]:
-    """Names of the state files in a directory without a manifest; empty if it has one.
+    """Return the names of the state files in a directory without a manifest; [] if the directory has a manifest.
 
     Such files exist if the first save was interrupted or the manifest was lost.
     """
@@ -181,7 +183,7 @@ def without_manifest(dirname: str | os.PathLike[str]) -> list[str]:
 
 
 def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
-    """True if a directory is empty, or holds only files that an interrupted first save leaves."""
+    """True if a directory is empty, or contains only files of an interrupted first save."""
     names = [name for _, _, files in os.walk(dirname) for name in files]
     return not has_manifest(dirname) and all(map(_UNFINISHED.fullmatch, names))
 
@@ -191,23 +193,23 @@ def load_directory(
 ) -> Snapshot:
     """Load the newest complete state of a directory.
 
-    A damaged state is skipped with a warning if the one saved before it is complete.
+    If the last state is damaged, a warning is logged and the previous state is loaded, if it is complete.
 
     Args:
         dirname: The directory.
-        kind: Expected kind of the directory; None takes any.
-        limits: Largest size of a file in bytes, by key; files of other keys are not verified. None takes files of any
-            size, except for the state.
+        kind: Expected kind of the directory; None allows any kind.
+        limits: Maximum size of each file in bytes, by key; files with other keys are not verified. None verifies all
+            files without a limit, except for the state.
 
     Raises:
-        CheckpointError: If it holds no complete state of this kind; the reason says what is missing or damaged.
+        CheckpointError: If there is no complete state of this kind; the message contains the missing or damaged file.
     """
     directory = os.fspath(dirname)
     problems = []
     for name in (MANIFEST, PREVIOUS):
         path = os.path.join(directory, name)
         if not os.path.lexists(path):
-            problems.append(f"{name} is missing" + " (it would name the save before the last one)" * (name == PREVIOUS))
+            problems.append(f"{name} is missing" + " (it lists the files of the previous save)" * (name == PREVIOUS))
             continue
         try:
             snapshot = _verified(directory, path, limits)
@@ -215,28 +217,28 @@ def load_directory(
             problems.append(str(error))
             continue
         if kind is not None and snapshot.manifest["kind"] != kind:
-            raise CheckpointError(path, f"describes {snapshot.manifest['kind']!r}; expected {kind!r}")
+            raise CheckpointError(path, f"has the kind {snapshot.manifest['kind']!r}; expected {kind!r}")
         if problems:
-            _warn(f"{directory}: the last save is not usable ({problems[0]}); using the one before it")
+            _warn(f"{directory}: the last save cannot be used ({problems[0]}); loading the previous save")
         else:
             _report_foreign_copies(snapshot)
         return snapshot
-    raise CheckpointError(directory, f"holds no complete save: {'; '.join(problems)}")
+    raise CheckpointError(directory, f"contains no complete save: {'; '.join(problems)}")
 
 
 def _make_folders(directory: str, aliases: Mapping[str, str]) -> None:
     for alias in aliases:
         if not is_alias(alias):
-            raise CheckpointError(directory, f"cannot hold a copy called {alias!r}")
+            raise CheckpointError(directory, f"cannot store a copy with the name {alias!r}")
     inner = {"/".join(parts[:n]) for alias in aliases for parts in [alias.split("/")] for n in range(1, len(parts))}
     for folder in (os.path.join(directory, folder) for folder in sorted(inner)):
         if os.path.islink(folder):
-            raise CheckpointError(folder, "is a symbolic link, through which nothing is written")
+            raise CheckpointError(folder, "is a symbolic link, and saves do not write through links")
         atomic.make_directory(folder)
 
 
 def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
-    """New file names by key, none of which exists in the directory."""
+    """Return new file names by key; none of the names exists in the directory."""
     while True:
         token = secrets.token_hex(4)
         names = {key: versioned_name(key, token) for key in keys}
@@ -245,7 +247,7 @@ def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, Any]:
-    """Write a file and return its entry in the manifest; the hash is computed from the bytes as they are written."""
+    """Write a file and return its entry in the manifest; the hash is computed from the bytes that are written."""
     digest = hashlib.sha256()
     size = atomic.write_file(os.path.join(directory, name), writer, durable=True, digest=digest)
     return {"name": name, "size": size, "sha256": digest.hexdigest()}
@@ -253,7 +255,7 @@ def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, A
 
 def _commit(directory: str, manifest: bytes) -> None:
     path = os.path.join(directory, MANIFEST)
-    # A damaged manifest does not replace the readable one in PREVIOUS.
+    # A damaged manifest does not replace the readable manifest in PREVIOUS.
     replaced = atomic.read_bounded(path, MAX_MANIFEST) if _readable_manifest(path) is not None else None
     atomic.atomic_write(path, manifest)
     if replaced is not None:
@@ -287,28 +289,28 @@ def _verify(path: str, entry: Mapping[str, Any]) -> None:
         if size != entry["size"]:
             raise CheckpointError(path, f"has {size} bytes; expected {entry['size']}")
         if hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:  # type: ignore[arg-type]
-            raise CheckpointError(path, "is damaged: its SHA-256 is not the one in the manifest")
+            raise CheckpointError(path, "is damaged: its SHA-256 differs from the manifest")
 
 
 def _report_foreign_copies(snapshot: Snapshot) -> None:
-    """Warn if another program has changed a copy: the copy is not what is loaded."""
+    """Warn if another program has changed a copy: the changed copy is not loaded."""
     for alias, key in snapshot.manifest["aliases"].items():
         entry = snapshot.manifest["files"][key]
         path = os.path.join(snapshot.dirname, *alias.split("/"))
         original = os.path.join(snapshot.dirname, entry["name"])
         try:
-            # A copy has the time of its original, so only a changed one has to be compared.
+            # A copy has the modification time of its original, so only a changed copy must be compared.
             if os.lstat(path).st_mtime_ns <= os.lstat(original).st_mtime_ns:
                 continue
             _verify(path, entry)
         except FileNotFoundError:
             continue
         except (OSError, CheckpointError):
-            _warn(f"{path} is newer than the last save and differs from it; what is loaded is {entry['name']}")
+            _warn(f"{path} is newer than the last save and differs from it; {entry['name']} is loaded")
 
 
 def _named(directory: str) -> set[str] | None:
-    """Names of the files that the manifests need; None if one of them cannot be read."""
+    """Return the names of the files that the manifests list; None if a manifest cannot be read."""
     names: set[str] = set()
     for name in (MANIFEST, PREVIOUS):
         path = os.path.join(directory, name)
@@ -321,7 +323,7 @@ def _named(directory: str) -> set[str] | None:
 
 
 def _remove_unless_named(directory: str, names: Mapping[str, str]) -> None:
-    """Remove the files of a failed save, unless a manifest names them: a rename may report an error and yet be done."""
+    """Remove the files of a failed save, unless a manifest lists them: a rename may succeed and report an error."""
     needed = _named(directory)
     if needed is not None:
         for name in set(names.values()) - needed:
@@ -330,9 +332,9 @@ def _remove_unless_named(directory: str, names: Mapping[str, str]) -> None:
 
 
 def _clean(directory: str, keys: Iterable[str], aliases: Iterable[str]) -> None:
-    """Remove files of earlier saves of these keys that no manifest names; the caller holds the lock.
+    """Remove files of earlier saves with these keys that no manifest lists; the caller holds the lock.
 
-    No other process is saving here, so any temporary file belongs to a killed one.
+    No other process is saving into this directory, so all temporary files belong to killed processes.
     """
     needed = _named(directory)
     if needed is None:
@@ -361,7 +363,7 @@ def _renew_aliases(directory: str, aliases: Mapping[str, str], entries: Mapping[
             times = os.stat(original)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         except (OSError, CheckpointError) as error:
-            raise CheckpointError(path, f"could not be renewed, the save itself is complete: {error}") from error
+            raise CheckpointError(path, f"could not be written; the save itself is complete: {error}") from error
 
 
 def _warn(text: str) -> None:

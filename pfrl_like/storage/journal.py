@@ -1,4 +1,4 @@
-"""Files that grow: a journal of checksummed records, and an appended file that waits while the disk is full."""
+"""Journals of checksummed records, and append-only files that buffer data while the disk is full."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ MAGIC = b"PFRLJRN1"
 
 _HEAD = struct.Struct("<QI")
 _SUM = struct.Struct("<I")
-_LARGEST = 1 << 30  # most bytes of a journal: reading takes a multiple of them in memory
+_LARGEST = 1 << 30  # maximum size of a journal in bytes; reading needs several times this memory
 _MARK = _HEAD.size + _SUM.size + len(SYNCED)
 
 
@@ -23,10 +23,10 @@ class Journal(OpenFile):
     """Writer of a new journal.
 
     Args:
-        path: The file; an old one of this name is emptied.
+        path: The file; an existing file with this name is emptied.
 
     Raises:
-        CheckpointError: If it cannot be made.
+        CheckpointError: If the file cannot be created.
     """
 
     def __init__(self, path: str) -> None:
@@ -42,13 +42,13 @@ class Journal(OpenFile):
             raise
 
     def append(self, records: Sequence[bytes]) -> bool:
-        """Write records; when this returns they survive the end of the process.
+        """Write records; when this method returns, the records survive the end of the process.
 
         Returns:
-            True if there is room for them and for the mark that follows; otherwise nothing is written.
+            True if the records and a `SYNCED` record after them fit into the journal; otherwise nothing is written.
 
         Raises:
-            CheckpointError: If some or all of them cannot be written.
+            CheckpointError: If some records cannot be written.
         """
         content = self._framed(records)
         fits = self.size + len(content) + _MARK <= _LARGEST
@@ -58,17 +58,17 @@ class Journal(OpenFile):
         return fits
 
     def mark(self) -> None:
-        """Write `SYNCED`, unless it is the last record.
+        """Append `SYNCED`, which states that all earlier records are on the disk, unless it is the last record.
 
         Raises:
-            CheckpointError: If it cannot be written.
+            CheckpointError: If the record cannot be written.
         """
         if not self._marked:
             self._add(self._framed([SYNCED]), 1)
             self._marked = True
 
     def sync(self) -> None:
-        """Wait until the records would survive a power cut.
+        """Wait until the records would survive a power failure.
 
         Raises:
             CheckpointError: If the disk reports an error.
@@ -98,14 +98,14 @@ class Journal(OpenFile):
 
 
 def read_journal(path: str) -> tuple[list[bytes], int]:
-    """The records of a journal up to the first incomplete one, and the number of them that were synced.
+    """Return the records of a journal up to the first incomplete record, and the number of synced records.
 
     Raises:
-        CheckpointError: If it cannot be read, is no journal, or is damaged before a record that was synced.
+        CheckpointError: If the file cannot be read, is not a journal, or is damaged before a synced record.
     """
     content = read_bounded(path, _LARGEST)
     if not content.startswith(MAGIC):
-        raise CheckpointError(path, "is no journal, or is damaged: it begins otherwise")
+        raise CheckpointError(path, f"is not a journal, or is damaged: it does not begin with {MAGIC!r}")
     records: list[bytes] = []
     synced, at = 0, len(MAGIC)
     while (record := _record(content, at, len(records))) is not None:
@@ -114,25 +114,25 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
         if record == SYNCED:
             synced = len(records)
     found = content.find(SYNCED, at)
-    while found >= 0:  # a file that is merely truncated has no such mark after the incomplete record
+    while found >= 0:  # a truncated file has no SYNCED record after the incomplete record
         begin = found - _HEAD.size - _SUM.size
         if begin >= at and _is_mark(content, begin):
-            raise CheckpointError(path, f"is damaged behind byte {at}, where record {len(records)} begins")
+            raise CheckpointError(path, f"is damaged after byte {at}, where record {len(records)} begins")
         found = content.find(SYNCED, found + 1)
     return records, synced
 
 
 def _is_mark(content: bytes, at: int) -> bool:
-    """True if a complete record of `SYNCED`, of any number, begins at this byte.
+    """True if a complete `SYNCED` record begins at this byte, whatever its record number is.
 
-    Records of other lengths are not read: in a crafted file their checksums could take time quadratic in its size.
+    Records of other lengths are not read: in a manipulated file their checksums could need time quadratic in its size.
     """
     number, length = _HEAD.unpack_from(content, at)
     return length == len(SYNCED) and _record(content, at, number) is not None
 
 
 def _record(content: bytes, at: int, number: int) -> bytes | None:
-    """The record that begins at this byte, or None if it is incomplete or has another number."""
+    """Return the record that begins at this byte, or None if the record is incomplete or its number differs."""
     begin = at + _HEAD.size + _SUM.size
     if begin > len(content):
         return None
@@ -144,31 +144,33 @@ def _record(content: bytes, at: int, number: int) -> bytes | None:
     return record if zlib.crc32(record, zlib.crc32(content[at : at + _HEAD.size])) == expected else None
 
 
-#: Returns a context manager, given the name of a file, that decides what happens if writing the file fails.
+#: Function of a file name; returns a context manager that handles errors in writing the file.
 Told = Callable[[str], contextlib.AbstractContextManager[Any]]
-#: Most bytes that may wait in memory.
+#: Maximum number of bytes that are buffered in memory.
 MOST_WAITING = 1 << 26
 
 
 class AppendedFile:
-    """A file that grows by whole pieces: it holds all pieces up to some point and no part of the later ones.
+    """An append-only file without partial pieces: after an error it ends at the end of a piece.
 
-    Pieces that cannot be written wait in memory and are written with the next one, so nothing is lost if the disk is
-    full for a while. If more than `MOST_WAITING` bytes wait, the file ends where it is.
+    Pieces that cannot be written are buffered in memory and written together with the next piece. Nothing is lost if
+    the disk is full for a while. If the buffer exceeds `MOST_WAITING` bytes, the file does not grow any more, and
+    `push` raises an error.
 
     Args:
         path: The file.
-        keep: Bytes of the existing file to keep; None keeps all.
-        after: A file that is flushed before each write to this one, so that its earlier pieces are written first.
+        keep: Number of bytes of the existing file to keep; None keeps all bytes.
+        after: A file that is flushed before each write to this file, so that its earlier pieces are written first.
 
     Attributes:
-        told: Called with the name of the file; gives the context in which `push`, `append` and `close` write.
+        told: Function called with the name of the file; returns the context in which `push`, `append` and `close`
+            write.
 
     Raises:
-        CheckpointError: If it cannot be opened.
+        CheckpointError: If the file cannot be opened.
     """
 
-    is_elsewhere = True  # it holds no random generators, see `random_streams.reachable`
+    is_elsewhere = True  # contains no random generators, see `random_streams.reachable`
 
     def __init__(
         self, path: str | os.PathLike[str], *, keep: int | None = None, after: "AppendedFile | None" = None
@@ -177,7 +179,7 @@ class AppendedFile:
         self.after = after
         self.told: Told = contextlib.nullcontext
         self._waiting = bytearray()
-        self._whole: int | None = None  # size up to which the file is whole, if it could not be cut
+        self._whole: int | None = None  # size to truncate to before the next write, after a failed write
         self._ended = False
         self._open()
         if keep is not None:
@@ -198,7 +200,7 @@ class AppendedFile:
             return os.fstat(self._file.fileno()).st_size
 
     def hold(self, piece: bytes | bytearray) -> None:
-        """Keep a piece in memory until the next write."""
+        """Buffer a piece in memory until the next write."""
         if self._ended or len(self._waiting) + len(piece) > MOST_WAITING:
             self._ended = True
             self._waiting = bytearray()
@@ -206,22 +208,22 @@ class AppendedFile:
             self._waiting += piece
 
     def append(self, piece: bytes | bytearray) -> None:
-        """Write a piece, after those that wait."""
+        """Write the buffered pieces and this piece."""
         self.hold(piece)
         self.push()
 
     def push(self) -> None:
-        """Write the pieces that wait, in the context that `told` gives."""
+        """Write the buffered pieces, in the context that `told` returns."""
         with self.told(os.path.basename(self.path)):
             self.flush()
             if self._ended:
-                raise CheckpointError(self.path, f"ends early: {MOST_WAITING} bytes were waiting for room")
+                raise CheckpointError(self.path, f"is incomplete: the disk is full, {MOST_WAITING} bytes are buffered")
 
     def flush(self) -> None:
-        """Write the pieces that wait; a closed file is opened again for it.
+        """Write the buffered pieces; a closed file is opened again.
 
         Raises:
-            CheckpointError: If they cannot be written; they keep waiting.
+            CheckpointError: If the pieces cannot be written; they stay in the buffer.
         """
         if not self._waiting:
             return
@@ -231,12 +233,12 @@ class AppendedFile:
             self._open()
         with named_errors(self.path, "written"):
             self._cut_torn()
-            before, done, nothing = self.size, 0, bytearray()
+            before, done, empty = self.size, 0, bytearray()
             try:
                 while done < len(self._waiting):
                     done += self._file.write(memoryview(self._waiting)[done:])
-                self._waiting = nothing
-            except BaseException:  # a signal may come here, too
+                self._waiting = empty
+            except BaseException:  # a signal handler may also raise an error
                 self._whole = before
                 with contextlib.suppress(OSError):
                     self._cut_torn()
@@ -246,7 +248,7 @@ class AppendedFile:
         """Truncate the file to a size in bytes.
 
         Raises:
-            CheckpointError: If it cannot be truncated.
+            CheckpointError: If the file cannot be truncated.
         """
         with named_errors(self.path, "written"):
             self._file.truncate(size)
@@ -255,7 +257,7 @@ class AppendedFile:
         """Replace the content of the file.
 
         Raises:
-            CheckpointError: If it cannot be replaced; the file then keeps its old content.
+            CheckpointError: If the file cannot be replaced; the file then keeps its old content.
         """
         with named_errors(self.path, "written"):
             self._file.close()  # Windows cannot replace an open file
@@ -270,7 +272,7 @@ class AppendedFile:
             self._whole = None
 
     def close(self) -> None:
-        """Write the pieces that wait and close the file; an error of closing is reported, too."""
+        """Write the buffered pieces and close the file; an error in closing is also raised."""
         if self._file.closed:
             return
         with self.told(os.path.basename(self.path)):

@@ -1,4 +1,4 @@
-"""JSON that is read back exactly as written: no NaN, no repeated or non-text keys, bounded in size and depth."""
+"""JSON that is read exactly as it was written: no NaN, no repeated keys, only string keys, limited size and depth."""
 
 import json
 import math
@@ -16,17 +16,17 @@ _MAX_DEPTH = 32
 def plain_json(
     value: Any, path: object, where: str = "state", depth: int = _MAX_DEPTH, kept: tuple[type, ...] = ()
 ) -> Any:
-    """A copy of `value` in types that JSON has; NumPy numbers and arrays become numbers and lists.
+    """Return a copy of `value` in the types of JSON; NumPy numbers and arrays are converted to numbers and lists.
 
     Args:
         value: Nested dicts, lists and tuples of None, bool, int, finite float, str and NumPy values.
-        path: File or directory it is meant for, for the error.
-        where: Name of the value, for the error.
-        depth: Number of further levels allowed.
-        kept: Further types, whose values stay as they are.
+        path: File or directory that the value is written to, for error messages.
+        where: Name of the value, for error messages.
+        depth: Maximum number of nested levels.
+        kept: Additional types, whose values are returned unchanged.
 
     Raises:
-        CheckpointError: If it holds anything else; the reason says where.
+        CheckpointError: If `value` contains other values; the message contains their place.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -37,43 +37,43 @@ def plain_json(
             raise CheckpointError(path, f"{where} is {value}, which JSON lacks; expected a finite number or None")
         return value
     if depth == 0:
-        raise CheckpointError(path, f"{where} is nested more than {_MAX_DEPTH} levels deep, or holds itself")
+        raise CheckpointError(path, f"{where} is nested more than {_MAX_DEPTH} levels deep, or contains itself")
     if isinstance(value, list | tuple):
         return [plain_json(item, path, f"{where}[{i}]", depth - 1, kept) for i, item in enumerate(value)]
     if isinstance(value, Mapping):
         for key in value:
             if type(key) is not str:
-                raise CheckpointError(path, f"{where} has the key {key!r}; expected text")
+                raise CheckpointError(path, f"{where} has the key {key!r}; expected a string")
         return {key: plain_json(item, path, f"{where}[{key!r:.80}]", depth - 1, kept) for key, item in value.items()}
     kind = type(value).__name__
     raise CheckpointError(path, f"{where} is {kind}; expected None, bool, int, float, str, list or dict")
 
 
 def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) -> bytes:
-    """JSON text of a dict, readable for people: one top-level field a line.
+    """Return the JSON text of a dict, with one top-level field per line.
 
     Args:
         value: The dict.
-        path: File or directory it is meant for, for the error.
-        limit: Largest size in bytes, the `limit` of `read_json`; None for no limit.
+        path: File or directory that the dict is written to, for error messages.
+        limit: Maximum size in bytes, the `limit` of `read_json`; None for no limit.
 
     Raises:
-        CheckpointError: If the text is longer, or the dict holds values that `plain_json` refuses.
+        CheckpointError: If the text is longer, or if the dict contains values that `plain_json` rejects.
     """
     fields = plain_json(value, path).items()
     lines = [f"{json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in fields]
     content = ("{\n  " + ",\n  ".join(lines) + "\n}\n").encode()
     if limit is not None and len(content) > limit:
-        reason = f"would take {len(content)} bytes for what it tells of itself, and could be read with {limit} at most"
-        raise CheckpointError(path, f"cannot be written: it {reason}")
+        reason = f"{len(content)} bytes of JSON exceed the limit of {limit} bytes"
+        raise CheckpointError(path, f"cannot be written: {reason}")
     return content
 
 
 def parse_json(content: bytes, path: object) -> dict[str, Any]:
-    """The dict that `content` holds.
+    """Return the dict in a JSON text.
 
     Raises:
-        CheckpointError: If it is not JSON, not a dict, or has NaN, infinity or a key twice.
+        CheckpointError: If `content` is not JSON or not a dict, or contains NaN, infinity or a repeated key.
     """
     try:
         value = json.loads(
@@ -82,16 +82,16 @@ def parse_json(content: bytes, path: object) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CheckpointError(path, f"is not valid JSON: {error}") from error
     if type(value) is not dict:
-        raise CheckpointError(path, f"holds {type(value).__name__}; expected a JSON object")
+        raise CheckpointError(path, f"contains {type(value).__name__}; expected a JSON object")
     return value
 
 
 def read_json(path: str, limit: int) -> dict[str, Any]:
-    """The dict in a JSON file of at most `limit` bytes.
+    """Return the dict in a JSON file of at most `limit` bytes.
 
     Raises:
-        CheckpointError: If the file cannot be read, is longer, is not JSON, not a dict, or has NaN, infinity or a key
-            twice.
+        CheckpointError: If the file cannot be read, is longer than `limit`, is not JSON or not a dict, or contains NaN,
+            infinity or a repeated key.
     """
     return parse_json(read_bounded(path, limit), path)
 

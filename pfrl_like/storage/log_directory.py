@@ -1,4 +1,4 @@
-"""Directory of a growing state: values in memory-mapped files, a state that refers to their rows, and a journal.
+"""Directory of a state that grows: values in memory-mapped files, a state that refers to their rows, and a journal.
 
     LOCK, owner.json           the process that writes
     meta.json                  the only commit point: which of the files below belong together
@@ -7,9 +7,9 @@
     columns-<token>-*.bin      the values, memory-mapped
 
 A generation begins in three steps: its values and state are written to the disk, `meta.json` is replaced, and files
-that `meta.json` does not name are removed. The user of this class has to keep two rules: a row of values is written
-before the record that refers to it, and it is not overwritten before, after a `sync`, the state on the disk no longer
-refers to it.
+that `meta.json` does not name are removed. The user of this class must follow two rules. A row of values is written
+before the record that refers to it. A row is overwritten only after the state on the disk, following a `sync`, no
+longer refers to it.
 """
 
 import contextlib
@@ -44,17 +44,17 @@ _ATTEMPTS = 3
 class MappedFile(atomic.OpenFile):
     """A memory-mapped file of values in rows, written through the arrays that `map` returns.
 
-    Disk space is allocated before it is mapped, so that a full disk raises an error instead of a signal.
+    Disk space is allocated before it is mapped, so that a full disk raises an error and does not send a signal.
 
     Args:
-        path: The file; made if it does not exist.
-        grows: True if it may be made and may grow.
+        path: The file; created if it does not exist.
+        grows: True if the file may be created and may grow.
 
     Attributes:
-        grows: True if it may grow.
+        grows: True if the file may grow.
 
     Raises:
-        CheckpointError: If it cannot be opened, or is no plain file.
+        CheckpointError: If the file cannot be opened, or is not a regular file.
     """
 
     def __init__(self, path: str, grows: bool = True) -> None:
@@ -79,23 +79,23 @@ class MappedFile(atomic.OpenFile):
             return os.fstat(self._descriptor).st_size
 
     def map(self, size: int) -> NDArray[np.uint8]:
-        """Map the first `size` bytes as a new array, shape [size]; a smaller file grows.
+        """Map the first `size` bytes to a new array, shape [size]; a smaller file grows.
 
         Raises:
-            CheckpointError: If the disk has no room, or the file may not grow.
+            CheckpointError: If the disk is full, or the file may not grow.
         """
         if size > self.size and not self.grows:
-            raise CheckpointError(self.path, f"has {self.size} bytes, expected {size} at least: it is cut off")
+            raise CheckpointError(self.path, f"has {self.size} bytes, expected at least {size}: it is truncated")
         try:
             if size > self.size:
                 self._grow(size)
             self._map = mmap.mmap(self._descriptor, size)
         except (OSError, ValueError) as error:
-            raise CheckpointError(self.path, f"cannot be given {size} bytes: {error}") from error
+            raise CheckpointError(self.path, f"cannot be mapped with {size} bytes: {error}") from error
         return np.frombuffer(self._map, np.uint8)
 
     def sync(self) -> None:
-        """Wait until the written values would survive a power cut.
+        """Wait until the written values would survive a power failure.
 
         Raises:
             CheckpointError: If the disk reports an error.
@@ -106,7 +106,7 @@ class MappedFile(atomic.OpenFile):
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the file; arrays over it stay valid."""
+        """Close the file; arrays over the file stay valid."""
         self._map = None
         super().close()
 
@@ -130,7 +130,7 @@ class MappedFile(atomic.OpenFile):
 
 
 class Logged(NamedTuple):
-    """Content of a directory: a state, the records after it, and the number of these that were synced."""
+    """Content of a directory: a state, the records after it, and the number of records that were synced."""
 
     header: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -141,8 +141,8 @@ class Logged(NamedTuple):
 class ColumnFiles:
     """The files of values of one generation.
 
-    With a `token` the files exist. They are neither made nor enlarged before `grow`, since the sizes that are asked for
-    come from a file that may be damaged.
+    If `token` is given, the files exist. They are neither created nor enlarged before `grow` is called, because the
+    requested sizes come from a file that may be damaged.
     """
 
     def __init__(self, directory: str, token: str | None = None) -> None:
@@ -152,53 +152,53 @@ class ColumnFiles:
         self._files: dict[str, MappedFile] = {}
 
     def grow(self, grows: bool = True) -> None:
-        """Allow or forbid that files grow and that new ones are made."""
+        """Allow (or forbid) that files grow and that new files are created."""
         self._grows = grows
         for file in self._files.values():
             file.grows = grows
 
     def open(self, name: str) -> MappedFile:
-        """The file of this name; made if it does not exist."""
+        """Return the file with this name; created if it does not exist."""
         if name not in self._files:
             path = os.path.join(self._directory, f"columns-{self.token}-{name}.bin")
             self._files[name] = MappedFile(path, self._grows)
         return self._files[name]
 
     def sync(self) -> None:
-        """Wait until the values would survive a power cut."""
+        """Wait until the values would survive a power failure."""
         for file in self._files.values():
             file.sync()
 
     def close(self) -> None:
-        """Close the files; arrays over them stay valid."""
+        """Close the files; arrays over the files stay valid."""
         for file in self._files.values():
             file.close()
         self._files.clear()
 
 
 class LogDirectory:
-    """The directory, locked for writing until `close`.
+    """The directory, locked for writing until `close` is called.
 
     Args:
-        path: The directory; made if it does not exist.
-        marks: Properties that have to be the same whenever it is opened, as JSON; stored in `meta.json`.
+        path: The directory; created if it does not exist.
+        marks: Properties that must be the same each time the directory is opened, as JSON; stored in `meta.json`.
 
     Raises:
-        CheckpointError: If it is no directory of this kind, or another process writes to it.
+        CheckpointError: If it is not a directory of this kind, or if another process writes to it.
     """
 
     def __init__(self, path: str, marks: Mapping[str, Any]) -> None:
         self.path = path
         self.marks = dict(marks)
-        self.count = 0  # records in the journal
-        self.saves: list[str] = []  # files elsewhere that refer to rows of the values
-        self._journal: Any = None  # None before a generation has begun, like the files of values
+        self.count = 0  # number of records in the journal
+        self.saves: list[str] = []  # files outside the directory that refer to rows of the values
+        self._journal: Any = None  # None before a generation has begun, like _files
         self._generation = 0
         self._files: Any = None
         atomic.make_directory(path)
         known = {META, *LOCK_FILES}
         if strange := [name for name in atomic.names_in(path) if name not in known and not _OWN.fullmatch(name)]:
-            reason = f"holds {strange[0]!r}, which no persistent buffer writes; give a new directory"
+            reason = f"contains {strange[0]!r}, which is not a file of a persistent buffer; use a new directory"
             raise CheckpointError(path, reason)
         self._lock = WriterLock(path)
 
@@ -206,14 +206,14 @@ class LogDirectory:
 
     @property
     def is_new(self) -> bool:
-        """True if nothing has been committed here."""
+        """True if nothing was committed in this directory."""
         return not os.path.lexists(os.path.join(self.path, META))
 
     def read(self) -> tuple[Logged, ColumnFiles]:
-        """The last committed state with its records, and its files of values.
+        """Return the last committed state with its records, and its files of values.
 
         Raises:
-            CheckpointError: If it is damaged, or has other marks.
+            CheckpointError: If the state is damaged, or has different marks.
         """
         meta = read_meta(self.path, self.marks)
         self._generation, self.saves = meta["generation"], meta.get("saves", [])
@@ -222,22 +222,23 @@ class LogDirectory:
         return Logged(header, arrays, records, synced), ColumnFiles(self.path, meta["columns"])
 
     def refuse_orphans(self) -> None:
-        """Refuse a directory with files of values but without a `meta.json`; called when there is none.
+        """Raise an error if a directory without a `meta.json` contains files of values.
 
         Raises:
             CheckpointError: If there are files of values.
         """
         if any(name.startswith("columns-") for name in atomic.names_in(self.path)):
-            raise CheckpointError(self.path, f"has no {META}, which says what its files are; give another directory")
+            raise CheckpointError(self.path, f"has files of values but no {META}; use another directory")
 
     def copy(self, source: str) -> tuple[int, ...]:
-        """Copy the content of another directory into this new one; the other one is only read.
+        """Copy the content of another directory into this new directory; the other directory is not changed.
 
         Returns:
-            Generation and size of the copied journal; a second copy returns another pair if the source was written to.
+            Generation and size of the copied journal. If the source changes between two copies, the second pair
+            differs.
 
         Raises:
-            CheckpointError: If the source is no such directory, has other marks, or cannot be copied.
+            CheckpointError: If the source is not a directory of this kind, has different marks, or cannot be copied.
         """
         for attempt in range(_ATTEMPTS):
             meta = read_meta(source, self.marks)
@@ -259,10 +260,10 @@ class LogDirectory:
     # Writing
 
     def begin(self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], files: ColumnFiles) -> None:
-        """Begin a generation with this state, and remove the files of earlier ones.
+        """Begin a generation with this state, and remove the files of earlier generations.
 
         Raises:
-            CheckpointError: If something cannot be written; the previous generation is then still in place.
+            CheckpointError: If a file cannot be written; the previous generation is then unchanged.
         """
         generation = self._generation + 1
         files.sync()
@@ -284,31 +285,31 @@ class LogDirectory:
         self.clean(f"columns-{files.token}-")
 
     def append(self, records: Sequence[bytes]) -> bool:
-        """Write records; when this returns they survive the end of the process.
+        """Write records; when this method returns, the records survive the end of the process.
 
         Returns:
-            True if the journal has room for them; otherwise nothing is written, and a new generation has to begin.
+            True if the records fit into the journal. Otherwise nothing is written, and a new generation must begin.
 
         Raises:
-            CheckpointError: If they cannot be written.
+            CheckpointError: If the records cannot be written.
         """
         fits: bool = self._journal.append(records)
         self.count += len(records) if fits else 0
         return fits
 
     def sync(self) -> None:
-        """Wait until values and records would survive a power cut.
+        """Wait until values and records would survive a power failure.
 
         Raises:
             CheckpointError: If the disk reports an error.
         """
         self._files.sync()
         self._journal.sync()
-        self._journal.mark()  # only now, so that the mark is never on the disk without the records before it
+        self._journal.mark()  # after the sync, so that SYNCED is never on the disk without the earlier records
         self._journal.sync()
 
     def clean(self, columns: str) -> None:
-        """Remove files of other generations; files of values with the prefix `columns` stay."""
+        """Remove files of other generations; files of values with the prefix `columns` are kept."""
         keep = {f"state-{self._generation}.bin", f"journal-{self._generation}.bin"}
         with contextlib.suppress(CheckpointError):
             for name in atomic.names_in(self.path):
@@ -317,7 +318,7 @@ class LogDirectory:
                         os.unlink(os.path.join(self.path, name))
 
     def clear(self) -> None:
-        """Remove the files that `copy` made."""
+        """Remove the files that `copy` created."""
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.path, META))
         self._generation = -1
@@ -336,10 +337,10 @@ class LogDirectory:
         return os.path.join(self.path, f"{kind}-{generation}.bin")
 
     def note_saves(self, saves: Sequence[str]) -> None:
-        """Store the names of files elsewhere that refer to rows of the values.
+        """Store the names of files outside the directory that refer to rows of the values.
 
         Raises:
-            CheckpointError: If they cannot be written; the former names are then still in place.
+            CheckpointError: If the names cannot be written; the previous names are then unchanged.
         """
         before, self.saves = self.saves, list(saves)
         try:
@@ -354,7 +355,7 @@ class LogDirectory:
         target = os.path.join(self.path, META)
         content = dump_json(meta, target)
         if len(content) > _MAX_META:
-            raise CheckpointError(target, f"cannot name {len(self.saves)} saves: remove older ones")
+            raise CheckpointError(target, f"cannot store the names of {len(self.saves)} saves: remove old saves")
         atomic.atomic_write(target, content)
 
 
@@ -362,7 +363,7 @@ def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:
     """Read and check `meta.json` of a directory.
 
     Raises:
-        CheckpointError: If it is missing, damaged, of another version, or has other marks.
+        CheckpointError: If the file is missing, damaged, of a different version, or has different marks.
     """
     name = os.path.join(path, META)
     meta = read_json(name, _MAX_META)
@@ -370,7 +371,7 @@ def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:
         raise CheckpointError(name, f"has format version {meta.get('format_version')!r}, expected {_VERSION}")
     for key, mine in marks.items():
         if meta.get(key) != mine:
-            raise CheckpointError(path, f"has {key} {meta.get(key)!r}, expected {mine!r} as asked for here")
+            raise CheckpointError(path, f"has {key} {meta.get(key)!r}, expected {mine!r}")
     generation, token, saves = meta.get("generation"), meta.get("columns"), meta.get("saves", [])
     if type(generation) is not int or not 0 <= generation < 1 << 60:
         raise CheckpointError(name, f"is damaged: its generation is {generation!r}")

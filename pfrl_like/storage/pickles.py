@@ -1,8 +1,9 @@
 """Restricted reading and writing of pickles: object columns of saved buffers, and PFRL's replay files.
 
-A pickle names functions and calls them. Here it may name NumPy's arrays, plain containers and PFRL's replay classes,
-which are replaced by inert stand-ins; everything else is refused before it is looked up. So a file cannot run code. A
-crafted one can still exhaust memory, which is why callers have to pass `allow_pickle`.
+A pickle names functions and calls them. In these pickles only NumPy's arrays, plain containers and PFRL's replay
+classes are allowed; the replay classes are replaced by inert classes. All other names are rejected before they are
+looked up, so a file cannot run code. A manipulated file can still exhaust the memory. Callers must therefore pass
+`allow_pickle`.
 """
 
 import collections
@@ -22,7 +23,7 @@ class PfrlQueue:
     """Content of a pickled `RandomAccessQueue` of PFRL.
 
     Attributes:
-        maxlen: Its capacity, None if unbounded.
+        maxlen: Maximum number of items; None if unbounded.
     """
 
     maxlen: int | None = None
@@ -30,7 +31,7 @@ class PfrlQueue:
     _queue_back: list[Any] = []
 
     def items(self) -> list[Any]:
-        """Its items, oldest first."""
+        """Return the items, oldest first."""
         return [*reversed(self._queue_front), *self._queue_back]
 
 
@@ -42,10 +43,10 @@ class PfrlTree:
     bounds: tuple[int, int] = (0, 0)
 
     def values(self) -> list[float]:
-        """The values at positions 0 to length - 1.
+        """Return the values at positions 0 to length - 1.
 
         Raises:
-            ValueError: If the tree is not one that PFRL makes.
+            ValueError: If the tree cannot have been created by PFRL.
         """
         found: dict[int, float] = {}
         pending = [(self.root, *self.bounds)] if self.length else []
@@ -59,7 +60,7 @@ class PfrlTree:
                 centre = (left + right) // 2
                 pending += [(node[0], left, centre), (node[1], centre, right)]
         if pending or not set(range(self.length)) <= set(found):
-            raise ValueError(f"the tree does not hold {self.length} values")
+            raise ValueError(f"the tree does not contain {self.length} values")
         return [found[i] for i in range(self.length)]
 
 
@@ -67,10 +68,10 @@ class PfrlPrioritized:
     """Content of a pickled `PrioritizedBuffer` of PFRL.
 
     Attributes:
-        capacity: Its capacity, None if unbounded.
-        data: Its items, oldest first.
-        priority_sums: Their priorities.
-        max_priority: The priority that a new item gets.
+        capacity: Maximum number of items; None if unbounded.
+        data: The items, oldest first.
+        priority_sums: The priorities of the items.
+        max_priority: Priority of new items.
     """
 
     capacity: int | None = None
@@ -80,13 +81,13 @@ class PfrlPrioritized:
 
 
 class _Inert:
-    """Stand-in for a function that a pickle names but does not call."""
+    """Replacement of a function that a pickle names but does not call."""
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
-    """The bytes of a text, as written by pickle protocols below 3."""
+    """Return the bytes of a text, as written by pickle protocols below 3."""
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it asks for the encoding {encoding!r}")
+        raise pickle.UnpicklingError(f"it uses the encoding {encoding!r}, expected 'latin1'")
     return text.encode("latin1")
 
 
@@ -104,7 +105,7 @@ _KNOWN: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): np.dtype,
     ("_codecs", "encode"): _encode,
 } | {("builtins", kind.__name__): kind for kind in (set, frozenset, bytearray, complex, slice, range)}
-#: NumPy's functions for its arrays and numbers; NumPy 1 has them in numpy.core, NumPy 2 in numpy._core.
+#: NumPy's functions for arrays and numbers; they are in numpy.core in NumPy 1 and in numpy._core in NumPy 2.
 _CORE = "numpy._core" if "numpy._core.multiarray" in sys.modules else "numpy.core"
 for _part, _name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer")):
     for _core in ("numpy.core", "numpy._core"):
@@ -114,7 +115,7 @@ for _part, _name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"), (
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which is refused unread")
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which is not allowed")
         return _KNOWN[module, name]
 
 
@@ -122,11 +123,11 @@ def dump_objects(values: Any, path: object) -> bytes:
     """Pickle values and check that `load_objects` can read them.
 
     Args:
-        values: Any object made of NumPy arrays, numbers, text and plain containers.
-        path: File it is meant for, for the error.
+        values: Any nesting of NumPy arrays, numbers, strings and plain containers.
+        path: File that the values are written to, for error messages.
 
     Raises:
-        CheckpointError: If an object is of another class.
+        CheckpointError: If an object has a class that is not allowed.
     """
     try:
         content = pickle.dumps(values, protocol=4)
@@ -146,7 +147,7 @@ def load_objects(content: bytes | IO[bytes], path: object) -> Any:
         return _Unpickler(io.BytesIO(content) if isinstance(content, bytes) else content).load()
     except Exception as error:  # a damaged pickle may raise anything
         reason = str(error) or type(error).__name__
-        raise CheckpointError(path, f"holds a pickle that cannot be read: {reason}") from error
+        raise CheckpointError(path, f"contains a pickle that cannot be read: {reason}") from error
 
 
 def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
@@ -154,30 +155,30 @@ def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
 
     Args:
         path: The file.
-        allow_pickle: Read it although it is a pickle. It can run no code here, but a crafted one can take any amount
-            of memory, so allow it only for files whose origin is known.
+        allow_pickle: True to read the file although it is a pickle. The pickle cannot run code, but a manipulated file
+            can use any amount of memory. Use it only for files whose origin you know.
 
     Returns:
-        `PfrlQueue`, `PfrlPrioritized`, a tuple of two queues (episodic), or a deque of dicts, as PFRL nested them.
+        `PfrlQueue`, `PfrlPrioritized`, a tuple of two queues (episodic), or a deque of dicts, as in PFRL.
 
     Raises:
-        CheckpointError: If pickles are not allowed, or the file is damaged or names another class.
+        CheckpointError: If pickles are not allowed, or if the file is damaged or names a class that is not allowed.
     """
     with open_regular(path) as file:
         if not file.seek(0, os.SEEK_END):
             raise CheckpointError(path, "is empty")
         if not allow_pickle:
-            refuse_pickle(path, "is a pickle or no saved buffer at all")
+            refuse_pickle(path, "is a pickle, or not a saved buffer")
         file.seek(0)
         return load_objects(file, path)
 
 
 def refuse_pickle(path: object, what: str) -> NoReturn:
-    """Raise the error that a file needs `allow_pickle`, and name the risk.
+    """Raise an error that explains that a file needs `allow_pickle`, and the risk.
 
     Raises:
         CheckpointError: Always.
     """
     raise CheckpointError(
-        path, f"{what}; pass allow_pickle=True if you know where it comes from: a crafted pickle can exhaust the memory"
+        path, f"{what}; pass allow_pickle=True if you trust its origin: a manipulated pickle can exhaust the memory"
     )

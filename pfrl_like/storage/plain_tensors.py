@@ -1,4 +1,4 @@
-"""Nested values of plain tensors, numbers and text: checked copies for files, JSON forms and checksums."""
+"""Nested values of plain tensors, numbers and strings: checked copies for files, JSON forms and checksums."""
 
 import base64
 import collections
@@ -16,59 +16,62 @@ from torch import Tensor
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import CheckpointError
 
-#: Largest number of dimensions of a tensor.
+#: Maximum number of dimensions of a tensor.
 MAX_DIMENSIONS = 16
 
 _DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128}
 _DTYPES |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
 _DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections.Counter)
-# Bounds on the size of a value in words. A word takes about 16 bytes in a file; a repeated reference takes two bytes.
-# Every file may have the smaller number of words.
+# Limits on the size of a value in words. A word needs about 16 bytes in a file; a repeated reference needs two bytes.
+# The smaller number of words is allowed in every file.
 _FEW_WORDS, _WORDS_A_BYTE, _MAX_WORDS = 1 << 16, 16, 1 << 20
 _MAX_DEPTH = 16
 _MAX_BITS = 1024
-# Integers of so many bits are their own hash; larger ones can be crafted to share one hash.
+# Integers with at most this number of bits are their own hash; larger integers could be chosen to have the same hash.
 _MAX_KEY_BITS = 60
 
 
 def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
-    """A function that writes a state dict to a stream, as a `.pt` file for every version of PyTorch.
+    """Return a function that writes a state dict to a stream, as a `.pt` file for all versions of PyTorch.
 
-    The values are copied to host memory at once: the file fits every device, and later changes have no effect on it.
+    The values are copied to host memory immediately. The file can be loaded on every device, and later changes of the
+    values have no effect.
 
     Args:
-        value: Nested dicts, lists and tuples of tensors, numbers, text and None.
-        path: File it is meant for, for the error.
+        value: Nested dicts, lists and tuples of tensors, numbers, strings and None.
+        path: File that the value is written to, for error messages.
 
     Raises:
-        CheckpointError: If it holds anything that `load_tensors` would refuse; the reason says where.
+        CheckpointError: If `value` contains objects that `load_tensors` rejects; the message contains their place.
     """
     copy = plain_tensors(value, path)
     return lambda file: torch.save(copy, file)
 
 
 def plain_tensors(value: Any, path: object) -> Any:
-    """A copy of a state dict in host memory that shares nothing with it, each tensor dense and contiguous.
+    """Return a copy of a state dict in host memory; its tensors are dense and contiguous, and no memory is shared.
 
     Raises:
-        CheckpointError: If it holds something else than plain tensors, numbers, text, None, dicts, lists and tuples.
+        CheckpointError: If it contains other values than plain tensors, numbers, strings, None, dicts, lists and
+            tuples.
     """
     return _Checker(path, _host_copy).check(value)
 
 
 def checked_tensors(value: Any, path: object, size: int) -> Any:
-    """A checked copy of a value that has just been read; its tensors are on the host and share no memory.
+    """Return a checked copy of a value that was read from a file; its tensors are on the host and share no memory.
 
-    A tensor that occurs in several places is copied once and stays one tensor: a file refers to it in two bytes.
+    A tensor that occurs in several places is copied once and stays one tensor, because a file refers to it with two
+    bytes.
 
     Args:
         value: The value.
-        path: The file it was read from, for the error.
-        size: Bytes of the pickle program that built it; they bound the size of the value.
+        path: The file, for error messages.
+        size: Size in bytes of the pickle that described the value; it limits the size of the value.
 
     Raises:
-        CheckpointError: If it holds something else than plain tensors, numbers, text, None, dicts, lists and tuples, or
-            too many of them.
+        CheckpointError: If it contains other values than plain tensors, numbers, strings, None, dicts, lists and
+            tuples, or too many values.
     """
     copies: dict[int, torch.Tensor] = {}  # by id; `value` keeps the tensors alive
 
@@ -81,7 +84,7 @@ def checked_tensors(value: Any, path: object, size: int) -> Any:
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Every tensor of a nested value."""
+    """Yield every tensor of a nested value."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -93,15 +96,16 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def is_plain_key(key: object) -> bool:
-    """True if a dict may have this key: text or a moderate integer, which take time linear in their length to hash.
+    """True if a dict may have this key: a string or a small integer, whose hashing time is linear in the length.
 
-    Tuples are refused: nested ones that each hold the next one twice are short in a file and take exponential time.
+    Tuples are rejected: nested tuples that each contain the next tuple twice are short in a file, but need exponential
+        time.
     """
     return type(key) is str or (type(key) is int and key.bit_length() <= _MAX_KEY_BITS)
 
 
 class _Checker:
-    """Copies a nested value and refuses whatever does not belong in a state dict."""
+    """Copies a nested value and raises an error for values that a state dict must not contain."""
 
     def __init__(
         self, path: object, copy_tensor: Callable[[torch.Tensor], torch.Tensor], max_words: int = _MAX_WORDS
@@ -114,7 +118,7 @@ class _Checker:
     def check(self, value: Any, where: str = "", depth: int = _MAX_DEPTH) -> Any:
         self._words += 1 + len(value) // 4 if type(value) is str else 1
         if depth == 0 or self._words > self._max_words:
-            self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, holds itself, or is too long")
+            self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, contains itself, or is too long")
         if value is None or type(value) in (bool, float, str):
             return value
         if type(value) is int and value.bit_length() <= _MAX_BITS:
@@ -130,16 +134,16 @@ class _Checker:
         if isinstance(value, dict):
             return self._check_dict(value, where, depth)
         kind = type(value).__name__
-        self._refuse(where, f"is {kind}; expected tensors, numbers, text, None, dicts, lists or tuples")
+        self._refuse(where, f"is {kind}; expected tensors, numbers, strings, None, dicts, lists or tuples")
 
     def _check_dict(self, value: Mapping[Any, Any], where: str, depth: int) -> dict[Any, Any]:
         copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
         for key, item in value.items():
             if not is_plain_key(key):
                 kind = type(key).__name__
-                self._refuse(where, f"has a key of type {kind}; expected text, or an integer of {_MAX_KEY_BITS} bits")
+                self._refuse(where, f"has a key of type {kind}; expected str or an int of {_MAX_KEY_BITS} bits")
             self.check(key, where, depth)
-            name = f"{key!s:.80}"  # a long key would be copied for each value below it
+            name = f"{key!s:.80}"  # a long key would be copied for each nested value
             copy[key] = self.check(item, f"{where}.{name}" if where else name, depth - 1)
         if hasattr(value, "_metadata") and isinstance(copy, collections.OrderedDict):
             vars(copy)["_metadata"] = self.check(value._metadata, f"{where}._metadata", depth - 1)
@@ -149,7 +153,7 @@ class _Checker:
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             self._refuse(where, f"is {type(value).__name__}; expected a plain tensor")
         if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
-            self._refuse(where, "is a sparse, quantised, nested or meta tensor; expected a dense one")
+            self._refuse(where, "is a sparse, quantised, nested or meta tensor; expected a dense tensor")
         if value.dtype not in _DTYPES:
             self._refuse(where, f"has the dtype {value.dtype}, which is not supported in files")
         if value.ndim > MAX_DIMENSIONS:
@@ -171,20 +175,20 @@ _OBJECT = np.dtype(object)
 
 
 def checksum(value: Any, total: int = 0) -> int:
-    """The CRC-32 of an observation, action, reward or tensor, continued from `total`.
+    """Return the CRC-32 of an observation, action, reward or tensor, continued from `total`.
 
-    Of stacked frames only the newest is read. Tensors on a GPU are skipped, to avoid waiting for the device.
+    Of stacked frames only the newest frame is read. Tensors on a GPU are skipped, to avoid waiting for the device.
 
     Args:
-        value: Numbers, text, arrays, tensors, and dicts, tuples and lists of such.
-        total: The checksum of the values before.
+        value: Numbers, strings, arrays, tensors, and dicts, tuples and lists of these.
+        total: The checksum of the previous values.
     """
     kind = type(value)
     if kind is float:
         value = _DOUBLE.pack(value)
     elif kind is int:
         value = b"%d" % value
-    elif kind is np.ndarray and value.dtype is _OBJECT:  # its bytes are addresses
+    elif kind is np.ndarray and value.dtype is _OBJECT:  # the bytes of an object array are addresses
         value = value.tolist()
     try:
         return zlib.crc32(value, total)  # arrays and NumPy's numbers
@@ -193,7 +197,7 @@ def checksum(value: Any, total: int = 0) -> int:
 
 
 def checksum_of_many(values: Sequence[Any], total: int = 0) -> int:
-    """The checksum of several values in sequence, as repeated calls of `checksum` give it."""
+    """Return the checksum of several values in sequence, like repeated calls of `checksum`."""
     if all(type(value) is np.ndarray and value.dtype is not _OBJECT for value in values):
         with contextlib.suppress(TypeError):  # raised for arrays that are not contiguous
             return zlib.crc32(b"".join(values), total)
@@ -213,7 +217,7 @@ def _checksum_of_others(value: Any, total: int) -> int:
         return zlib.crc32(b"%d" % len(value), total)
     if isinstance(value, torch.Tensor):
         return total if value.device.type != "cpu" else checksum(_bytes_of(value), total)
-    frames = getattr(value, "_frames", None)  # a stack: its other frames were newest before
+    frames = getattr(value, "_frames", None)  # a stack: its other frames were the newest frame earlier
     if isinstance(frames, tuple | list):
         return checksum(frames[-1], total)
     array = np.asarray(value)
@@ -232,14 +236,14 @@ def _bytes_of(tensor: torch.Tensor) -> Any:
 
 _REAL = {str(dtype): dtype for dtype in _DTYPES if not dtype.is_complex}
 _FLOATING = {name: dtype for name, dtype in _REAL.items() if dtype.is_floating_point}
-#: Most numbers of a tensor that is written as text; larger tensors stay tensors.
+#: Maximum number of elements of a tensor that is written as text; larger tensors are kept as tensors.
 _FEW = 10_000
 
 
 def to_plain(value: Any) -> Any:
     """Convert nested tuples of floating-point tensors and None to dicts, lists, numbers and None.
 
-    NaN and infinity become None. Tensors of more than 10,000 numbers stay tensors.
+    NaN and infinity are converted to None. Tensors with more than 10,000 elements are kept as tensors.
     """
     if isinstance(value, tuple):
         return [to_plain(part) for part in value]
@@ -250,10 +254,10 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(value: Any, device: torch.device | str) -> Any:
-    """Convert the result of `to_plain` back to tensors on a device, with NaN for None among the numbers.
+    """Convert the result of `to_plain` to tensors on a device; None among the numbers is converted to NaN.
 
     Raises:
-        ValueError: If `value` is no result of `to_plain`.
+        ValueError: If `value` is not a result of `to_plain`.
     """
     if isinstance(value, list):
         return tuple(from_plain(part, device) for part in value)
@@ -265,7 +269,7 @@ def from_plain(value: Any, device: torch.device | str) -> Any:
         numbers = np.array(value["values"], np.float64)  # None becomes NaN
         return torch.tensor(numbers, dtype=_FLOATING[value["dtype"]], device=device)
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"a tensor is {value!r:.100}, expected its dtype and values") from error
+        raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype and values") from error
 
 
 def to_saved(value: Any) -> Any:
@@ -281,12 +285,12 @@ def to_saved(value: Any) -> Any:
 
 
 def from_saved(value: Any, device: torch.device | str) -> Any:
-    """Convert the result of `to_saved` back, copied to a device, with tuples for lists.
+    """Convert the result of `to_saved` to tensors, copied to a device; lists are converted to tuples.
 
-    The base64 text that former versions saved for a tensor is read, too.
+    The base64 text that earlier versions saved for a tensor can also be read.
 
     Raises:
-        ValueError: If `value` is no result of `to_saved`.
+        ValueError: If `value` is not a result of `to_saved`.
     """
     if isinstance(value, list):
         return tuple(from_saved(part, device) for part in value)
@@ -302,4 +306,4 @@ def from_saved(value: Any, device: torch.device | str) -> Any:
         flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
         return flat.reshape(shape).to(device)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"a tensor is {value!r:.100}, expected its dtype, shape and content") from error
+        raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype, shape and base64") from error

@@ -1,4 +1,4 @@
-"""Checks of the library's contracts, for its own parts and for user-defined ones."""
+"""Checks of the library's contracts, for its own classes and for user-defined classes."""
 
 from pfrl_like.testing.agent_checks import check_agent
 from pfrl_like.testing.estimator_checks import check_estimator

@@ -1,4 +1,4 @@
-"""`check_agent`: checks of the contracts of every agent, whatever its algorithm."""
+"""`check_agent`: checks of the contracts that every agent must meet."""
 
 import contextlib
 import copy
@@ -26,14 +26,16 @@ from pfrl_like.testing.trial import UNSEEDED, Trial, check_a_stopped_run_goes_on
 from pfrl_like.utils.checks import check_action
 from pfrl_like.utils.random_seed import set_random_seed
 
-#: Calls after which an agent on a GPU must have noticed a bad update (it checks rarely, to avoid waiting).
+#: Number of calls after which an agent on a GPU must have detected a non-finite update. It checks rarely to avoid
+#: synchronisation.
 CALLS_ON_GPU = 100
 
 
 def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int = 40, seed: int = 0) -> None:
-    """Check that an agent keeps the contracts of `pfrl_like.agent`.
+    """Check that an agent meets the contracts of `pfrl_like.agent`.
 
-    It also checks your own Q-function, explorer or buffer, as a part of an agent. For instance::
+    The function can also check your own Q-function, explorer or replay buffer, if you make an agent with it. For
+    example::
 
         def make_agent(**options):
             q_function = nn.Sequential(nn.Linear(5, 2), DiscreteActionValueHead())  # or your own
@@ -44,21 +46,22 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
 
         check_agent(make_agent)
 
-    The agent is trained for a few steps, several times, in copies of the environment. The names of this module's
-    functions list the contracts. Those that concern `update`, the replay buffer, saving or acting in several
-    environments are skipped for agents without these.
+    The function trains the agent several times for a few steps in copies of the environment. Each `check_*` function of
+    this module checks one contract. Checks of `update`, the replay buffer, saving or several environments are skipped
+    for agents that do not support these.
 
     Args:
-        make_agent: Makes an agent with its own parts. It has to pass keyword arguments to the constructor, and the
-            agent has to start learning well before `n_steps` steps. After the same seed of the global random streams it
-            has to make the same agent: seed an action space of its own, or draw from that of `env`, which is seeded.
-        env: An environment that the agent can act in; None for a `Chain` cut off after 7 steps, whose observations are
-            one-hot, float32 [5], and whose actions are 0 and 1. It is copied.
-        n_steps: Steps of each trial.
-        seed: Seed of the trials, which use the global random streams and restore them afterwards.
+        make_agent: Function that returns an agent with its own networks, optimisers and buffer. It must pass keyword
+            arguments to the constructor, and the agent must make updates well before `n_steps` steps. With the same
+            seed of the global random streams, the function must return the same agent. An explorer may sample from the
+            action space of `env`, which is seeded; a separate action space must be seeded by the function.
+        env: Environment that the agent can act in. The environment is copied. None uses a `Chain` that is truncated
+            after 7 steps, with one-hot float32 observations [5] and the actions 0 and 1.
+        n_steps: Number of steps of each training run.
+        seed: Seed of the training runs. They use the global random streams, which are restored at the end.
 
     Raises:
-        AssertionError: Naming the contract that is broken.
+        AssertionError: If a contract is broken. The message names the contract.
     """
     env = play.Chain(time_limit=7) if env is None else env
     with isolated_rng(env):
@@ -68,18 +71,18 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
 
 
 def check_unknown_keywords_are_refused(trial: Trial) -> None:
-    """A misspelt argument raises `TypeError`."""
+    """Check that a misspelt argument raises `TypeError`."""
     play.refuse_unknown_keywords(trial.make_agent)
 
 
 def check_it_learns(trial: Trial) -> None:
-    """Training changes the saved state: a trained agent differs from a new one."""
+    """Check that training changes the saved state: a trained agent differs from a new agent."""
     found = trial.difference(_learnt(state_of(trial.new_agent())), _learnt(state_of(trial.trained)))
     require(found is not None, f"nothing has changed after {trial.n_steps} steps of training: does it start to learn?")
 
 
 def check_same_seed_same_numbers(trial: Trial) -> None:
-    """Two agents with the same seed are equal, bit for bit, after training."""
+    """Check that two agents with the same seed are bitwise equal after training."""
     agent = trial.new_agent()
     actions = play.play_one(agent, trial.env, trial.n_steps)
     found = trial.difference((trial.actions, state_of(trial.trained)), (actions, state_of(agent)), "(actions, state)")
@@ -87,7 +90,7 @@ def check_same_seed_same_numbers(trial: Trial) -> None:
 
 
 def check_actions_lie_in_the_space(trial: Trial) -> None:
-    """Actions are in the space: in training and evaluation, for one environment and for several."""
+    """Check that actions are in the action space: in training and evaluation, for one and several environments."""
     agent, actions = trial.trained, list(trial.actions)
     with agent.eval_mode(), isolated_rng():
         actions += play.play_one(agent, trial.env, 10)
@@ -104,7 +107,7 @@ def check_actions_lie_in_the_space(trial: Trial) -> None:
 
 
 def check_one_environment_is_a_batch_of_one(trial: Trial) -> None:
-    """`act` and `observe` give the same numbers as `batch_act` and `batch_observe` for one environment."""
+    """Check that `act` and `observe` have the same results as `batch_act` and `batch_observe` for one environment."""
     if not hasattr(trial.trained, "batch_act"):
         return
     agent = trial.new_agent()
@@ -114,7 +117,7 @@ def check_one_environment_is_a_batch_of_one(trial: Trial) -> None:
 
 
 def check_evaluation_changes_nothing(trial: Trial) -> None:
-    """Training with an evaluation in the middle of an episode gives the same agent as training without it."""
+    """Check that an evaluation in the middle of a training episode does not change the trained agent."""
     agent, episodes = trial.new_agent(), None
     for step in range(trial.n_steps):
         if step == trial.n_steps * 2 // 3:
@@ -131,7 +134,7 @@ def check_evaluation_changes_nothing(trial: Trial) -> None:
 
 
 def check_evaluation_does_not_explore(trial: Trial) -> None:
-    """In evaluation the explorer is not called, and the same observations get the same actions."""
+    """Check that evaluation does not call the explorer, and that equal observations get equal actions."""
     agent = trial.trained
     explorer = getattr(agent, "explorer", None)
     if explorer is not None:
@@ -145,7 +148,7 @@ def check_evaluation_does_not_explore(trial: Trial) -> None:
 
 
 def check_steps_are_counted(trial: Trial) -> None:
-    """`t` counts the training steps of all environments together."""
+    """Check that `t` is the number of training steps, summed over all environments."""
     agent = trial.trained
     if not hasattr(agent, "t"):
         return
@@ -159,32 +162,32 @@ def check_steps_are_counted(trial: Trial) -> None:
 
 
 def check_statistics_are_numbers(trial: Trial) -> None:
-    """`get_statistics` gives (name, number) pairs with the same names before and after training."""
+    """Check that `get_statistics` returns (name, number) pairs with the same names before and after training."""
     names = []
     for agent in (trial.new_agent(), trial.trained):
         statistics = agent.get_statistics()
         for pair in statistics:
             well_formed = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
-            sentence = f"get_statistics gave {pair!r}, expected a pair of a name and a number"
+            sentence = f"get_statistics returned {pair!r}, expected a pair of a name and a number"
             require(well_formed and isinstance(pair[1], numbers.Real), sentence)
         names.append([name for name, _ in statistics])
-    require(names[0] == names[1], f"get_statistics gave the names {names[0]} and after training {names[1]}")
+    require(names[0] == names[1], f"get_statistics returned the names {names[0]}, and after training {names[1]}")
 
 
 def check_a_loaded_agent_is_the_saved_one(trial: Trial) -> None:
-    """`load` into a new agent restores the whole saved state and the agent's behaviour."""
+    """Check that `load` into a new agent restores the complete saved state and the agent's behaviour."""
     agent, other = trial.trained, trial.new_agent(trial.seed + 1)
     with tempfile.TemporaryDirectory() as dirname:
         agent.save(dirname)
         other.load(dirname)
     found = trial.difference(state_of(agent), state_of(other), "state")
-    require(found is None, f"the loaded agent differs from the saved one: {found}")
+    require(found is None, f"the loaded agent differs from the saved agent: {found}")
     found = trial.difference(trial.evaluated(agent), trial.evaluated(other), "actions")
-    require(found is None, f"the loaded agent acts in another way than the saved one: {found}")
+    require(found is None, f"the loaded agent and the saved agent select different actions: {found}")
 
 
 def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
-    """Targets bootstrap after every step that was not terminated, according to the arguments of `observe`."""
+    """Check that targets bootstrap after every step that the arguments of `observe` do not mark as terminated."""
     gamma = getattr(trial.trained, "gamma", None)
     if not trial.learns_from_batches or gamma is None:
         return
@@ -201,7 +204,7 @@ def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
 
 
 def check_what_is_learnt_from_is_what_happened(trial: Trial) -> None:
-    """The agent learns from the true steps and next observations, with any number and any resets of environments."""
+    """Check that the training data are the true steps, for any number of environments and any form of reset."""
     agent = trial.trained
     learns = hasattr(agent, "update") or hasattr(agent, "learn")
     if learns and hasattr(agent, "batch_act") and hasattr(agent, "gamma"):
@@ -209,9 +212,10 @@ def check_what_is_learnt_from_is_what_happened(trial: Trial) -> None:
 
 
 def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
-    """TD errors depend on the next observation if and only if the discount is not zero and the agent `bootstraps`.
+    """Check that TD errors use the next observation if and only if the discount is not 0 and the agent `bootstraps`.
 
-    For an agent that `joins_next_states` the case of zero is skipped: batch normalisation uses the next states anyway.
+    The discount 0 is not checked for an agent that `joins_next_states`, because its batch normalisation always uses the
+    next states.
     """
     agent = trial.trained
     if not hasattr(agent, "update") or not hasattr(agent, "gamma"):
@@ -234,13 +238,13 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
         require(not depends(0.9), "bootstraps is False, but the TD error depends on the next observation")
         return
     require(
-        not trial.learns_from_batches or depends(0.9),  # an agent without replay may learn from whole episodes only
+        not trial.learns_from_batches or depends(0.9),  # an agent without a replay buffer may need whole episodes
         "with a discount of 0.9 (a step within an episode, or truncated) the TD error ignores the next observation",
     )
 
 
 def check_importance_weights_count(trial: Trial) -> None:
-    """Weights of a batch multiply the loss, and do not change the TD errors."""
+    """Check that the weights of a batch multiply the loss and do not change the TD errors."""
     if not trial.learns_from_batches:
         return
     batch, results = trial.batch_of(trial.trained), []
@@ -256,27 +260,27 @@ def check_importance_weights_count(trial: Trial) -> None:
 
 
 def check_update_learns_and_tells(trial: Trial) -> None:
-    """`update` changes parameters and returns TD errors and statistics; `errors_out` gets absolute TD errors."""
+    """Check that `update` changes parameters and returns TD errors and statistics, and fills `errors_out`."""
     if not trial.learns_from_batches:
         return
     agent, batch = trial.trained_again(), trial.batch_of(trial.trained)
     before = copy.deepcopy(_learnt(state_of(agent)))
     errors_out = [-1.0]
     td_error, stats = agent.update(batch, errors_out=errors_out)
-    require(play.difference(before, _learnt(state_of(agent))) is not None, "update has changed no parameter")
+    require(play.difference(before, _learnt(state_of(agent))) is not None, "update has not changed any parameter")
     n = len(batch) if batch.lengths is None else len(batch.lengths)
-    require(td_error.shape == (n,), f"update gave TD errors of shape {tuple(td_error.shape)} for {n} items")
-    require(not td_error.requires_grad, "update gave TD errors that carry a graph")
-    sentence = f"update gave the statistics {sorted(stats)}, expected loss among them, all detached"
+    require(td_error.shape == (n,), f"update returned TD errors of shape {tuple(td_error.shape)} for {n} items")
+    require(not td_error.requires_grad, "update returned TD errors that are not detached")
+    sentence = f"update returned the statistics {sorted(stats)}, expected loss among them, all detached"
     require("loss" in stats and not any(value.requires_grad for value in stats.values()), sentence)
     found = trial.difference(torch.tensor(errors_out), td_error.abs().float().cpu(), "errors_out")
     require(found is None, f"errors_out is not the absolute TD errors: {found}")
 
 
 def check_a_bad_batch_is_refused(trial: Trial) -> None:
-    """A batch with NaN raises `NonFiniteError` and changes nothing.
+    """Check that a batch with NaN raises `NonFiniteError` and does not change the agent.
 
-    The NaN is in the reward, or in the observation for an agent that does not bootstrap.
+    The reward is NaN; for an agent that does not bootstrap, the observation is NaN.
     """
     if not trial.learns_from_batches:
         return
@@ -290,19 +294,19 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
             for _ in range(1 if on_cpu else CALLS_ON_GPU):
                 agent.update(bad)
     except NonFiniteError as error:
-        # On a GPU the updates before the one that raised were counted.
+        # On a GPU the error is raised several updates later, and the counters include the updates before.
         found = trial.difference(before, state_of(agent), "state") if on_cpu else None
-        require(found is None, f"a refused update has changed something: {found}")
+        require(found is None, f"a rejected update has changed the agent: {found}")
         found = trial.difference(_learnt(before), _learnt(state_of(agent)), "attributes")
-        require(found is None, f"a refused update has changed parameters: {found}")
-        # Nor does the agent know there which of them was bad.
-        require(not on_cpu or error.batch is bad, "the error of a refused update does not hold its batch")
+        require(found is None, f"a rejected update has changed parameters: {found}")
+        # On a GPU the agent also does not know which batch was bad.
+        require(not on_cpu or error.batch is bad, "the error of a rejected update does not contain its batch")
         return
-    raise AssertionError(f"a batch with {name} of NaN was learnt from, expected a NonFiniteError")
+    raise AssertionError(f"a batch with {name} of NaN was accepted by update, expected a NonFiniteError")
 
 
 def check_forbidden_actions_are_not_chosen(trial: Trial) -> None:
-    """An action mask is respected in evaluation, and in training by the explorer if the environment gives masks."""
+    """Check that no masked action is selected in evaluation, nor in training if the environment has masks."""
     n_actions = getattr(trial.env.action_space, "n", 0)
     if n_actions < 2 or "action_mask" not in inspect.signature(trial.trained.act).parameters:
         return
@@ -311,18 +315,18 @@ def check_forbidden_actions_are_not_chosen(trial: Trial) -> None:
         allowed = turn % n_actions
         came = int(explores.act(start.obs, action_mask=np.arange(n_actions) == allowed))
         sentence = (
-            f"in training the agent chose action {came}, though its mask allows {allowed} alone: an explorer has "
+            f"in training the agent chose action {came}, but the action mask allows only {allowed}: an explorer must "
         )
-        require(came == allowed, f"{sentence}to draw among the actions that action_value.action_mask allows")
+        require(came == allowed, f"{sentence}select one of the actions that action_value.action_mask allows")
     agent = trial.trained_again()
     with agent.eval_mode(), isolated_rng(trial.env):
         for action in range(n_actions):
             came = int(agent.act(trial.observations[action], action_mask=np.arange(n_actions) == action))
-            require(came == action, f"the agent chose action {came}, though its mask allows {action} alone")
+            require(came == action, f"the agent chose action {came}, but the action mask allows only {action}")
 
 
 def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
-    """Q-values of actions that the masks of a batch forbid do not change its TD errors."""
+    """Check that the Q-values of masked actions do not change the TD errors of a batch."""
     n_actions = getattr(trial.env.action_space, "n", 0)
     if not trial.learns_from_batches or n_actions < 2:
         return
@@ -337,7 +341,7 @@ def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
             if type(output) is not DiscreteActionValue:
                 return output
             rest = output.q_values[:, :-1]
-            last = torch.full_like(output.q_values[:, -1:], value)  # noqa: B023 - called in this round
+            last = torch.full_like(output.q_values[:, -1:], value)  # noqa: B023 - called in this iteration
             return DiscreteActionValue(torch.cat([rest, last], 1), action_mask=output.action_mask)
 
         agent = trial.trained_again()
@@ -347,7 +351,7 @@ def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
                     stack.callback(part.register_forward_hook(change).remove)
             set_random_seed(trial.seed)
             errors.append(agent.update(batch)[0])
-    sentence = "TD errors depend on the value of an action that the masks of the batch forbid"
+    sentence = "TD errors depend on the value of a masked action"
     require(torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6), sentence)
 
 
@@ -355,7 +359,7 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_unknown_keywords_are_refused,
     check_it_learns,
     check_same_seed_same_numbers,
-    check_evaluation_changes_nothing,  # before the others may evaluate the trained agent
+    check_evaluation_changes_nothing,  # first, because other checks may evaluate the trained agent
     check_evaluation_does_not_explore,
     check_actions_lie_in_the_space,
     check_one_environment_is_a_batch_of_one,
@@ -366,7 +370,7 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_what_is_learnt_from_is_what_happened,
     check_a_stopped_run_goes_on,
     check_forbidden_actions_are_not_chosen,
-    # The checks below train the trained agent further.
+    # The checks below continue to train the trained agent.
     check_forbidden_actions_count_for_nothing,
     check_the_discount_decides_about_bootstrapping,
     check_importance_weights_count,
@@ -376,16 +380,16 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
 
 
 class _Forbidden:
-    """Explorer that must not be called."""
+    """Explorer that raises an error if it is called."""
 
     def select_action(self, *arguments: Any, **keywords: Any) -> Any:
-        raise AssertionError("the explorer was asked for an action in evaluation")
+        raise AssertionError("the explorer was called in evaluation")
 
     select_actions = select_action
 
 
 def _learnt(state: dict[str, Any]) -> Any:
-    """Learnt state without counters; the whole state for an agent without attributes to save."""
+    """Return the learnt state without counters; the whole state for an agent without saved attributes."""
     return state.get("attributes") or state
 
 

@@ -1,4 +1,4 @@
-"""`check_estimator`: checks of the contracts of every estimator."""
+"""`check_estimator`: checks of the contracts that every estimator must meet."""
 
 import copy
 import os
@@ -17,24 +17,24 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 MakeEstimator = Callable[[], Any]
 
-#: Arguments with which `fit` writes nothing.
+#: Arguments with which `fit` writes no files and prints nothing.
 QUIET: dict[str, Any] = {"n_epochs": 1, "save_metrics": False, "verbose": False, "show_progress": False}
 
 
 def check_estimator(make_estimator: MakeEstimator, episodes: Any = None, *, seed: int = 0) -> None:
-    """Check that an estimator keeps the contracts of `pfrl_like.algos`: `check_estimator(YourEstimator)`.
+    """Check that an estimator meets the contracts of `pfrl_like.algos`: `check_estimator(YourEstimator)`.
 
-    The names of this module's functions list the contracts.
+    Each `check_*` function of this module checks one contract.
 
     Args:
-        make_estimator: Makes an estimator that is not built; a class is allowed. Small networks and batches make the
-            check fast.
-        episodes: A dataset to fit to; None makes random vectors of four numbers, with three discrete actions or actions
-            of two numbers.
-        seed: Seed of the global random streams, which are restored afterwards.
+        make_estimator: Function or class that returns an estimator that is not built. Small networks and batches make
+            the check fast.
+        episodes: Dataset for `fit`. None makes a dataset of random observations [4], with three discrete actions or
+            continuous actions [2].
+        seed: Seed of the global random streams, which are restored at the end.
 
     Raises:
-        AssertionError: Naming the contract that is broken.
+        AssertionError: If a contract is broken. The message names the contract.
     """
     episodes = example_episodes(make_estimator().discrete_action) if episodes is None else episodes
     with isolated_rng(), tempfile.TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def check_estimator(make_estimator: MakeEstimator, episodes: Any = None, *, seed
 
 
 def example_episodes(discrete_action: bool) -> MDPDataset:
-    """Five episodes of twelve steps."""
+    """Return a dataset of five episodes of twelve steps."""
     rng = np.random.default_rng(0)
     observations = rng.normal(size=(60, 4)).astype(np.float32)
     actions = rng.integers(0, 3, 60) if discrete_action else rng.uniform(-1, 1, (60, 2)).astype(np.float32)
@@ -55,14 +55,14 @@ def example_episodes(discrete_action: bool) -> MDPDataset:
 
 
 def observations_of(algo: Any, episodes: Any) -> Any:
-    """Observations of an episode's first steps, [n, ...], with the estimator's number of stacked frames."""
+    """Return observations of the first steps of an episode, [n, ...], with the estimator's number of stacked frames."""
     return TransitionMiniBatch(episodes[0][:5], algo.n_frames).observations
 
 
 def _fitted(make_estimator: MakeEstimator, episodes: Any, seed: int = 1) -> Any:
     set_random_seed(seed)
     fitted = make_estimator().fit(episodes, **QUIET)
-    require(fitted is not None, "fit gives None, expected the estimator itself")
+    require(fitted is not None, "fit returned None, expected the estimator itself")
     return fitted
 
 
@@ -70,42 +70,42 @@ def _fitted(make_estimator: MakeEstimator, episodes: Any, seed: int = 1) -> Any:
 
 
 def check_the_constructor_only_stores(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """The result of `get_params` makes an equal estimator, which stores the values unchanged."""
+    """Check that the result of `get_params` makes an equal estimator that stores the values unchanged."""
     algo = make_estimator()
     params = algo.get_params(deep=False)
     again = type(algo)(**params)
     for name, value in params.items():
         kept = again.get_params(deep=False)[name]
         require(kept is value or kept == value, f"get_params: {name} was {value!r} and is {kept!r} after construction")
-        require(hasattr(again, name), f"{name} is a hyperparameter, but no attribute")
-    require(algo.impl is None, "impl is there before anything was built")
+        require(hasattr(again, name), f"{name} is a hyperparameter, but not an attribute")
+    require(algo.impl is None, "impl is not None before the estimator was built")
 
 
 def check_unknown_keywords_are_ignored_with_a_warning(
     make_estimator: MakeEstimator, episodes: Any, folder: str
 ) -> None:
-    """The warning names the unknown keyword and the nearest known one."""
+    """Check that a warning names the unknown keyword and the most similar known keyword."""
     for use in (lambda **kwargs: type(make_estimator())(**kwargs), make_estimator().set_params):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             made = use(bach_size=3)
         texts = [str(warning.message) for warning in caught]
         require(any("bach_size" in text and "batch_size" in text for text in texts), f"bach_size: no warning, {texts}")
-        require(made is not None, "set_params gives None, expected the estimator itself")
+        require(made is not None, "set_params returned None, expected the estimator itself")
         require(not hasattr(made, "bach_size"), "bach_size was stored")
 
 
 def check_hyperparameters_can_be_set(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`set_params` sets attributes, and a copy is independent."""
+    """Check that `set_params` sets attributes, and that a copy is independent."""
     algo = make_estimator()
     other = copy.deepcopy(algo)
-    require(algo.set_params(batch_size=7) is algo, "set_params gives another object")
+    require(algo.set_params(batch_size=7) is algo, "set_params returned a different object")
     require(algo.batch_size == 7 == algo.get_params()["batch_size"], "set_params(batch_size=7) set nothing")
     require(other.batch_size != 7, "a deep copy changes with the original")
 
 
 def check_what_is_not_built_says_so(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """Before building, `predict` and `save_model` raise `NotFittedError`."""
+    """Check that `predict` and `save_model` raise `NotFittedError` before the estimator is built."""
     x = observations_of(make_estimator(), episodes)
     for use, argument in (("predict", x), ("save_model", os.path.join(folder, "unbuilt.pt"))):
         sentence = f"{use} of an estimator that is not built raised no NotFittedError"
@@ -113,7 +113,7 @@ def check_what_is_not_built_says_so(make_estimator: MakeEstimator, episodes: Any
 
 
 def check_predictions_have_the_right_shape(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """There are one action and one value for each observation."""
+    """Check that `predict` and `predict_value` return one action and one value per observation."""
     algo = _fitted(make_estimator, episodes)
     x = observations_of(algo, episodes)
     shape = (len(x),) if algo.discrete_action else (len(x), algo.action_size_)
@@ -124,27 +124,27 @@ def check_predictions_have_the_right_shape(make_estimator: MakeEstimator, episod
         except NotImplementedError:
             continue
         name = method.__name__
-        require(actions.shape == shape, f"{name} gives the shape {actions.shape}, expected {shape}")
+        require(actions.shape == shape, f"{name} returned the shape {actions.shape}, expected {shape}")
         require(
-            actions.dtype.kind == kind, f"{name} gives {actions.dtype}, expected {'int' if kind == 'i' else 'float'}"
+            actions.dtype.kind == kind, f"{name} returned {actions.dtype}, expected {'int' if kind == 'i' else 'float'}"
         )
     try:
         value = algo.predict_value(x, algo.predict(x))
     except NotImplementedError:
         return
-    require(value.shape == (len(x),), f"predict_value gives the shape {value.shape}, expected {(len(x),)}")
-    require(np.isfinite(value).all(), "predict_value gives NaN or infinity")
+    require(value.shape == (len(x),), f"predict_value returned the shape {value.shape}, expected {(len(x),)}")
+    require(np.isfinite(value).all(), "predict_value returned NaN or infinity")
 
 
 def check_fitting_is_reproducible(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`fit` gives the same parameters with the same seed."""
+    """Check that `fit` results in the same parameters with the same seed."""
     first, second = (_fitted(make_estimator, episodes) for _ in range(2))
     found = difference(first.impl.state_dict(), second.impl.state_dict(), "the agent")
-    require(found is None, f"the same seed gave other parameters: {found}")
+    require(found is None, f"the same seed resulted in different parameters: {found}")
 
 
 def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """A loaded model acts and continues to learn like the saved one."""
+    """Check that a loaded model acts and continues to learn like the saved model."""
     algo, path = _fitted(make_estimator, episodes), os.path.join(folder, "model.pt")
     algo.save_model(path)
     other = make_estimator()
@@ -153,11 +153,11 @@ def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, f
         set_random_seed(2)
         each.fit(episodes, **QUIET)
     found = difference(algo.impl.state_dict(), other.impl.state_dict(), "the agent")
-    require(found is None, f"after save_model and load_model learning went on in another way: {found}")
+    require(found is None, f"after save_model and load_model, training continued differently: {found}")
 
 
 def check_params_json_makes_an_equal_estimator(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`fit` writes `params.json` and a model; an estimator made from them chooses the same actions."""
+    """Check that an estimator made from the `params.json` and the model of `fit` selects the same actions."""
     set_random_seed(1)
     options = {**QUIET, "save_metrics": True, "logdir": folder, "experiment_name": "run", "with_timestamp": False}
     algo = make_estimator().fit(episodes, tensorboard=False, **options)
@@ -171,19 +171,19 @@ def check_params_json_makes_an_equal_estimator(make_estimator: MakeEstimator, ep
 
 
 def check_nothing_is_written_without_metrics(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`fit(save_metrics=False)` writes nothing into the folder for logs."""
+    """Check that `fit(save_metrics=False)` writes no files into the log directory."""
     logdir = os.path.join(folder, "nothing")
     make_estimator().fit(episodes, logdir=logdir, **QUIET)
     require(not os.path.exists(logdir), "fit(save_metrics=False) wrote something")
 
 
 def check_updates_give_losses(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`update(epoch, total_step, batch)` returns a list of finite numbers, and changes the agent."""
+    """Check that `update(epoch, total_step, batch)` returns a list of finite numbers and changes the agent."""
     algo = _fitted(make_estimator, episodes)
     before = copy.deepcopy(algo.impl.state_dict())
     losses = algo.update(0, 0, episodes.sample(16, algo.n_frames))
-    require(isinstance(losses, list) and losses, f"update gives {losses!r}, expected a list of losses")
-    require(np.isfinite(losses).all(), f"update gives {losses!r}, expected finite numbers")
+    require(isinstance(losses, list) and losses, f"update returned {losses!r}, expected a list of losses")
+    require(np.isfinite(losses).all(), f"update returned {losses!r}, expected finite numbers")
     require(difference(before, algo.impl.state_dict()) is not None, "update changed nothing")
 
 

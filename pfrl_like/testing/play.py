@@ -1,4 +1,4 @@
-"""Short recorded runs of agents in environments, a task with known values, `check_env`, and comparison of states."""
+"""Short recorded runs of agents in environments, a task with known values, `check_env`, and a comparison of states."""
 
 import copy
 import math
@@ -23,22 +23,22 @@ from pfrl_like.utils.env_values import mask_keyword, own_copy, seed_env
 
 
 class Episodes:
-    """One environment and its running episode.
+    """An environment and its running episode.
 
     Args:
-        env: Environment of any form; it is copied.
-        seed: Seed of the first episode, used if the environment takes one.
+        env: Environment of any supported interface; the environment is copied.
+        seed: Seed of the first episode, if `reset` of the environment accepts a seed.
     """
 
     def __init__(self, env: Any, seed: int) -> None:
         self.env = as_gymnasium(copy.deepcopy(env))
         try:
             self._begin(seed=seed)
-        except ValueError:  # it takes no seed
+        except ValueError:  # `reset` accepts no seed
             self._begin()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Any]:
-        """Act; returns the true next observation, the reward, terminated, truncated and the action mask."""
+        """Execute an action; return the true next observation, reward, terminated, truncated and the action mask."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         obs, mask = own_copy(obs), own_copy(info.get(ACTION_MASK))
         self.obs, self.mask = obs, mask
@@ -53,7 +53,7 @@ class Episodes:
 
 
 def play_step(agent: Any, episodes: Episodes) -> Any:
-    """Do one step of `act` and `observe`; returns the action."""
+    """Run one step of `act` and `observe`, and return the action."""
     action = agent.act(episodes.obs, **mask_keyword(episodes.mask))
     obs, reward, terminated, truncated, mask = episodes.step(action)
     agent.observe(obs, reward, terminated, truncated, **mask_keyword(mask))
@@ -61,13 +61,13 @@ def play_step(agent: Any, episodes: Episodes) -> Any:
 
 
 def play_one(agent: Any, env: Any, n_steps: int, seed: int = 0) -> list[Any]:
-    """Let an agent act and learn by `act` and `observe`; returns its actions."""
+    """Train an agent with `act` and `observe`, and return its actions."""
     episodes = Episodes(env, seed)
     return [play_step(agent, episodes) for _ in range(n_steps)]
 
 
 def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0) -> list[Any]:
-    """Let an agent act and learn by `batch_act` and `batch_observe`; returns the actions of each step."""
+    """Train an agent with `batch_act` and `batch_observe`, and return the actions of each step."""
     several = [Episodes(env, seed + i) for i in range(n_envs)]
     all_actions = []
     for _ in range(n_steps):
@@ -80,7 +80,7 @@ def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0)
 
 
 def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
-    """Let an agent act and learn until the environments of a stream have made `n_steps` steps in total."""
+    """Train an agent until the environments of a stream have made `n_steps` steps in total."""
     now, made = stream.reset(), 0
     while made < n_steps:
         step = stream.step(agent.batch_act(now.obs, **told_of(now)))
@@ -93,14 +93,14 @@ def _all_told(masks: Sequence[Any]) -> dict[str, Any]:
     return {} if any(mask is None for mask in masks) else {ACTION_MASK: list(masks)}
 
 
-#: Endings of the episodes, in turn: (terminated, truncated) of their last steps.
+#: Pairs (terminated, truncated) of the last steps of episodes, used cyclically.
 ENDINGS = ((False, True), (True, False), (True, True))
-#: Lengths of the episodes, in turn.
+#: Lengths of episodes, used cyclically.
 LENGTHS = (3, 5, 4, 2)
 
 
 class Step(NamedTuple):
-    """One true step; `next_obs` is the true observation after it."""
+    """One true step; `next_obs` is the true observation after the step."""
 
     obs: Any
     action: Any
@@ -111,19 +111,19 @@ class Step(NamedTuple):
 
 
 class RecordedEnv(gymnasium.Env[Any, Any]):
-    """Environment whose short episodes end in all ways, and which records all its steps.
+    """Environment that records all steps; its short episodes are terminated, truncated, or both.
 
     Args:
-        env: Environment of any form; it is copied.
-        number: Index of this environment among several, which end their episodes at different times and in different
-            order.
-        seed: Seed of the first episode, used if the environment takes one, and of the rewards.
-        endings: Endings of the episodes, in turn.
-        own_rewards: Whether rewards are random numbers instead of the environment's. Then each step, and each sum of
-            several consecutive steps, is unique.
+        env: Environment of any supported interface; the environment is copied.
+        number: Index of this environment among several environments. Environments with different indices end their
+            episodes at different times and in a different order.
+        seed: Seed of the rewards, and of the first episode if `reset` of the environment accepts a seed.
+        endings: Pairs (terminated, truncated) of the last steps of episodes, used cyclically.
+        own_rewards: True to replace the rewards of the environment with random numbers. Each reward, and each sum of
+            several consecutive rewards, is then unique.
 
     Attributes:
-        episodes: The steps of each episode.
+        episodes: List of the steps of each episode.
     """
 
     def __init__(
@@ -145,17 +145,17 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         self._obs: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; `seed` is ignored: the constructor's is used once, then its stream continues."""
+        """Start an episode; `seed` is ignored, because the first reset uses the constructor's seed."""
         try:
             obs, info = self.env.reset() if self._seed is None else self.env.reset(seed=self._seed)
-        except ValueError:  # it takes no seed
+        except ValueError:  # `reset` accepts no seed
             obs, info = self.env.reset()
         self._seed, self._obs = None, own_copy(obs)
         self.episodes.append([])
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Act, and record the step."""
+        """Execute an action, and record the step."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         truncated = bool(truncated or info.get("needs_reset", False))
         which, episode = self.number + len(self.episodes), self.episodes[-1]
@@ -169,7 +169,7 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
 
     @property
     def ended(self) -> bool:
-        """True if the last episode is over."""
+        """True if the last episode has ended."""
         last = self.episodes[-1][-1:]
         return bool(last) and (last[0].terminated or last[0].truncated)
 
@@ -178,17 +178,17 @@ STAY, GO_ON = 0, 1
 
 
 class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """States 0 to size - 1 in a row; nothing is random except the first state of an episode.
+    """A chain of states 0 to size - 1. Only the first state of an episode is random.
 
-    In state s action 1 earns s + 1 and leads to the next state; action 0 earns nothing and stays. After the last state
-    comes the end, or state 0 again, so that action 1 is always the best. An observation is the number of the state as a
-    one-hot float32 vector [size + 1], whose last place is the end.
+    In state s, action 1 has the reward s + 1 and moves to the next state. Action 0 has the reward 0 and stays in s.
+    After the last state the episode terminates, or the agent returns to state 0, so that action 1 is always optimal. An
+    observation is the one-hot float32 vector [size + 1] of the state; the last entry is the terminal state.
 
     Args:
         size: Number of states.
-        terminates: Whether the end follows the last state (the episode is terminated), or state 0.
-        time_limit: Steps after which an episode is cut off (truncated), None for no limit. It is no part of the task:
-            the values are those of a task without a limit. A step may be both terminated and truncated.
+        terminates: True if the episode terminates after the last state, False if state 0 follows.
+        time_limit: Number of steps after which an episode is truncated; None for no limit. The limit is not part of the
+            task: `q_values` are the values without a limit. A step may be both terminated and truncated.
     """
 
     def __init__(self, size: int = 4, terminates: bool = True, time_limit: int | None = None) -> None:
@@ -219,11 +219,11 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
         return self._observation(), reward, self._state == self.size, self._steps == self.time_limit, {}
 
     def q_values(self, gamma: float) -> NDArray[np.float64]:
-        """Optimal values of every state and action, [size + 1, 2]; zeros for the end.
+        """Return the optimal values of every state and action, [size + 1, 2]; zeros for the terminal state.
 
-        Moving on from s to state 0 or the end earns S(s) = (s + 1) + gamma (s + 2) + ... + gamma**(size - 1 - s) size.
-        So V(s) = S(s) if the chain ends there, and otherwise V(0) = S(0) / (1 - gamma**size) and V(s) = S(s) +
-        gamma**(size - s) V(0). Action 1 has the value V(s), action 0 gamma V(s).
+        The return of moving from s to state 0 or to the terminal state is S(s) = (s + 1) + gamma (s + 2) + ... +
+        gamma**(size - 1 - s) size. If the episode terminates there, V(s) = S(s). Otherwise V(0) = S(0) / (1 -
+        gamma**size) and V(s) = S(s) + gamma**(size - s) V(0). Action 1 has the value V(s), action 0 gamma V(s).
         """
         values = np.zeros(self.size + 1)
         for s in range(self.size):
@@ -240,9 +240,10 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
 
 
 class ChainQFunction(nn.Module):
-    """Q-function that is a table of values for a `Chain`; initially the true ones.
+    """Table of Q-values for a `Chain`, initialised with the true values.
 
-    The value of the end is far from true: it must not be bootstrapped from, and a target that uses it is wrong visibly.
+    The value of the terminal state is far from its true value. A target that wrongly bootstraps from the terminal state
+    is then clearly wrong.
 
     Args:
         chain: The task.
@@ -256,29 +257,30 @@ class ChainQFunction(nn.Module):
         self.table = nn.Parameter(values)
 
     def forward(self, obs: Tensor) -> DiscreteActionValue:
-        """Values of B observations, [B, size + 1]."""
+        """Return the action values of B observations, [B, size + 1]."""
         return DiscreteActionValue(obs.to(self.table.dtype) @ self.table)
 
 
 def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
-    """Check an environment of any form that `as_gymnasium` takes: `check_env(YourEnv())`.
+    """Check an environment of any interface that `as_gymnasium` accepts: `check_env(YourEnv())`.
 
-    It is stepped with random actions. Observations have to fit the observation space and be finite, rewards have to be
-    finite numbers, `terminated` and `truncated` truth values, infos dicts. If the environment takes a seed, the same
-    seed and actions have to lead to the same numbers. An environment may return the same array every time, changed in
-    place: the runners copy observations.
+    The function steps the environment with random actions. Observations must match the observation space and be finite.
+    Rewards must be finite numbers, `terminated` and `truncated` must be bools, and infos must be dicts. If the
+    environment accepts a seed, the same seed and actions must have the same results. An environment may return the same
+    array in every step and change it in place, because the runners copy observations.
 
-    An action mask, `info["action_mask"]` or the key "action_mask" of an observation, has to hold a 0 or 1 (False or
-    True) for each action, and to allow at least one, except at a terminal state. Only allowed actions are taken.
+    An action mask (`info["action_mask"]` or the key "action_mask" of an observation) must contain a 0 or 1 (False or
+    True) for each action. It must allow at least one action, except in a terminal state. The function uses only allowed
+    actions.
 
     Args:
-        env: The environment; no episode of it may be in use.
-        n_steps: Steps of a trial.
+        env: The environment. The function resets it.
+        n_steps: Number of steps of a trial.
         seed: Seed of the trial.
 
     Raises:
-        AssertionError: Naming the violated requirement.
-        TypeError: If it is no single environment.
+        AssertionError: If a requirement is violated. The message names the requirement.
+        TypeError: If `env` is not a single environment.
     """
     adapted = as_gymnasium(env)
     for name in ("observation_space", "action_space"):
@@ -304,12 +306,12 @@ def _draw_actions(space: Any, n: int, seed: int) -> list[Any]:
 
 
 def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
-    """All results of the environment, checked."""
+    """Check and return all results of the environment."""
     trace: list[Any] = []
     must_reset, mask = True, None
     for action in actions:
         if must_reset:
-            # Only the first reset gets the seed: the others continue its stream.
+            # Only the first reset gets the seed. Later resets continue the random stream.
             result = env.reset(seed=seed) if seed is not None and not trace else env.reset()
             sentence = f"reset returned {type(result).__name__}, expected (obs, info) with a dict as info"
             require(isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict), sentence)
@@ -334,14 +336,14 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
 
 
 def _choices(space: Any) -> list[int]:
-    """The number of actions, or of each choice of a MultiDiscrete space; empty for spaces without masks."""
+    """Return the number of actions in each dimension of a space; empty for spaces without masks."""
     if isinstance(space, spaces.MultiDiscrete):
         return [int(n) for n in space.nvec.flatten()]
     return [int(space.n)] if isinstance(space, spaces.Discrete) else []
 
 
 def _checked_mask(space: Any, obs: Any, info: Any, source: str, terminated: bool = False) -> Any:
-    """A copy of the action mask of a reset or step, checked; None without a mask."""
+    """Check the action mask of a reset or step and return a copy; None without a mask."""
     mask, sizes = info.get(ACTION_MASK, obs.get(ACTION_MASK) if isinstance(obs, dict) else None), _choices(space)
     if mask is None or not sizes:
         return None
@@ -355,7 +357,7 @@ def _checked_mask(space: Any, obs: Any, info: Any, source: str, terminated: bool
 
 
 def _allowed(space: Any, action: Any, mask: Any) -> Any:
-    """The drawn action, or the next one that the mask allows."""
+    """Return the sampled action, or the next action that the mask allows."""
     if mask is None:
         return action
     first, last = np.ravel(space.start), np.cumsum(_choices(space))
@@ -380,7 +382,7 @@ def _as_assertion(check: Any, *arguments: Any) -> None:
 
 
 def require(holds: Any, sentence: str) -> None:
-    """Raise an error with this sentence unless `holds`, even with `python -O`.
+    """Raise an error with this message if `holds` is false, even with `python -O`.
 
     Raises:
         AssertionError: If `holds` is false.
@@ -390,10 +392,10 @@ def require(holds: Any, sentence: str) -> None:
 
 
 def require_error(error: type[Exception] | tuple[type[Exception], ...], sentence: str, use: Any, *given: Any) -> None:
-    """Raise an error with this sentence if a call does not raise the expected error.
+    """Raise an error with this message if a call does not raise the expected error.
 
     Raises:
-        AssertionError: If it does not.
+        AssertionError: If the call does not raise the expected error.
     """
     try:
         use(*given)
@@ -406,20 +408,21 @@ def refuse_unknown_keywords(make: Callable[..., Any]) -> None:
     """Raise an error if a constructor accepts a misspelt argument.
 
     Raises:
-        AssertionError: If it does.
+        AssertionError: If the constructor accepts the argument.
     """
     sentence = "the constructor took the unknown keyword not_an_argument, expected a TypeError"
     require_error(TypeError, sentence, partial(make, not_an_argument=0))
 
 
 def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -> str | None:
-    """Description of the first difference of two nested states; None if they are the same.
+    """Return a description of the first difference between two nested states; None if they are equal.
 
     Args:
-        first: Dicts, lists and tuples of tensors, arrays, numbers, text and None.
-        second: Dicts, lists and tuples of tensors, arrays, numbers, text and None.
+        first: Dicts, lists and tuples of tensors, arrays, numbers, strings and None.
+        second: Dicts, lists and tuples of tensors, arrays, numbers, strings and None.
         name: Name of the states in the result.
-        exact: Whether to compare bit for bit; otherwise up to the rounding of a GPU, whose sums have no fixed order.
+        exact: True for a bitwise comparison, False to allow the rounding differences of a GPU, whose sums have no fixed
+            order.
     """
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         if first.keys() != second.keys():
@@ -456,16 +459,16 @@ def _brief(value: Any) -> str:
 
 
 def torch_assert_allclose(actual: Any, desired: Any, *args: Any, **kwargs: Any) -> None:
-    """`numpy.testing.assert_allclose` that also takes tensors.
+    """`numpy.testing.assert_allclose` that also accepts tensors.
 
     Args:
-        actual: Tensor on any device, array, number, or nested lists and tuples of such, of one shape.
-        desired: Tensor on any device, array, number, or nested lists and tuples of such, of one shape.
+        actual: Tensor on any device, array, number, or nested lists and tuples of these, all of the same shape.
+        desired: Tensor on any device, array, number, or nested lists and tuples of these, all of the same shape.
         *args: Further positional arguments of `numpy.testing.assert_allclose`: `rtol`, `atol`, ...
         **kwargs: Further keyword arguments of `numpy.testing.assert_allclose`: `rtol`, `atol`, ...
 
     Raises:
-        AssertionError: If the shapes differ, or numbers by more than the tolerance.
+        AssertionError: If the shapes differ, or if the numbers differ by more than the tolerance.
     """
     np.testing.assert_allclose(_as_numpy(actual), _as_numpy(desired), *args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""`check_replay_buffer`: checks of the contracts of every replay buffer."""
+"""`check_replay_buffer`: checks of the contracts that every replay buffer must meet."""
 
 import functools
 import os
@@ -23,20 +23,20 @@ GAMMA = 0.9
 
 
 def check_replay_buffer(make_buffer: MakeBuffer, *, seed: int = 0) -> None:
-    """Check that a replay buffer keeps the contracts of `pfrl_like.replay_buffer`: `check_replay_buffer(YourBuffer)`.
+    """Check that a replay buffer meets the contracts of `pfrl_like.replay_buffer`: `check_replay_buffer(YourBuffer)`.
 
-    Episodes of two environments are stored alternately; each observation is a unique number. The samples are compared
-    with the expected windows of steps. The names of this module's functions list the other contracts.
+    The checks store episodes of two environments alternately. Each observation is a unique number. The samples are
+    compared with the expected windows of steps. Each `check_*` function of this module checks one contract.
 
     Args:
-        make_buffer: Makes an empty buffer; called only with `capacity`. A class is allowed, or
-            `functools.partial(ReplayBuffer, num_steps=3)`. A buffer with several steps per item needs the attribute
-            `num_steps`.
-        seed: Seed of the global random streams, which are restored afterwards.
+        make_buffer: Function or class that returns an empty buffer, for example `functools.partial(ReplayBuffer,
+            num_steps=3)`. It is called only with the keyword `capacity`. A buffer with several steps per item must have
+            the attribute `num_steps`.
+        seed: Seed of the global random streams, which are restored at the end.
 
     Raises:
-        AssertionError: Naming the contract that is broken.
-        TypeError: If `make_buffer` is no function, such as a buffer.
+        AssertionError: If a contract is broken. The message names the contract.
+        TypeError: If `make_buffer` is not a function, for example if it is a buffer.
     """
     if not callable(make_buffer):
         kind = type(make_buffer).__name__
@@ -53,7 +53,7 @@ def check_replay_buffer(make_buffer: MakeBuffer, *, seed: int = 0) -> None:
 
 
 def episodes_of(env_id: int, lengths: Iterable[int]) -> list[Episode]:
-    """Episodes in which all values are unique: every second one is cut off, the others are terminated."""
+    """Return episodes with unique values; every second episode is truncated, the others are terminated."""
     episodes, number = [], 1000 * env_id
     for count, length in enumerate(lengths):
         episode = []
@@ -69,7 +69,7 @@ def episodes_of(env_id: int, lengths: Iterable[int]) -> list[Episode]:
 
 
 def fill(buffer: Any, several: list[list[Episode]]) -> None:
-    """Append the steps of several environments in turn, and report to the buffer where episodes are cut off."""
+    """Append the steps of several environments in turn, and tell the buffer where episodes are truncated."""
     queues = [[(step, step is episode[-1]) for episode in episodes for step in episode] for episodes in several]
     while any(queues):
         for queue in filter(None, queues):
@@ -80,19 +80,19 @@ def fill(buffer: Any, several: list[list[Episode]]) -> None:
 
 
 def filled(make_buffer: MakeBuffer, capacity: int | None = None) -> Any:
-    """Buffer with 20 steps of two environments."""
+    """Return a buffer with 20 steps of two environments."""
     buffer = make_buffer(capacity=capacity)
     fill(buffer, two_environments())
     return buffer
 
 
 def two_environments() -> list[list[Episode]]:
-    """Episodes in `filled`."""
+    """Return the episodes that `filled` stores."""
     return [episodes_of(0, (5, 1, 4)), episodes_of(1, (3, 6, 1))]
 
 
 def windows(several: list[list[Episode]], num_steps: int) -> list[tuple[int, ...]]:
-    """Sorted state numbers of the items that these episodes should make."""
+    """Return the sorted state numbers of the items that the buffer should contain for these episodes."""
     found = []
     for episode in (episode for episodes in several for episode in episodes):
         numbers = [int(step["state"][0]) for step in episode]
@@ -101,7 +101,7 @@ def windows(several: list[list[Episode]], num_steps: int) -> list[tuple[int, ...
 
 
 def numbers_of(items: Any) -> list[tuple[int, ...]]:
-    """Sorted state numbers of sampled items."""
+    """Return the sorted state numbers of sampled items."""
     return sorted(tuple(int(step["state"][0]) for step in item) for item in items)
 
 
@@ -114,12 +114,12 @@ def num_steps_of(buffer: Any) -> int:
 
 
 def check_unknown_keywords_are_refused(make_buffer: MakeBuffer) -> None:
-    """A misspelt argument raises `TypeError`."""
+    """Check that a misspelt argument raises `TypeError`."""
     refuse_unknown_keywords(functools.partial(make_buffer, capacity=10))
 
 
 def check_every_window_is_sampled_once(make_buffer: MakeBuffer) -> None:
-    """A sample of all items contains each item once; no item joins two episodes or two environments."""
+    """Check that a sample of all items contains each item once, and no item spans two episodes or environments."""
     buffer = filled(make_buffer)
     expected = windows(two_environments(), num_steps_of(buffer))
     require(len(buffer) == len(expected), f"len is {len(buffer)} after {len(expected)} steps of ended episodes")
@@ -128,14 +128,14 @@ def check_every_window_is_sampled_once(make_buffer: MakeBuffer) -> None:
 
 
 def check_draws_are_distinct(make_buffer: MakeBuffer) -> None:
-    """No item occurs twice in one sample."""
+    """Check that no item occurs twice in one sample."""
     for _ in range(20):
         items = numbers_of(filled(make_buffer).sample(10))
-        require(len(set(items)) == 10, f"a draw of 10 items holds one twice: {items}")
+        require(len(set(items)) == 10, f"a sample of 10 items contains an item twice: {items}")
 
 
 def check_sample_batch_is_sample(make_buffer: MakeBuffer) -> None:
-    """`sample_batch` draws the same items as `sample`, with n-step sums, discounts and weights."""
+    """Check that `sample_batch` samples the same items as `sample`, with n-step sums, discounts and weights."""
     buffers = [filled(make_buffer) for _ in range(2)]
     with isolated_rng():
         items = buffers[0].sample(8)
@@ -147,7 +147,7 @@ def check_sample_batch_is_sample(make_buffer: MakeBuffer) -> None:
 
 
 def check_n_step_sums(make_buffer: MakeBuffer) -> None:
-    """N-step rewards and discounts equal those computed here from the stored steps."""
+    """Check that n-step rewards and discounts equal the values computed from the stored steps."""
     buffer = filled(make_buffer)
     n = num_steps_of(buffer)
     batch = buffer.sample_batch(len(buffer), GAMMA)
@@ -166,15 +166,15 @@ def check_n_step_sums(make_buffer: MakeBuffer) -> None:
 
 
 def check_more_than_held_is_refused(make_buffer: MakeBuffer) -> None:
-    """Asking for more items than there are raises `ValueError`, for empty and for filled buffers."""
+    """Check that sampling more items than stored raises `ValueError`, for empty and filled buffers."""
     for buffer in (make_buffer(capacity=None), filled(make_buffer)):
         for method in (buffer.sample, buffer.sample_batch):
-            sentence = f"{method.__name__} gave {len(buffer) + 1} of {len(buffer)} items, expected a ValueError"
+            sentence = f"{method.__name__} returned {len(buffer) + 1} of {len(buffer)} items, expected a ValueError"
             require_error(ValueError, sentence, method, len(buffer) + 1)
 
 
 def check_capacity(make_buffer: MakeBuffer) -> None:
-    """A buffer never holds more than `capacity` items; the oldest are removed first."""
+    """Check that a buffer never contains more than `capacity` items, and that the oldest items are removed first."""
     buffer = make_buffer(capacity=10)
     require(buffer.capacity == 10, f"capacity is {buffer.capacity} of a buffer made with capacity=10")
     episodes = episodes_of(0, (4, 3, 5, 1, 6))
@@ -188,7 +188,7 @@ def check_capacity(make_buffer: MakeBuffer) -> None:
 
 
 def check_append_batch_is_append(make_buffer: MakeBuffer) -> None:
-    """Storing the steps of several environments as columns equals storing them one by one."""
+    """Check that `append_batch` for several environments stores the same items as `append` for each step."""
     one, many = make_buffer(capacity=None), make_buffer(capacity=None)
     several = [episodes_of(0, (4, 3)), episodes_of(1, (2, 5))]
     fill(one, several)
@@ -210,7 +210,7 @@ def check_append_batch_is_append(make_buffer: MakeBuffer) -> None:
 
 
 def check_a_loaded_buffer_is_the_saved_one(make_buffer: MakeBuffer) -> None:
-    """After `load` the same numbers are drawn, and the capacity is kept."""
+    """Check that a loaded buffer returns the same samples and has the same capacity."""
     buffer, other = filled(make_buffer, capacity=100), make_buffer(capacity=100)
     with tempfile.TemporaryDirectory() as dirname:
         path = os.path.join(dirname, "buffer")
@@ -226,7 +226,7 @@ def check_a_loaded_buffer_is_the_saved_one(make_buffer: MakeBuffer) -> None:
 
 
 def check_priorities(make_buffer: MakeBuffer) -> None:
-    """Items with large errors are drawn more often and weigh less; a buffer without priorities refuses errors."""
+    """Check that items with large errors are sampled more often and get smaller weights."""
     buffer = filled(make_buffer)
     if not buffer.prioritized:
         sentence = "update_priorities did nothing in a buffer without priorities, expected a TypeError"
@@ -252,7 +252,7 @@ def check_priorities(make_buffer: MakeBuffer) -> None:
 
 
 def check_sequences(make_buffer: MakeBuffer) -> None:
-    """Sequences are parts of one episode, at most as long as asked, and both forms return the same draw."""
+    """Check that sequences are parts of one episode, respect `max_len`, and are equal in both methods."""
     if not hasattr(make_buffer(capacity=None), "sample_sequences"):
         return
     episodes = {tuple(w) for w in windows(two_environments(), 100)}
@@ -266,21 +266,23 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
         sequences = drawn[0] if isinstance(drawn, tuple) else drawn
         for numbers in numbers_of(sequences):
             whole = any(numbers == w[: len(numbers)] for w in episodes)
-            require(whole, f"the steps {numbers} are no part of one episode")
-            require(max_len is None or len(numbers) <= max_len, f"{len(numbers)} steps came with max_len={max_len}")
+            require(whole, f"the steps {numbers} are not part of one episode")
+            require(
+                max_len is None or len(numbers) <= max_len, f"{len(numbers)} steps were sampled with max_len={max_len}"
+            )
         expected = batch_of_experiences(sequences, GAMMA, sequences=True)
         require(
             batch.lengths is not None and batch.lengths.tolist() == expected.lengths.tolist(),  # type: ignore[union-attr]
-            f"sequences of the lengths {batch.lengths} came, expected {expected.lengths}, longest first",
+            f"sequences have the lengths {batch.lengths}, expected {expected.lengths}, longest first",
         )
         for batch_or_expected in (batch, expected):
             require(
-                len(batch_or_expected) == int(batch.lengths.sum()), "a batch of sequences has rows that are no steps"
+                len(batch_or_expected) == int(batch.lengths.sum()), "a batch of sequences has rows that are not steps"
             )
         _require_same(_in_order(expected), _in_order(batch), "sample_sequences and sample_episodes")
         for method in (buffers[0].sample_episodes, buffers[1].sample_sequences):
-            sentence = f"{method.__name__} gave {n + 1} of {n} episodes, expected a ValueError"
-            refusals = ValueError, RuntimeError  # the latter if errors have to be written back first
+            sentence = f"{method.__name__} returned {n + 1} of {n} episodes, expected a ValueError"
+            refusals = ValueError, RuntimeError  # RuntimeError if errors must be written back first
             require_error(refusals, sentence, method, n + 1)
 
 
@@ -300,6 +302,6 @@ def _require_same(expected: Batch, batch: Batch, what: str) -> None:
 
 
 def _in_order(batch: Batch) -> Batch:
-    """Rows of sequences sorted by their numbers, since the order of sequences of equal length is arbitrary."""
+    """Return the rows of sequences sorted by their numbers; the order of sequences of equal length is arbitrary."""
     order = batch.obs[:, 0].argsort()
     return batch.replace(lengths=None, recurrent_state=None, next_recurrent_state=None, weight=None, index=None)[order]

@@ -1,4 +1,4 @@
-"""Checks that agents learn from the true steps of their environments, for any number and any form of resets."""
+"""Checks that agents learn from the true steps of their environments, for any number and any form of reset."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from pfrl_like.envs import SerialVectorEnv, VectorStream, as_vector_stream
 from pfrl_like.testing.play import RecordedEnv, Step, play_stream, require
 from pfrl_like.utils.env_values import space_kind
 
-#: Largest difference of equal float32 rewards.
+#: Maximum difference between float32 rewards that count as equal.
 TOLERANCE = 1e-5
 
 
 class Row(NamedTuple):
-    """One row of an agent's training data; `next_obs` is None where nothing is bootstrapped from it."""
+    """One row of an agent's training data; `next_obs` is None if the agent does not bootstrap from it."""
 
     obs: NDArray[np.float32]
     action: NDArray[np.float32]
@@ -30,11 +30,11 @@ class Row(NamedTuple):
 
 
 class Door:
-    """Records an agent's training data: the first arguments of its `update`, and of `learn` outside of `update`.
+    """Records an agent's training data: the first arguments of `update`, and of `learn` if called outside `update`.
 
     Attributes:
-        raw: Arguments of `update`: batches with observations of the environment.
-        features: Arguments of `learn`: batches, or episodes of a rollout, with features.
+        raw: Arguments of `update`: batches of raw observations.
+        features: Arguments of `learn`: batches or rollout episodes of features.
     """
 
     def __init__(self, agent: Any) -> None:
@@ -44,7 +44,7 @@ class Door:
         for name, kept in (("update", self.raw), ("learn", self.features)):
             if callable(getattr(agent, name, None)):
                 passes = functools.partial(self._pass, getattr(agent, name), kept)
-                vars(agent)[name] = passes  # an assignment would count as an override of PFRL's method
+                vars(agent)[name] = passes  # `setattr` would count as an override of PFRL's method
 
     def _pass(self, learn: Callable[..., Any], kept: list[Any], batch: Any, *others: Any, **keywords: Any) -> Any:
         if self._inside:
@@ -58,7 +58,7 @@ class Door:
 
 
 def rows_of(learnt: Any) -> list[Row]:
-    """Rows of a `Batch`, of transitions or sequences, or of the episodes of an on-policy agent."""
+    """Return the rows of a `Batch` (transitions or sequences), or of the episodes of an on-policy agent."""
     steps = learnt if isinstance(learnt, Batch) else learnt.steps
     columns = [_numbers(column) for column in (steps.obs, steps.action)]
     reward, discount = steps.reward.tolist(), steps.discount.tolist()
@@ -74,13 +74,13 @@ def rows_of(learnt: Any) -> list[Row]:
 
 
 class Record:
-    """True steps of environments, in which an agent's training data are looked up.
+    """True steps of environments, to compare with an agent's training data.
 
     Args:
         envs: The environments.
         gamma: The agent's discount factor per step.
-        features: Returns a batch of features for a list of observations; None to compare observations themselves.
-        cut_off_is_end: Whether the agent treats truncated episodes as terminated ones.
+        features: Function that converts a list of observations to a batch of features; None compares raw observations.
+        cut_off_is_end: True if the agent treats truncated episodes as terminated.
     """
 
     def __init__(
@@ -104,18 +104,18 @@ class Record:
         )
 
     def fault(self, row: Row) -> str | None:
-        """Description of the error in a row; None if it matches consecutive steps of one episode."""
+        """Return a description of the error in a row; None if the row matches consecutive steps of one episode."""
         found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
         faults = [self._fault(row, *self.windows[i]) for i in found]
         if not faults:
             return (
-                f"the reward {row.reward:.4f} is that of no step, nor the discounted sum of several steps in a row of "
+                f"the reward {row.reward:.4f} is not the reward of a step, nor the discounted sum of several steps of "
                 "one episode: rewards of different episodes, or of other steps, have come together"
             )
         return None if None in faults else faults[0]
 
     def steps_of(self, row: Row) -> list[Step]:
-        """Steps that match a row without error."""
+        """Return the steps that match a row."""
         found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
         return next(
             steps for steps, after in map(self.windows.__getitem__, found) if not self._fault(row, steps, after)
@@ -126,9 +126,9 @@ class Record:
         expected = 0.0 if last.terminated or (last.truncated and self.cut_off_is_end) else self.gamma ** len(steps)
         ended = f"terminated={last.terminated} and truncated={last.truncated}"
         if not np.array_equal(row.obs, self._looks(first.obs)):
-            return f"a step from obs {first.obs} is learnt from as one from {row.obs}"
+            return f"a step from obs {first.obs} is in the training data with the observation {row.obs}"
         if not np.array_equal(row.action, _flat(first.action)):
-            return f"a step with the action {first.action} is learnt from as one with {row.action}"
+            return f"a step with the action {first.action} is in the training data with the action {row.action}"
         if abs(row.discount - expected) > TOLERANCE:
             what = ""
             if row.discount == 0:
@@ -136,15 +136,15 @@ class Record:
             elif expected == 0:
                 what = ", so that it is bootstrapped from a terminal state"
             came = f"with the discount {row.discount:.4g}, expected {expected:.4g}{what}"
-            return f"a step with {ended} is learnt from {came}"
+            return f"a step with {ended} is in the training data {came}"
         if expected == 0 or row.next_obs is None or np.array_equal(row.next_obs, self._looks(last.next_obs)):
             return None
         if after and np.array_equal(row.next_obs, self._looks(after[0].obs)):
             return (
                 f"a step with {ended} is bootstrapped from {row.next_obs}, the first observation of the next episode, "
-                f"expected its own last one, {last.next_obs}"
+                f"expected the last observation of its episode, {last.next_obs}"
             )
-        return f"a step to the observation {last.next_obs} is learnt from as one to {row.next_obs}"
+        return f"a step to the observation {last.next_obs} is in the training data with {row.next_obs}"
 
     def _looks(self, obs: Any) -> NDArray[np.float32]:
         looks: NDArray[np.float32] = _flat(obs) if self.features is None else _numbers(self.features([obs]))[0]
@@ -152,7 +152,7 @@ class Record:
 
 
 def _numbers(nested: Any) -> NDArray[np.float32]:
-    """Nested tensors [N, ...], flattened and joined, [N, n]."""
+    """Return nested tensors [N, ...], flattened and concatenated to [N, n]."""
     leaves: list[NDArray[np.float32]] = []
 
     def keep(leaf: Any) -> None:
@@ -163,7 +163,7 @@ def _numbers(nested: Any) -> NDArray[np.float32]:
 
 
 def _columns(nested: Any) -> Any:
-    """Nested tensors with at least two axes, and dicts in sorted order."""
+    """Return nested tensors with at least two axes, with dicts in sorted order."""
     if isinstance(nested, Mapping):
         return {key: _columns(nested[key]) for key in sorted(nested)}
     if isinstance(nested, tuple | list):
@@ -172,7 +172,7 @@ def _columns(nested: Any) -> Any:
 
 
 def _flat(value: Any) -> NDArray[np.float32]:
-    """One observation or action as a flat vector."""
+    """Return one observation or action as a flat vector."""
     if isinstance(value, Mapping):
         return np.concatenate([_flat(value[key]) for key in sorted(value)])
     if isinstance(value, tuple):
@@ -180,7 +180,7 @@ def _flat(value: Any) -> NDArray[np.float32]:
     return np.asarray(value, dtype=np.float32).reshape(-1)
 
 
-#: Autoreset mode, None if the caller resets, and number of environments.
+#: Pairs of autoreset mode (None if the caller resets) and number of environments.
 FORMS: tuple[tuple[AutoresetMode | None, int], ...] = (
     (AutoresetMode.NEXT_STEP, 3),
     (AutoresetMode.SAME_STEP, 2),
@@ -197,18 +197,19 @@ def check_streams(
     compare: Callable[[Any, Any, str], str | None],
     state_of: Callable[[Any], Any],
 ) -> None:
-    """Check the training data and the replay buffer of an agent in several environments of several forms.
+    """Check the training data and the replay buffer of an agent in several environments and autoreset modes.
 
     Args:
-        make_agent: Makes the same untrained agent every time; it has `batch_act`, and `update` or `learn`.
-        env: The environment; it is copied.
-        n_steps: Steps of each run, of all environments together.
+        make_agent: Function that always returns the same untrained agent. The agent has `batch_act`, and `update` or
+            `learn`.
+        env: The environment, which is copied.
+        n_steps: Number of steps of each run, summed over all environments.
         seed: Seed of the environments.
-        compare: Returns the difference of two states, given a name for them.
-        state_of: Returns the state of an agent.
+        compare: Function that returns the difference between two states; the third argument is their name.
+        state_of: Function that returns the state of an agent.
 
     Raises:
-        AssertionError: Naming the contract that is broken.
+        AssertionError: If a contract is broken. The message names the contract.
     """
     states: dict[int, tuple[str, Any]] = {}
     missing = None
@@ -219,18 +220,18 @@ def check_streams(
         agent, form = make_agent(), f"{n_envs} environments, autoreset {mode.value if mode else 'by the caller'}"
         door = Door(agent)
         play_stream(agent, stream_of(envs, mode), n_steps)
-        require(door.raw or door.features, f"nothing was learnt from in {n_steps} steps of {form}")
-        if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # the agent sees no difference between them
+        require(door.raw or door.features, f"the agent has made no update in {n_steps} steps of {form}")
+        if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # both modes are equal for the agent
             state = state_of(agent)
             other, expected = states.setdefault(n_envs, (form, state))
             found = compare(expected, state, "state")
-            require(found is None, f"{form}, gave another agent than {other}: {found}")
+            require(found is None, f"{form}, resulted in a different agent than {other}: {found}")
         missing = check_rows(agent, door, envs, form) or missing
     require(missing is None, f"a step is not in the replay buffer: {missing}")
 
 
 def stream_of(envs: list[RecordedEnv], mode: AutoresetMode | None) -> VectorStream:
-    """Vector environment in an autoreset mode of gymnasium, or of PFRL's form if the mode is None."""
+    """Return a vector environment with this autoreset mode of gymnasium; PFRL's interface if the mode is None."""
     if mode is None:
         return as_vector_stream(SerialVectorEnv(envs))
     makers = [lambda env=env: env for env in envs]
@@ -238,13 +239,13 @@ def stream_of(envs: list[RecordedEnv], mode: AutoresetMode | None) -> VectorStre
 
 
 def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") -> str | None:
-    """Check that the recorded training data and the replay buffer hold true steps of these environments.
+    """Check that the recorded training data and the replay buffer contain only true steps of these environments.
 
     Returns:
-        A step of an ended episode that is not in the buffer; None if there is no such step.
+        A step of an ended episode that is missing from the buffer; None if no step is missing.
 
     Raises:
-        AssertionError: If they hold anything else.
+        AssertionError: If they contain anything else.
     """
     device, gamma = getattr(agent, "device", "cpu"), agent.gamma
 
@@ -261,7 +262,7 @@ def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") 
     ):
         record = Record(envs, gamma, look, getattr(agent, "learn_from_truncated", False))
         found = next((fault for fault in map(record.fault, rows) if fault is not None), None)
-        require(found is None, f"what came to {name} is not what happened ({form}): {found}")
+        require(found is None, f"the data passed to {name} are not the true steps ({form}): {found}")
         if stored and rows is stored and (buffer.capacity is None or len(buffer) < buffer.capacity):
             seen = {id(record.steps_of(row)[0]) for row in rows}
             return next((f"{step} ({form})" for step in ended_steps(envs) if id(step) not in seen), None)
@@ -269,7 +270,7 @@ def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") 
 
 
 def everything(agent: Any) -> Any:
-    """All items in an agent's replay buffer."""
+    """Return all items of an agent's replay buffer."""
     buffer = agent.replay_buffer
     if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
         batch = buffer.sample_sequences(buffer.n_episodes, None, agent.gamma)
@@ -281,7 +282,7 @@ def everything(agent: Any) -> Any:
 
 
 def ended_steps(envs: list[RecordedEnv]) -> Iterator[Step]:
-    """Steps of ended episodes."""
+    """Yield the steps of ended episodes."""
     for env in envs:
         for episode in env.episodes:
             if env.ended or episode is not env.episodes[-1]:
@@ -289,6 +290,6 @@ def ended_steps(envs: list[RecordedEnv]) -> Iterator[Step]:
 
 
 def _fits_gymnasium(env: Any) -> bool:
-    """True if gymnasium can make a vector of such environments."""
+    """True if gymnasium can make a vector environment of such environments."""
     spaces = env.observation_space, env.action_space
     return all(isinstance(space, gymnasium.Space) and space_kind(space) != "other" for space in spaces)

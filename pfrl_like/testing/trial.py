@@ -1,4 +1,4 @@
-"""`Trial`: a trained agent for checks; and a check that a stopped run continues from its checkpoint exactly."""
+"""`Trial`: a trained agent for checks; and a check that an interrupted run resumes from its checkpoint exactly."""
 
 import contextlib
 import copy
@@ -30,11 +30,12 @@ class Trial:
     """Trained agent and environment for checks.
 
     Args:
-        make_agent: Makes an agent with its own parts. It has to pass keyword arguments to the constructor, and the
-            agent has to start learning well before `n_steps` steps. After the same seed of the global random streams it
-            has to make the same agent: seed an action space of its own, or draw from that of `env`, which is seeded.
+        make_agent: Function that returns an agent with its own networks, optimisers and buffer. It must pass keyword
+            arguments to the constructor, and the agent must make updates well before `n_steps` steps. With the same
+            seed of the global random streams, the function must return the same agent. An explorer may sample from the
+            action space of `env`, which is seeded; a separate action space must be seeded by the function.
         env: An environment that the agent can act in.
-        n_steps: Steps of a training run.
+        n_steps: Number of steps of a training run.
         seed: Seed of the trial.
     """
 
@@ -48,7 +49,7 @@ class Trial:
         self._trained_state = copy.deepcopy(state_of(self.trained))
 
     def difference(self, first: Any, second: Any, name: str = "") -> str | None:
-        """Description of the first difference of two states: bit for bit on the CPU, up to rounding on a GPU."""
+        """Return the first difference between two states: bitwise on the CPU, up to rounding on a GPU."""
         return difference(first, second, name, exact=self.on_cpu)
 
     @property
@@ -57,13 +58,13 @@ class Trial:
         return torch.device(getattr(self.trained, "device", "cpu")).type == "cpu"
 
     def new_agent(self, seed: int | None = None) -> Any:
-        """An untrained agent; the same one for the same seed."""
+        """Return an untrained agent. Equal seeds return equal agents."""
         set_random_seed(self.seed if seed is None else seed)
-        self.env.action_space.seed(self.seed)  # random actions may be drawn from it
+        self.env.action_space.seed(self.seed)  # random actions may be sampled from this space
         return self.make_agent()
 
     def trained_again(self) -> Any:
-        """Trained agent in its state after training, except for its buffer; checks may train it further."""
+        """Return the trained agent in its state after training, except for its buffer; checks may train it further."""
         if hasattr(self.trained, "load_state_dict"):
             self.trained.load_state_dict(self._trained_state)
             return self.trained
@@ -76,7 +77,7 @@ class Trial:
         return self.trained
 
     def batch_of(self, agent: Any) -> Batch:
-        """Minibatch of an agent's stored steps, the same every time."""
+        """Return a minibatch of an agent's stored steps; it is the same at every call."""
         sampling = getattr(agent, "sampling", {})
         set_random_seed(self.seed)
         if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
@@ -85,12 +86,12 @@ class Trial:
             )
         else:
             batch = agent.replay_buffer.sample_batch(agent.minibatch_size, agent.gamma, **sampling)
-        if agent.replay_buffer.prioritized:  # errors of 1 do not change which items are drawn
+        if agent.replay_buffer.prioritized:  # errors of 1 do not change the sampled items
             agent.replay_buffer.update_priorities(batch.index, np.ones(len(batch.index)))
         return batch
 
     def episode(self) -> Batch:
-        """Short episode of random actions, for agents that learn from consecutive steps."""
+        """Return a short episode of random actions, for agents that learn from consecutive steps."""
         env = RecordedEnv(self.env, seed=self.seed)
         env.reset()
         while not env.ended:
@@ -111,7 +112,7 @@ class Trial:
 
     @functools.cached_property
     def observations(self) -> list[Any]:
-        """Some observations of the environment."""
+        """Several observations of the environment."""
         episodes, observations = Episodes(self.env, self.seed), []
         for _ in range(20):
             observations.append(episodes.obs)
@@ -119,11 +120,11 @@ class Trial:
         return observations
 
     def evaluated(self, agent: Any) -> list[Any]:
-        """Actions of an agent in evaluation on the observations, as one episode."""
+        """Return an agent's actions in evaluation for the observations of one episode."""
         set_random_seed(self.seed)
         with agent.eval_mode():
             agent.act(self.observations[0])
-            agent.observe(self.observations[0], 0.0, True, False)  # forget the earlier episode
+            agent.observe(self.observations[0], 0.0, True, False)  # end the earlier episode
             actions = []
             for obs in self.observations:
                 actions.append(np.asarray(agent.act(obs)))
@@ -132,7 +133,7 @@ class Trial:
 
 
 def state_of(agent: Any) -> dict[str, Any]:
-    """The state that `save` would save: live tensors; for an agent without `state_dict` the bytes of its files."""
+    """Return the state that `save` writes: live tensors, or the saved bytes for an agent without `state_dict`."""
     if hasattr(agent, "state_dict"):
         state: dict[str, Any] = agent.state_dict()
         return state
@@ -143,7 +144,7 @@ def state_of(agent: Any) -> dict[str, Any]:
 
 
 N_ENVS = 2
-#: What to look for if two runs with the same seed differ.
+#: Hint for the case that two runs with the same seed differ.
 UNSEEDED = (
     "does make_agent, or a part that it makes, draw random numbers that set_random_seed does not set? "
     "An action space needs a seed of its own"
@@ -151,16 +152,16 @@ UNSEEDED = (
 
 
 class Stopped(Exception):
-    """Error that stops a run in the middle of an episode."""
+    """Error that interrupts a run in the middle of an episode."""
 
 
 class Shuffled(gymnasium.Env[Any, Any]):
-    """Environment with some observations in random order; rewards and the ends of episodes are random, too.
+    """Environment with given observations in random order, random rewards and random ends of episodes.
 
     Args:
         observations: The observations.
-        env: Environment with the spaces.
-        seed: Seed of its own stream; the rewards also depend on the global one.
+        env: Environment that the spaces are taken from.
+        seed: Seed of the environment's random stream. The rewards also depend on the global stream.
     """
 
     def __init__(self, observations: Sequence[Any], env: Any, seed: int) -> None:
@@ -170,7 +171,7 @@ class Shuffled(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
+        """Start an episode."""
         super().reset(seed=seed)
         self.steps = 0
         return self._observation(), {}
@@ -186,10 +187,10 @@ class Shuffled(gymnasium.Env[Any, Any]):
 
 
 def check_a_stopped_run_goes_on(trial: Trial) -> None:
-    """A run that was stopped by an error continues from its checkpoint, with `resume=True` and new objects, exactly.
+    """Check that an interrupted run resumes exactly from its checkpoint, with `resume=True` and new objects.
 
-    Two environments are used if the agent supports them. Compiled agents are skipped: such an agent makes its first
-    update before it is compiled, so its numbers may differ.
+    The check uses two environments if the agent supports them. Compiled agents are skipped: their first update runs
+    before compilation, so their numbers may differ.
     """
     if getattr(trial.trained, "is_compiled", False) is True:
         return
@@ -213,13 +214,13 @@ def check_a_stopped_run_goes_on(trial: Trial) -> None:
         require(not told["reasons"], f"a run that was stopped does not resume exactly: {'; '.join(told['reasons'])}")
     require(
         again is None,
-        f"two runs with the same seed, none of them stopped, have left different things: {again}; {UNSEEDED}",
+        f"two runs with the same seed, both uninterrupted, have different results: {again}; {UNSEEDED}",
     )
-    require(found is None, f"a run that was stopped and resumed from its checkpoint has left something else: {found}")
+    require(found is None, f"a run that was stopped and resumed from its checkpoint has different results: {found}")
 
 
 def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, Any]:
-    """Train an agent, with another seed if `further` is not 0; returns its final state and results."""
+    """Train an agent, with a different seed if `further` is not 0, and return its final state and results."""
     agent, seed, logger = trial.new_agent(trial.seed + further), trial.seed + N_ENVS * further, logging.Logger(__name__)
     logger.addHandler(logging.NullHandler())
     options |= {"checkpoint_freq": trial.n_steps // 2, "logger": logger, "progress": False}
@@ -232,6 +233,6 @@ def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, 
     stored = trial.batch_of(agent) if trial.learns_from_batches else None
     with (outdir / "metrics.csv").open(newline="") as file:
         episodes = [{**row, "elapsed": ""} for row in csv.DictReader(file)]
-    # The order of a continuation's rows is arbitrary.
+    # The order of the rows of `continuation` is arbitrary.
     fields = {} if stored is None else dataclasses.asdict(stored.replace(continuation=None))
     return {"agent": state_of(agent), "draws": draws, "minibatch": fields, "episodes": episodes}

@@ -1,4 +1,4 @@
-"""Helpers for all other folders, at PFRL's paths where PFRL has them."""
+"""Helper functions for all other modules. Helpers that also exist in PFRL have PFRL's paths."""
 
 from pfrl_like.utils import batch_states as batch_states
 from pfrl_like.utils import contexts as contexts

@@ -1,4 +1,4 @@
-"""Batches of features from lists of observations, and batches from PFRL's lists of transition dicts."""
+"""Conversion of lists of observations to batches of features, and of PFRL's lists of transition dicts to batches."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,18 +20,18 @@ Phi = Callable[[Any], Any]
 
 
 def batch_states(states: Sequence[Any], device: torch.device | str, phi: Phi) -> Any:
-    """Apply a feature extractor to each observation and make one batch of the results.
+    """Apply a feature extractor to each observation and collate the results to a batch.
 
     Args:
-        states: Observations: numbers, arrays, tensors, or nested dicts and tuples of such, all of one form.
+        states: Observations with the same structure: numbers, arrays, tensors, or nested dicts and tuples of these.
         device: Device of the batch.
         phi: Feature extractor of one observation.
 
     Returns:
-        Tensors [k, ...] of the features' own dtype, nested like one feature.
+        Tensors [k, ...] with the dtype of the features, nested like the features of one observation.
 
     Raises:
-        ValueError: If there are no observations or their shapes differ.
+        ValueError: If `states` is empty, or if the shapes of the observations differ.
         TypeError: If a feature cannot be converted to a tensor.
     """
     if len(states) == 0:
@@ -62,13 +62,13 @@ def _cannot_collate(features: list[Any]) -> Exception:
     if len(shapes) > 1:
         return ValueError(f"states must have one shape, got {', '.join(shapes)}")
     return TypeError(
-        f"states gave features of type {type(features[0]).__name__} that cannot be made into a tensor: "
-        "expected numbers, arrays, tensors or nested dicts and tuples of such; `phi` can convert them"
+        f"states gave features of type {type(features[0]).__name__} that cannot be converted to a tensor: "
+        "expected numbers, arrays, tensors or nested dicts and tuples of these; `phi` can convert them"
     )
 
 
 class _CallableModule(ModuleType):
-    """Callable module: PFRL's documents name the function `pfrl_like.utils.batch_states` by this path, too."""
+    """Callable module: `pfrl_like.utils.batch_states` is the module and, as in PFRL's documentation, the function."""
 
     def __call__(self, states: Sequence[Any], device: torch.device | str, phi: Phi) -> Any:
         return batch_states(states, device, phi)
@@ -85,15 +85,15 @@ def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = Fa
     """Collate items of `sample` (or episodes of `sample_episodes`) on the CPU.
 
     Args:
-        experiences: n items, each with the one to n steps of a transition; with `sequences`, n (parts of) episodes. Or
-            a tuple of these and their importance weights.
+        experiences: List of items, each a list of the steps of one n-step transition; if `sequences`, a list of
+            episodes or parts of episodes. Or a tuple of the list and the importance weights.
         gamma: Discount factor per step.
-        sequences: Whether the items are sequences for a recurrent network. They are sorted by falling length, and
-            `index` of the batch holds their original places.
+        sequences: True if the items are sequences for a recurrent network. Sequences are sorted by descending length,
+            and `index` of the batch contains their original positions.
 
     Raises:
-        ValueError: If there are none.
-        TypeError: If they have another form.
+        ValueError: If `experiences` is empty.
+        TypeError: If the items are not lists of transition dicts.
     """
     if isinstance(experiences, tuple):
         weighted = zip(*experiences, strict=True)
@@ -103,7 +103,7 @@ def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = Fa
     if not all(isinstance(item, Sequence) and item and isinstance(item[0], Mapping) for item in experiences):
         raise TypeError(
             f"experiences has an item of type {type(experiences[0]).__name__}, expected lists of transition dicts, as "
-            "sample and sample_episodes give them; sample_batch and sample_sequences give a Batch"
+            "sample and sample_episodes return them; sample_batch and sample_sequences return a Batch"
         )
     if sequences:
         return _sequences(experiences, gamma)
@@ -144,18 +144,18 @@ def _batch(
 
 
 def rewards_and_ends(items: Sequence[Experience], gamma: float) -> tuple[list[float], list[bool]]:
-    """Discounted sum of each item's rewards, and whether one of its steps is terminal."""
+    """Return for each item the discounted sum of its rewards, and True if one of its steps is terminal."""
     rewards = [sum(gamma**i * step["reward"] for i, step in enumerate(item)) for item in items]
     return rewards, [any(step["is_state_terminal"] for step in item) for item in items]
 
 
 def next_state(step: Transition) -> Any:
-    """Next observation; if there is none, the step's own, which has no effect since the step is terminal."""
+    """Return the next observation; if it is None, return the step's observation (unused: the step is terminal)."""
     return step["state"] if step["next_state"] is None else step["next_state"]
 
 
 def recurrent_states(episodes: Sequence[Experience], device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Recurrent states before and after the first step of each episode; None where no episode has one."""
+    """Return the recurrent states before and after the first step of each episode; None if no episode has a state."""
     states = {}
     for name in ("recurrent_state", "next_recurrent_state"):
         state = concatenate_recurrent_states([episode[0].get(name) for episode in episodes])
@@ -164,13 +164,13 @@ def recurrent_states(episodes: Sequence[Experience], device: torch.device | str 
 
 
 def column(steps: Sequence[Transition], name: str) -> Any:
-    """One value of every step, stacked; None if a step lacks it."""
+    """Return the stacked values of one key of all steps; None if a step has no such key."""
     values = [step.get(name) for step in steps]
     return None if any(value is None for value in values) else stack(values)
 
 
 def stack(values: Sequence[Any]) -> Any:
-    """Stack arrays, numbers or nested dicts and tuples of them along a new first axis, as tensors; list objects."""
+    """Stack arrays, numbers or nested dicts and tuples of them to tensors with a new first axis; list other objects."""
     if isinstance(values[0], Mapping):
         return {key: stack([value[key] for value in values]) for key in values[0]}
     if isinstance(values[0], tuple):

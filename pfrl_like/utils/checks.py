@@ -1,7 +1,7 @@
 """Checks of arguments, and of values that pass between environment and agent.
 
-The latter run at every step, so each has a fast path for the usual case: one flat array of the space's own shape and
-dtype.
+The checks of values run at every step. So each has a fast path for the usual case: a single array with the shape and
+dtype of the space.
 """
 
 import contextlib
@@ -20,22 +20,22 @@ from pfrl_like.utils.env_values import space_kind
 
 Class = TypeVar("Class", bound=type[Any])
 
-#: Largest reward: agents learn from rewards as float32.
+#: Maximum reward. Agents convert rewards to float32.
 LARGEST_REWARD = float(np.finfo(np.float32).max)
 #: Largest int64.
 LARGEST_INTEGER = 2**63 - 1
 
 
 def check_finite(name: str, value: Any) -> None:
-    """Refuse NaN and infinity.
+    """Raise an error if a value contains NaN or infinity.
 
     Args:
-        name: Name of the value in the message, for instance "obs".
-        value: A number, an array or tensor of any shape, or dicts, tuples and lists of such. None and values that are
-            not floating point (integers, bools, strings, objects) pass.
+        name: Name of the value in the message, for example "obs".
+        value: A number, an array or tensor of any shape, or dicts, tuples and lists of these. None and values that are
+            not floating point (integers, bools, strings, objects) are not checked.
 
     Raises:
-        NonFiniteError: If a number in it is not finite.
+        NonFiniteError: If a number is not finite.
     """
     if type(value) is np.ndarray:
         if value.dtype.kind in "fc" and np.count_nonzero(np.isfinite(value)) < value.size:  # faster than `all`
@@ -54,9 +54,9 @@ def check_finite(name: str, value: Any) -> None:
 
 
 def check_step(space: Any, obs: Any, reward: Any) -> None:
-    """Refuse invalid results of an environment's step.
+    """Raise an error if the observation or reward of a step is invalid.
 
-    It combines `check_observation`, `check_finite` and `check_reward`, for loops over many steps.
+    The function combines `check_observation`, `check_finite` and `check_reward` in one fast call.
 
     Args:
         space: Observation space; None if unknown.
@@ -64,9 +64,9 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         reward: Reward of the step.
 
     Raises:
-        ValueError: On an observation of another shape or kind than the space.
+        ValueError: If the observation does not match the space in structure, shape or kind of numbers.
         NonFiniteError: If the observation or the reward is not finite.
-        TypeError: If the reward is no single number.
+        TypeError: If the reward is not a single number.
     """
     if (
         type(obs) is np.ndarray
@@ -74,7 +74,7 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         and obs.dtype == getattr(space, "dtype", None) == np.float32
         and obs.shape == getattr(space, "shape", None)
         and -LARGEST_REWARD <= reward <= LARGEST_REWARD
-        and math.isfinite(np.vdot(obs, obs))  # not finite if one number is not; may overflow, so checked again below
+        and math.isfinite(np.vdot(obs, obs))  # may also overflow, so checked again below
     ):
         return
     check_observation(space, obs)
@@ -83,19 +83,19 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
 
 
 def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
-    """Refuse NaN and infinity in stored values; None and values that are not floating point pass.
+    """Raise an error if a stored value contains NaN or infinity; None and values of other dtypes are not checked.
 
     Raises:
-        NonFiniteError: If a number is not finite, naming the argument.
-        ValueError: If the action is an integer that int64 cannot hold.
+        NonFiniteError: If a number is not finite. The message names the argument.
+        ValueError: If the action is an integer that int64 cannot represent.
     """
     if type(action) is int and not -LARGEST_INTEGER <= action <= LARGEST_INTEGER:
-        raise ValueError(f"action is an integer of {action.bit_length()} bits, expected one that int64 can hold")
+        raise ValueError(f"action is an integer of {action.bit_length()} bits, expected an int64")
     total = 0.0
     for value in (obs, action, next_obs):
         kind = value.dtype.char if type(value) is np.ndarray else ""
         if kind in ("f", "d"):
-            total += np.vdot(value, value)  # not finite if one number is not; may overflow, so checked again below
+            total += np.vdot(value, value)  # may also overflow, so checked again below
         elif kind in ("", "e", "g", "F", "D", "G") and type(value) is not int:
             total = math.nan
     if not math.isfinite(total):
@@ -105,25 +105,25 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
 
 
 def reward_out_of_range(reward: Any) -> NonFiniteError:
-    """Error for a reward that float32 cannot hold."""
+    """Return an error for a reward that float32 cannot represent."""
     came = float(reward) if isinstance(reward, float | np.floating) else "a number beyond float32"
     return NonFiniteError("reward", f"reward is {came}, expected a finite number of at most {LARGEST_REWARD:.2g}")
 
 
 def as_reward(reward: Any) -> float:
-    """Reward as float.
+    """Return the reward as a float.
 
     Raises:
-        TypeError: If it is no single number.
-        NonFiniteError: If it is NaN, infinite, or larger than float32 can hold.
+        TypeError: If the reward is not a single number.
+        NonFiniteError: If the reward is NaN, infinite, or too large for float32.
     """
-    if isinstance(reward, str | bytes):  # float() would convert it
+    if isinstance(reward, str | bytes):  # float() would convert a string
         raise _no_reward(reward)
     try:
         number = float(reward)
     except OverflowError:
         raise reward_out_of_range(reward) from None
-    except (TypeError, ValueError, RuntimeError):  # torch raises the last one
+    except (TypeError, ValueError, RuntimeError):  # torch raises RuntimeError
         raise _no_reward(reward) from None
     if not -LARGEST_REWARD <= number <= LARGEST_REWARD:
         raise reward_out_of_range(number)
@@ -131,11 +131,11 @@ def as_reward(reward: Any) -> float:
 
 
 def check_rewards(rewards: Any, active: Any = None) -> None:
-    """Refuse rewards that `as_reward` refuses.
+    """Raise an error if `as_reward` rejects a reward.
 
     Args:
         rewards: Rewards of k environments, a sequence or an array [k].
-        active: False for environments whose reward does not count, [k]; None for none.
+        active: False for environments whose reward is not checked, [k]; None checks all rewards.
     """
     if active is not None:
         rewards = [reward for reward, counts in zip(rewards, active, strict=True) if counts]
@@ -147,11 +147,11 @@ def check_rewards(rewards: Any, active: Any = None) -> None:
 
 
 def check_reward(reward: Any) -> None:
-    """Refuse a reward that is not one finite number; an array [1] is refused, too.
+    """Raise an error if a reward is not a single finite number; an array [1] is rejected, too.
 
     Raises:
-        TypeError: If it is no single number.
-        NonFiniteError: If it is NaN, infinite, or larger than float32 can hold.
+        TypeError: If the reward is not a single number.
+        NonFiniteError: If the reward is NaN, infinite, or too large for float32.
     """
     if not isinstance(reward, int | float | np.floating | np.integer):
         plain = reward.item() if hasattr(reward, "item") and np.shape(reward) == () else reward
@@ -161,17 +161,19 @@ def check_reward(reward: Any) -> None:
 
 
 def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
-    """Refuse an observation that differs from the space in structure, shape or kind of numbers; bounds are not checked.
+    """Raise an error if the structure, shape or kind of numbers of an observation does not match the space.
 
-    Integers pass for floating point, and either width passes for the other; floating point does not pass for integers.
+    Bounds are not checked. Integers are accepted for a floating-point space, and any number of bits is accepted.
+    Floating-point numbers are rejected for an integer space.
 
     Args:
-        space: Observation space of one environment; None if unknown, then everything passes.
+        space: Observation space of one environment; None if unknown, which accepts every observation.
         obs: One observation.
         name: Name of the observation in the message.
 
     Raises:
-        ValueError: Naming the part of the observation, its form and the form of the space.
+        ValueError: If the observation does not match. The message describes the observation (or its part) and the
+            space.
     """
     if space is None or (
         type(obs) is np.ndarray
@@ -196,17 +198,18 @@ def check_observations(space: Any, observations: Any, n: int, name: str = "obs")
 
 
 def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool = True) -> None:
-    """Refuse an action outside the space.
+    """Raise an error if an action is not in the space.
 
     Args:
-        space: Action space of one environment; None if unknown, then everything passes.
+        space: Action space of one environment; None if unknown, which accepts every action.
         action: One action.
         name: Name of the action in the message.
-        bounds: Whether the bounds of a Box count, too. Many environments clip, and Gaussian policies rely on it.
+        bounds: True to check the bounds of a Box. False is useful because many environments clip actions, and Gaussian
+            policies rely on this.
 
     Raises:
-        ValueError: Naming the action, its form and the form of the space.
-        NonFiniteError: If it holds NaN or infinity.
+        ValueError: If the action is not in the space. The message describes the action and the space.
+        NonFiniteError: If the action contains NaN or infinity.
     """
     if space is None:
         return
@@ -219,7 +222,7 @@ def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool 
 
 
 def unequal_lengths(**columns: Any) -> ValueError:
-    """Error for columns that do not all hold one value for every environment."""
+    """Return an error for columns that do not all contain one value for every environment."""
     lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
     return ValueError(f"one of each is needed for every environment, but the lengths are: {lengths}")
 
@@ -231,7 +234,7 @@ def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bou
     if space is None:
         return
     is_integers = type(actions) is np.ndarray and actions.ndim == 1 and actions.dtype.kind in "iu"
-    if is_integers and space_kind(space) == "discrete":  # checking the extremes is enough
+    if is_integers and space_kind(space) == "discrete":  # checking minimum and maximum is enough
         check_action(space, actions.min(), name)
         check_action(space, actions.max(), name)
         return
@@ -244,16 +247,16 @@ def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bou
 
 
 def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
-    """Refuse arguments that are no integers, or too small.
+    """Raise an error if an argument is not an integer or is below a minimum.
 
     Args:
-        least: Smallest number allowed.
-        optional: Whether None is allowed.
-        **values: The arguments by name.
+        least: Minimum allowed value.
+        optional: True if None is allowed.
+        **values: Values of the arguments, keyed by argument name.
 
     Raises:
-        TypeError: If one is no integer.
-        ValueError: If one is too small.
+        TypeError: If a value is not an integer.
+        ValueError: If a value is below `least`.
     """
     expected = f"an integer from {least} on{_NONE * optional}"
     for name, value in _of_kind(values, (int, np.integer), expected, optional):
@@ -262,17 +265,17 @@ def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
 
 
 def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: bool = False, **values: Any) -> None:
-    """Refuse arguments that are no finite numbers, or out of bounds.
+    """Raise an error if an argument is not a finite number or is out of bounds.
 
     Args:
-        least: Smallest number allowed.
-        most: Largest number allowed.
-        between: Whether the bounds themselves are excluded.
-        **values: The arguments by name.
+        least: Minimum allowed value.
+        most: Maximum allowed value.
+        between: True to exclude the bounds.
+        **values: Values of the arguments, keyed by argument name.
 
     Raises:
-        TypeError: If one is no number.
-        ValueError: If one is not finite, or out of bounds.
+        TypeError: If a value is not a number.
+        ValueError: If a value is not finite or is out of bounds.
     """
     bounds = f" of at least {least:g}" if least > -math.inf else ""
     range_of = f"between {least:g} and {most:g}" if between else f"from {least:g} to {most:g}"
@@ -283,19 +286,19 @@ def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: 
 
 
 def check_seconds(optional: bool = False, **values: Any) -> None:
-    """Refuse arguments that are no positive times; arguments and errors are those of `check_counts`."""
+    """Raise an error if an argument is not a positive number of seconds. Arguments and errors as `check_counts`."""
     expected = f"a positive number of seconds{_NONE * optional}"
     for name, value in _of_kind(values, numbers.Real, expected, optional):
         if not float(value) > 0:
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
-#: Ending of the message for an optional argument.
+#: End of the message for an optional argument.
 _NONE = ", or None"
 
 
 def _of_kind(values: Mapping[str, Any], kind: Any, expected: str, optional: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield names and values of a numeric kind, except None if `optional`; other values and flags are refused."""
+    """Yield names and numeric values, skipping None if `optional`; raise an error for bools and other types."""
     for name, value in values.items():
         if value is None and optional:
             continue
@@ -305,10 +308,10 @@ def _of_kind(values: Mapping[str, Any], kind: Any, expected: str, optional: bool
 
 
 def check_flags(**values: Any) -> None:
-    """Refuse arguments that are neither True nor False.
+    """Raise an error if an argument is not True or False.
 
     Raises:
-        TypeError: If one is something else.
+        TypeError: If a value is not a bool.
     """
     for name, value in values.items():
         if not isinstance(value, bool | np.bool_):
@@ -316,24 +319,24 @@ def check_flags(**values: Any) -> None:
 
 
 def check_choice(name: str, value: Any, known: Collection[str]) -> None:
-    """Refuse an unknown value of an argument.
+    """Raise an error if the value of an argument is unknown.
 
     Raises:
-        ValueError: Naming the argument and the known values.
+        ValueError: If the value is unknown. The message contains the argument's name and the known values.
     """
     if value not in known:
         raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, known))}")
 
 
 def check_function(optional: bool = False, **values: Any) -> None:
-    """Refuse arguments that cannot be called.
+    """Raise an error if an argument is not callable.
 
     Args:
-        optional: Whether None is allowed.
-        **values: The arguments by name.
+        optional: True if None is allowed.
+        **values: Values of the arguments, keyed by argument name.
 
     Raises:
-        TypeError: If one is no function.
+        TypeError: If a value is not callable.
     """
     for name, value in values.items():
         if not callable(value) and (value is not None or not optional):
@@ -366,13 +369,13 @@ def _check_structure(space: Any, value: Any, name: str, **looks: bool) -> None:
             raise ValueError(f"{name} is {_describe(value)}, expected a tuple of length {len(space.spaces)}")
         for index, part in enumerate(space.spaces):
             _check_structure(part, value[index], f"{name}[{index}]", **looks)
-    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # a user's own space may lack them
+    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # missing in some user-defined spaces
         _check_leaf(space, kind, value, name, **looks)
 
 
 def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
     try:
-        shape, dtype = value.shape, value.dtype  # avoids copying a lazy stack of frames
+        shape, dtype = value.shape, value.dtype  # avoids a copy of `LazyFrames`
         array = value if isinstance(dtype, np.dtype) else np.asarray(value)
     except AttributeError:
         array = _as_array(value, name, space)
@@ -391,7 +394,7 @@ def _as_array(value: Any, name: str, space: Any) -> np.ndarray:
         array = np.asarray(value)
         if array.dtype != object:
             return array
-    raise ValueError(f"{name} is {_describe(value)}, which is no array, but the space is {space}")
+    raise ValueError(f"{name} is {_describe(value)}, expected an array, because the space is {space}")
 
 
 def _check_leaf(space: Any, kind: str, value: Any, name: str, observed: bool = False, bounds: bool = True) -> None:
@@ -425,12 +428,12 @@ def _describe(value: Any) -> str:
     return f"{text if len(text) < 80 else text[:77] + '...'} ({type(value).__name__})"
 
 
-#: Keys of the warnings that `warn_once` has given in this process.
+#: Keys of the warnings that `warn_once` has issued in this process.
 _WARNED: set[Hashable] = set()
 
 
 def levels_to_the_caller() -> int:
-    """Stack level of the nearest code outside this package, for `warnings.warn` in the calling function."""
+    """Return the stack level of the nearest code outside this package, for `warnings.warn` in the calling function."""
     frame, levels = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").startswith("pfrl_like."):
         frame, levels = frame.f_back, levels + 1
@@ -438,11 +441,11 @@ def levels_to_the_caller() -> int:
 
 
 def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the user's line, the first time in this process that the key is given.
+    """Issue a warning that points to the user's line, once per key and process.
 
     Args:
-        key: Identifies the warning, whatever numbers its text contains.
-        text: The text of the warning.
+        key: Key of the warning. Warnings with different texts may have the same key.
+        text: Text of the warning.
         category: Class of the warning.
     """
     if key not in _WARNED:
@@ -451,12 +454,12 @@ def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -
 
 
 def renamed(name: str, doc: str) -> property:
-    """Property that is another name of attribute `name`, with docstring `doc`."""
+    """Return a property that is an alias of the attribute `name`, with the docstring `doc`."""
     return property(attrgetter(name), lambda own, value: setattr(own, name, value), doc=doc)
 
 
 class ConstructorOnly:
-    """Descriptor of an attribute that is set only once, since later values would have no effect; reads are free."""
+    """Descriptor of an attribute that can be set only once, because later changes would have no effect."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -464,14 +467,14 @@ class ConstructorOnly:
     def __set__(self, instance: Any, value: Any) -> None:
         if self.name in vars(instance):
             raise AttributeError(
-                f"{self.name} of {type(instance).__name__} is fixed: give it to a new agent, which takes over this "
-                "one's state by save and load"
+                f"{self.name} of {type(instance).__name__} cannot be changed: pass it to a new agent and copy this "
+                "agent's state with save and load"
             )
         vars(instance)[self.name] = value
 
 
 def constructor_only(*names: str) -> Callable[[Class], Class]:
-    """Class decorator that makes attributes `ConstructorOnly`, since other parts of an object are built from them."""
+    """Class decorator that makes attributes `ConstructorOnly`, because other parts of the object depend on them."""
 
     def declare(cls: Class) -> Class:
         for name in names:

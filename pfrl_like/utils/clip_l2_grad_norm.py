@@ -1,4 +1,4 @@
-"""`clip_l2_grad_norm_`, for user-defined agents; the library's own agents clip in `optimizers.GradientStep`."""
+"""`clip_l2_grad_norm_`, for user-defined agents; the library's agents clip gradients in `optimizers.GradientStep`."""
 
 from collections.abc import Iterable
 
@@ -7,13 +7,13 @@ from torch.nn.utils import clip_grad_norm_
 
 
 def clip_l2_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> float:
-    """Scale the gradients of all parameters together down to an L2 norm of `max_norm`, in place.
+    """Clip the L2 norm of all gradients together to at most `max_norm`, in place.
 
     Args:
-        parameters: Parameters; those without a gradient are skipped.
-        max_norm: Largest norm; smaller gradients are left unchanged.
+        parameters: Parameters. Parameters without a gradient are skipped.
+        max_norm: Maximum norm. Gradients with a smaller norm stay unchanged.
 
     Returns:
-        The norm before.
+        The norm before clipping.
     """
     return float(clip_grad_norm_(parameters, max_norm))

@@ -1,4 +1,4 @@
-"""Contexts for training and evaluation mode: of modules, and of agents that several threads act with."""
+"""Context managers for training and evaluation mode of modules, and of agents that are used by several threads."""
 
 import contextlib
 import inspect
@@ -15,39 +15,39 @@ from torch.nn.modules import activation, container, conv, flatten, linear, paddi
 
 Class = TypeVar("Class", bound=type[nn.Module])
 FREE: AbstractContextManager[None] = contextlib.nullcontext()
-#: Attribute of a module that caches whether it reads its mode; a compiler that traces this can follow an attribute, but
-#: no dictionary of weak keys.
+#: Attribute of a module that caches the result of `reads_training`. A compiler can trace an attribute, but not a
+#: dictionary with weak keys.
 _READS_TRAINING = "_pfrl_like_reads_training"
 _RNN_FORWARDS = {cls.forward for cls in (nn.RNNBase, nn.RNN, nn.GRU, nn.LSTM)}
 _EVALUATING = "_evaluating_threads"
 
 
 def kept_over_forks(lock: Any) -> Any:
-    """Make forks wait for a lock, so that no child finds it locked or its data half changed; returns the lock."""
+    """Make forks wait for a lock, so that it is never locked in a child process, and return the lock."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
 
 
-#: Held by the one thread that has put a module into evaluation mode, or learns with a module that reads its mode: modes
-#: belong to modules, not to threads.
+#: Lock for the mode of modules. A thread acquires the lock to switch modules to evaluation mode, or to train modules
+#: that read their mode, because all threads share the mode of a module.
 MODES = kept_over_forks(threading.RLock())
 _LOCK = kept_over_forks(threading.Lock())
 
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[nn.Module]:
-    """Put a module into evaluation mode, and restore its mode afterwards; threads take turns.
+    """Switch a module to evaluation mode and restore its mode at the end; one thread at a time.
 
-    Afterwards every part has its previous mode, including parts that their owner keeps in evaluation mode.
+    At the end every submodule has its previous mode, including submodules that are always in evaluation mode.
     """
-    is_compiling = torch.compiler.is_compiling()  # then there are no other threads
+    is_compiling = torch.compiler.is_compiling()  # a compiler traces in a single thread
     with contextlib.nullcontext() if is_compiling else MODES:
         before = [(part, part.training) for part in module.modules()]
         plain = not is_compiling and all(_is_plain(part) for part, _ in before)
         if plain:
             for part, _ in before:
-                vars(part)["training"] = False  # avoids `nn.Module.__setattr__`, which takes ten times as long
+                vars(part)["training"] = False  # ten times as fast as `nn.Module.__setattr__`
         else:
             module.eval()
         try:
@@ -56,7 +56,7 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
             if plain:
                 for part, training in before:
                     vars(part)["training"] = training
-            else:  # a user's own `train` may do more than set an attribute
+            else:  # a user-defined `train` may do more than set an attribute
                 if before[0][1]:
                     module.train()
                 for part, training in before:
@@ -64,26 +64,26 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def learning(*modules: Any) -> AbstractContextManager[Any]:
-    """Context in which no other thread puts these modules into evaluation mode; `FREE` if none of them reads its mode.
+    """Prevent other threads from switching these modules to evaluation mode; `FREE` if no module reads its mode.
 
     Args:
-        modules: The modules; other objects are skipped.
+        modules: Modules. Other objects are skipped.
     """
     reads = any(isinstance(module, nn.Module) and _reads_training(module) for module in modules)
     return MODES if reads else FREE
 
 
 def _is_plain(part: nn.Module) -> bool:
-    """True if the mode of a part is only its attribute."""
+    """True if the mode of a submodule is stored only in its attribute."""
     cls = type(part)
     methods = cls.train, cls.eval, cls.__setattr__
     return methods == (nn.Module.train, nn.Module.eval, nn.Module.__setattr__) and "training" in vars(part)
 
 
 def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
-    """`evaluating`, except for modules whose forward pass does not read the mode.
+    """Like `evaluating`, but does nothing for modules whose forward pass does not read the mode.
 
-    This is determined once for each module.
+    The result of `reads_training` is cached for each module.
     """
     reads = getattr(module, _READS_TRAINING, None)
     if reads is None:  # the result is cached
@@ -92,7 +92,7 @@ def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
 
 
 def evaluating_readers_among(*modules: nn.Module) -> AbstractContextManager[None]:
-    """`evaluating_readers` of several modules at once."""
+    """`evaluating_readers` for several modules."""
     readers = [module for module in modules if _reads_training(module)]
     return _evaluating_all(readers) if readers else contextlib.nullcontext()
 
@@ -106,7 +106,7 @@ def _evaluating_all(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def _reads_training(module: nn.Module) -> bool:
-    """`reads_training`, determined once for each module."""
+    """Return the cached result of `reads_training`."""
     reads: bool | None = getattr(module, _READS_TRAINING, None)
     if reads is None:
         reads = reads_training(module)
@@ -115,19 +115,19 @@ def _reads_training(module: nn.Module) -> bool:
 
 
 def reads_training(module: nn.Module) -> bool:
-    """True if a forward pass may depend on `training`, so that the mode must be correct.
+    """True if a forward pass may depend on `training`.
 
-    It may, unless no part of the module is known to read it. These parts are known not to: PyTorch's own layers without
+    The result is False only if no submodule reads `training`. These submodules do not read it: PyTorch's layers without
     dropout and running statistics, containers, and classes marked with `ignores_training`. User-defined classes with
-    their own `forward`, and parts with hooks, count as reading it.
+    their own `forward`, and submodules with hooks, count as reading `training`.
     """
     return any(_part_reads_training(part) for part in module.modules())
 
 
 def ignores_training(cls: Class) -> Class:
-    """Class decorator: declares that a module's own `forward`, and the functions it calls, do not read `training`.
+    """Class decorator that declares that the `forward` of a module, and the functions it calls, do not read `training`.
 
-    Its child modules are checked separately. A subclass with another `forward` is not included.
+    Child modules are checked separately. The declaration does not apply to a subclass that overrides `forward`.
     """
     _KNOWN_FORWARDS.add(cls.forward)
     return cls
@@ -162,10 +162,10 @@ _KNOWN_FORWARDS |= {
 
 
 class _Threads:
-    """Threads in evaluation mode, the number of times each has entered it, and the mode of all other threads.
+    """Threads in evaluation mode, how often each thread has entered it, and the mode of all other threads.
 
-    Threads that are started in evaluation mode, such as those of a pool, are in it, too: each thread that enters
-    records the threads that exist at that time.
+    A thread that is started by a thread in evaluation mode, for example in a thread pool, is in evaluation mode, too.
+    So each thread that enters evaluation mode records the existing threads.
     """
 
     def __init__(self, training: bool) -> None:
@@ -184,7 +184,7 @@ class _Threads:
             del self.entered[thread], self._there[thread]
 
     def is_evaluating(self) -> bool:
-        """True if the current thread is in evaluation, or was started by one that is."""
+        """True if the current thread is in evaluation mode, or was started by a thread in evaluation mode."""
         if threading.get_ident() in self.entered:
             return True
         current = threading.current_thread()
@@ -192,10 +192,10 @@ class _Threads:
 
 
 class Mode:
-    """Class attribute `training` of agents.
+    """Descriptor of the class attribute `training` of agents.
 
-    An agent has a plain attribute of this name, which takes precedence. It is removed only while a thread is in
-    `evaluating_here`, so that reads reach this descriptor.
+    An agent has an instance attribute of this name, which takes precedence. The instance attribute is removed only
+    while a thread is in `evaluating_here`, so that reads use this descriptor.
 
     Args:
         training: Default value of the mode.
@@ -213,12 +213,12 @@ class Mode:
         with _LOCK:
             training: bool = agent.__dict__.get("training", self.training)
             if _EVALUATING not in agent.__dict__:
-                agent.__dict__["training"] = training  # later reads find this attribute
+                agent.__dict__["training"] = training  # later reads use the instance attribute
             return training
 
 
 def with_plain_mode(state: Any, agent: Any) -> Any:
-    """State from which an agent is copied: in every thread the copy has the mode of the agent at this moment."""
+    """Return the state for a copy of an agent; the copy has the agent's current mode in every thread."""
     if isinstance(state, dict) and _EVALUATING in state:
         state = {name: value for name, value in state.items() if name != _EVALUATING} | {"training": agent.training}
     return state
@@ -226,16 +226,16 @@ def with_plain_mode(state: Any, agent: Any) -> Any:
 
 @contextlib.contextmanager
 def evaluating_here(agent: Any, alone: bool) -> Iterator[None]:
-    """Context in which `training` of an agent is False in this thread; restored afterwards.
+    """Set `training` of an agent to False in this thread, and restore it at the end.
 
     Args:
         agent: The agent.
-        alone: Whether only one thread may be in it at a time.
+        alone: True if only one thread at a time may enter.
 
     Raises:
         RuntimeError: If a second thread enters although `alone` is True.
     """
-    if not isinstance(inspect.getattr_static(type(agent), "training", None), Mode):  # a user's own property
+    if not isinstance(inspect.getattr_static(type(agent), "training", None), Mode):  # a user-defined property
         before, agent.training = agent.training, False
         try:
             yield
@@ -248,7 +248,7 @@ def evaluating_here(agent: Any, alone: bool) -> Iterator[None]:
         threads = own.get(_EVALUATING) or _Threads(own.get("training", type(agent).training))
         if alone and threads.entered.keys() - {here}:
             raise RuntimeError(
-                f"two threads are in eval_mode of {type(agent).__name__}, which remembers the episode it acts in; each "
+                f"two threads are in eval_mode of {type(agent).__name__}, which stores the state of its episode; each "
                 "thread needs its own copy: copy.deepcopy(agent)"
             )
         threads.enter(here)

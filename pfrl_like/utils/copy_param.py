@@ -9,30 +9,31 @@ from torch import Tensor, nn
 
 
 def frozen_copy(module: nn.Module) -> nn.Module:
-    """Copy in evaluation mode whose parameters need no gradient: a target network."""
+    """Return a copy in evaluation mode whose parameters require no gradient, for use as a target network."""
     frozen = copy.deepcopy(module).eval().requires_grad_(False)
     for part in frozen.modules():
         if isinstance(part, nn.RNNBase):
-            part.flatten_parameters()  # a deep copy scatters the weights
+            part.flatten_parameters()  # a deep copy makes the weights non-contiguous
     return frozen
 
 
 def synchronize_parameters(
     src: nn.Module, dst: nn.Module, method: str, tau: float | None = None, unless: Tensor | None = None
 ) -> None:
-    """Move one module's parameters and buffers to, or towards, those of another of the same form.
+    """Update the parameters and buffers of one module from a module with the same structure.
 
     Args:
         src: Source of the values.
-        dst: The module that is changed.
-        method: "hard" copies everything. "soft" moves floating-point values by `tau` of the way and copies the rest,
-            such as counters.
-        tau: Fraction of the way in a soft update, from 0 to 1.
-        unless: A scalar on the modules' device, read without waiting: floating-point values are left unchanged if it is
-            1, and are moved if it is 0.
+        dst: Module that is changed.
+        method: "hard" copies all values. "soft" sets floating-point values to `tau * src + (1 - tau) * dst` and copies
+            all other values, for example counters.
+        tau: Weight of the source in a soft update, from 0 to 1.
+        unless: Scalar on the modules' device: if it is 1, floating-point values stay unchanged; if it is 0, they are
+            updated. The scalar is used without synchronisation.
 
     Raises:
-        ValueError: On another `method` or `tau`, or if the modules differ in names, shapes or dtypes.
+        ValueError: If `method` is not "hard" or "soft", if `tau` is out of range, or if the modules differ in names,
+            shapes or dtypes.
     """
     if method == "hard":
         copy_param(dst, src)
@@ -55,10 +56,10 @@ def copy_param(target_link: nn.Module, source_link: nn.Module) -> None:
 
 
 def check_same_form(target_link: nn.Module, source_link: nn.Module) -> None:
-    """Refuse two modules with different parameters and buffers.
+    """Raise an error if the parameters or buffers of two modules do not match.
 
     Raises:
-        ValueError: If they differ in names, shapes or dtypes.
+        ValueError: If the modules differ in names, shapes or dtypes.
     """
     source, target = (
         {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
@@ -68,23 +69,23 @@ def check_same_form(target_link: nn.Module, source_link: nn.Module) -> None:
 
 
 def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float, unless: Tensor | None = None) -> None:
-    """Move `target_link` by `tau` of the way towards `source_link` (Lillicrap et al. 2015, arXiv:1509.02971).
+    """Soft update: target = tau * source + (1 - tau) * target (Lillicrap et al. 2015, arXiv:1509.02971).
 
     Args:
-        target_link: The module that is changed.
+        target_link: Module that is changed.
         source_link: Source of the values.
-        tau: Fraction of the way, from 0 to 1.
-        unless: A scalar on the modules' device, read without waiting: floating-point values are left unchanged if it is
-            1, and are moved if it is 0.
+        tau: Weight of the source, from 0 to 1.
+        unless: Scalar on the modules' device: if it is 1, floating-point values stay unchanged; if it is 0, they are
+            updated. The scalar is used without synchronisation.
 
     Raises:
-        ValueError: If `tau` is not from 0 to 1, or the modules differ in form.
+        ValueError: If `tau` is not from 0 to 1, or if the modules differ in names, shapes or dtypes.
     """
     if not 0 <= tau <= 1:
         raise ValueError(f"tau is {tau!r}, expected a number from 0 to 1")
     pairs = _pairs(source_link, target_link)
     if pairs is None:
-        raise ValueError(f"{type(target_link).__name__} keeps state that is no tensor, which cannot be moved softly")
+        raise ValueError(f"{type(target_link).__name__} has state that is not a tensor, which has no soft update")
     with torch.no_grad():
         if unless is None:
             torch._foreach_lerp_(pairs.dst, pairs.src, tau)
@@ -97,12 +98,12 @@ def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float, 
 
 
 def copy_grad(target_link: nn.Module, source_link: nn.Module) -> None:
-    """Copy the gradients of `source_link`'s parameters to those of `target_link`."""
+    """Copy the gradients of the parameters of `source_link` to the parameters of `target_link`."""
     for target, source in zip(target_link.parameters(), source_link.parameters(), strict=True):
         target.grad = None if source.grad is None else source.grad.clone()
 
 
-# The tensors of two modules are paired once and kept for as long as both hold the same ones.
+# The pairs of tensors of two modules are cached while both modules contain the same tensors.
 
 
 class _Pairs(NamedTuple):
@@ -121,7 +122,7 @@ _cache: "weakref.WeakKeyDictionary[nn.Module, _Pairs]" = weakref.WeakKeyDictiona
 
 
 def _pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
-    """Paired tensors; None for modules whose state holds more than parameters and buffers."""
+    """Return the paired tensors; None for modules whose state contains more than parameters and buffers."""
     pairs = _cache.get(target)
     return pairs if pairs is not None and pairs.hold_for(source) else _find_pairs(source, target)
 
@@ -135,7 +136,7 @@ def _find_pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
     seen: set[int] = set()
     for name, (_, _, dst) in targets.items():
         if id(dst) in seen:
-            continue  # a tied weight is moved only once
+            continue  # a shared parameter is updated only once
         seen.add(id(dst))
         floating = dst.is_floating_point() or dst.is_complex()
         (pairs.src if floating else pairs.discrete_src).append(sources[name][2])

@@ -1,4 +1,4 @@
-"""Conversions between the forms of values of environments: resets, steps, spaces, action masks."""
+"""Conversions of the values of environments with different interfaces: resets, steps, spaces, action masks."""
 
 import inspect
 import numbers
@@ -17,12 +17,12 @@ from pfrl_like.utils.reprs import never_raising
 
 
 def is_gymnasium(env: Any) -> bool:
-    """True if this is a `gymnasium.Env`."""
+    """True if `env` is a `gymnasium.Env`."""
     return isinstance(env, gymnasium.Env)
 
 
 def reset_values(result: Any) -> tuple[Any, dict[str, Any] | None]:
-    """Split the result of `reset` into the observation and the info dict, None if there is none."""
+    """Split the result of `reset` into the observation and the info dict; the info is None if it is missing."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result[0], result[1]
     return result, None
@@ -32,7 +32,7 @@ def first_values(result: Any) -> tuple[Any, dict[str, Any]]:
     """Split the result of gymnasium's `reset` into (obs, info).
 
     Raises:
-        EnvError: If it is not (obs, info) with a dict as info.
+        EnvError: If the result is not (obs, info) with a dict as info.
     """
     obs, info = reset_values(result)
     if info is None:
@@ -47,7 +47,7 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
     """Convert the result of `step`, four values or five, to (obs, reward, terminated, truncated, info).
 
     Raises:
-        EnvError: If it is neither, info is no dict, or a flag no single truth value.
+        EnvError: If there are not four or five values, if info is not a dict, or if a flag is not a single bool.
     """
     if type(result) is tuple and [*map(type, result[2:])] == _USUAL:
         return result
@@ -75,13 +75,13 @@ def _as_bool(name: str, value: Any) -> bool:
         plain = None
     if isinstance(plain, numbers.Real) and plain in (0, 1):
         return bool(plain)
-    raise EnvError(f"step returned {value!r:.80} ({type(value).__name__}) as {name}, expected one truth value")
+    raise EnvError(f"step returned {value!r:.80} ({type(value).__name__}) as {name}, expected one bool")
 
 
 def own_copy(value: Any) -> Any:
-    """Copy of a value that does not change when an environment changes its arrays in place.
+    """Return a copy of a value that does not change if an environment changes its arrays in place.
 
-    Arrays are copied, in dicts, tuples and lists too; other objects are returned as they are.
+    Arrays are copied, also in dicts, tuples and lists. Other objects are returned unchanged.
     """
     if isinstance(value, np.ndarray):
         return value.copy()
@@ -95,17 +95,18 @@ def own_copy(value: Any) -> Any:
 
 
 def seed_env(env: Any, seed: int) -> bool:
-    """Seed an environment in the way it takes seeds.
+    """Seed an environment with its own interface for seeds.
 
     Args:
-        env: An environment of any of the accepted kinds.
+        env: An environment of any supported interface.
         seed: The seed.
 
     Returns:
-        True if it is done (`env.seed(seed)`), False if the seed has to be given to the next `env.reset(seed=seed)`.
+        True if the environment has been seeded (`env.seed(seed)`), False if the seed must be passed to the next
+        `env.reset(seed=seed)`.
 
     Raises:
-        ValueError: If the environment takes no seed.
+        ValueError: If the environment accepts no seed.
     """
     if takes_at_reset(env, "seed"):
         return False
@@ -116,7 +117,7 @@ def seed_env(env: Any, seed: int) -> bool:
 
 
 def takes_at_reset(env: Any, name: str) -> bool:
-    """True if `env.reset` takes an argument, also through wrappers that pass on all arguments."""
+    """True if `env.reset` has an argument, also through wrappers that forward all arguments."""
     if is_gymnasium(env):
         return True
     base = getattr(env, "unwrapped", env)
@@ -137,12 +138,12 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def mend_gym(env: Any) -> None:
-    """Add two names to NumPy 2 that gym 0.26 looks up at every step, if there is a gym environment in `env`.
+    """Add two names to NumPy 2 that gym 0.26 uses in every step, if `env` contains a gym environment.
 
-    gym is no longer maintained and will not change; without such an environment nothing happens.
+    gym is no longer maintained. If `env` contains no gym environment, the function does nothing.
     """
     gym_env: Any = getattr(sys.modules.get("gym"), "Env", ())
-    for _ in range(100):  # layers of wrappers
+    for _ in range(100):  # iterate over the wrappers
         if env is None or gym_env == ():
             return
         if isinstance(env, gym_env):
@@ -154,12 +155,12 @@ def mend_gym(env: Any) -> None:
 
 
 class Forwarding:
-    """Base of a wrapper whose other public attributes are those of the wrapped object."""
+    """Base class of wrappers that forward all other public attributes to the wrapped object."""
 
-    _inside = "env"  # the attribute that holds the wrapped object
+    _inside = "env"  # name of the attribute that contains the wrapped object
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == self._inside:  # copy and pickle ask before it is set
+        if name.startswith("_") or name == self._inside:  # copy and pickle read attributes before it is set
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(getattr(self, self._inside), name)
 
@@ -171,21 +172,21 @@ class Forwarding:
 
 
 def _of_user_env(name: str, otherwise: Any) -> Any:
-    """Property that returns the environment's own attribute, or `otherwise` if it has none."""
+    """Return a property that reads an attribute of the environment, or `otherwise` if it does not exist."""
     return property(lambda self: getattr(self.user_env, name, otherwise), doc=f"The environment's own `{name}`.")
 
 
 class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
-    """Gymnasium's interface around an environment of gym or of PFRL's form; made by `as_gymnasium`.
+    """Adapter from an environment of gym or with PFRL's interface to gymnasium's interface; see `as_gymnasium`.
 
-    The spaces are the environment's own objects, not converted: their random streams are still those that the user
-    seeds, and the library finds the kind of a space by `space_kind`.
+    The spaces are the objects of the environment and are not converted, so that users can seed them. The library uses
+    `space_kind` to find the kind of a space.
 
     Args:
         env: The user's environment.
 
     Attributes:
-        user_env: The same object.
+        user_env: The user's environment.
     """
 
     _inside = "user_env"
@@ -200,7 +201,7 @@ class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
         """Start an episode.
 
         Raises:
-            ValueError: If a seed or options are given and the environment has no way to take them.
+            ValueError: If a seed or options are passed and the environment does not accept them.
         """
         arguments: dict[str, Any] = {}
         if seed is not None and not seed_env(self.user_env, seed):
@@ -213,26 +214,26 @@ class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
         return obs, {} if info is None else info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Act; four values are converted to five.
+        """Execute an action; four values are converted to five.
 
         Raises:
-            EnvError: If the environment returns neither four nor five values.
+            EnvError: If the environment does not return four or five values.
         """
         return step_values(self.user_env.step(action))
 
     def render(self, *args: Any, **kwargs: Any) -> Any:
-        """Result of the environment's own `render`."""
+        """Return the result of the environment's `render`."""
         return self.user_env.render(*args, **kwargs)
 
     def close(self) -> None:
-        """Close the environment, if it can be closed."""
+        """Close the environment if it has a method `close`."""
         close = getattr(self.user_env, "close", None)
         if callable(close):
             close()
 
     @property
     def unwrapped(self) -> Any:
-        """The environment below all wrappers."""
+        """The environment inside all wrappers."""
         return getattr(self.user_env, "unwrapped", self.user_env)
 
 
@@ -251,16 +252,16 @@ _KIND_OF_TYPE: dict[type, SpaceKind] = {}
 
 
 def space_kind(space: Any) -> SpaceKind:
-    """Kind of a space, by the names of its classes, else by its attributes.
+    """Return the kind of a space, determined by the names of its classes or by its attributes.
 
-    A space of gym is no instance of gymnasium's class of the same name, so `isinstance` does not work.
+    A space of gym is not an instance of gymnasium's class of the same name, so `isinstance` does not work.
 
     Args:
         space: A space of gym or gymnasium, or an object with the same attributes.
 
     Returns:
-        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other", for instance for a mock, whose
-        attributes all exist but hold no numbers.
+        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other". A mock is "other", because its
+        attributes exist but are not numbers.
     """
     kind = _KIND_OF_TYPE.get(type(space))
     if kind is None:
@@ -289,16 +290,16 @@ def _has_numbers(space: Any, *names: str) -> bool:
 
 
 def box_class(space: Any) -> Any:
-    """Class `Box` of the library that made a space; gymnasium's for a space of neither library."""
+    """Return the class `Box` of the library of a space; gymnasium's class if the library is neither."""
     is_of_gym = type(space).__module__.partition(".")[0] == "gym"
     return sys.modules["gym.spaces"].Box if is_of_gym else gymnasium.spaces.Box
 
 
 def action_size_of(space: Any) -> int:
-    """Length of an action vector or, if actions are discrete, their number.
+    """Return the length of an action vector or, if actions are discrete, the number of actions.
 
     Raises:
-        ValueError: If they are neither discrete nor vectors.
+        ValueError: If the actions are neither discrete nor vectors.
     """
     kind = space_kind(space)
     if kind == "discrete":
@@ -309,10 +310,10 @@ def action_size_of(space: Any) -> int:
 
 
 class Allowed:
-    """Allowed actions, given to explorers in place of action values where there are none.
+    """Object with an action mask that explorers get from agents without action values.
 
     Args:
-        action_mask: True where an action is allowed, [k, n_actions].
+        action_mask: True for allowed actions, [k, n_actions].
     """
 
     def __init__(self, action_mask: Any) -> None:
@@ -323,48 +324,48 @@ class Allowed:
 
 
 def takes_mask(act: Callable[..., Any]) -> bool:
-    """True if a function has the keyword `action_mask`; an agent's `act` written for PFRL's interface does not."""
+    """True if a function has the keyword `action_mask`; `act` of an agent with PFRL's interface does not."""
     parameters = inspect.signature(act).parameters.values()
     return any(parameter.name == ACTION_MASK or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def mask_keyword(mask: Any, takes: bool = True) -> dict[str, Any]:
-    """Keyword argument for a mask; empty if there is no mask, or if the function does not take it."""
+    """Return the keyword argument for a mask; empty if the mask is None, or if the function does not accept it."""
     return {} if mask is None or not takes else {ACTION_MASK: mask}
 
 
 def required_keyword(choose: Callable[..., Any], mask: Any) -> dict[str, Any]:
-    """`mask_keyword` for functions that must not choose actions without knowing the mask.
+    """`mask_keyword` for functions that must not select actions without the mask.
 
     Args:
-        choose: The function that chooses actions.
-        mask: Allowed actions, in a shape that `choose` takes; None if there is no mask.
+        choose: Function that selects actions.
+        mask: Action mask in a shape that `choose` accepts; None if there is no mask.
 
     Raises:
-        TypeError: If there is a mask, which `choose` does not take.
+        TypeError: If there is a mask and `choose` does not accept it.
     """
     if mask is not None and not takes_mask(choose):
         name = getattr(choose, "__qualname__", type(choose).__name__)
         raise TypeError(
-            f"{name} takes no action_mask, but the environment tells which actions are allowed: give it the keyword "
+            f"{name} accepts no action_mask, but the environment returns action masks: add the keyword "
             "action_mask, or use an agent or estimator of the library, which has it"
         )
     return mask_keyword(mask)
 
 
 def mask_columns(mask: Any, next_mask: Any, next_obs: Any) -> dict[str, Any]:
-    """Columns of a step's masks for a replay buffer.
+    """Return the action-mask columns of a step for a replay buffer.
 
     Args:
-        mask: Mask of the actions that were allowed when the action was chosen, of one environment or one row for each;
-            None if unknown.
-        next_mask: Mask of the actions that are allowed after the step, of one environment or one row for each; None if
-            unknown.
-        next_obs: The observation after the step, of any of the environments, which may contain its mask.
+        mask: Mask of the actions that were allowed when the action was selected, for one environment or with one row
+            per environment; None if unknown.
+        next_mask: Mask of the actions that are allowed after the step, for one environment or with one row per
+            environment; None if unknown.
+        next_obs: Observation of any environment after the step; it may contain the mask.
 
     Returns:
-        "action_mask" and "next_action_mask", all True where unknown; empty if both are unknown, or if observations
-        contain their masks.
+        The columns "action_mask" and "next_action_mask"; an unknown mask is all True. Empty if both are unknown, or if
+        observations contain their masks.
     """
     known = [each for each in (mask, next_mask) if each is not None]
     if not known or (isinstance(next_obs, dict) and ACTION_MASK in next_obs):
@@ -374,6 +375,6 @@ def mask_columns(mask: Any, next_mask: Any, next_obs: Any) -> dict[str, Any]:
 
 
 def sample_allowed(space: Any, mask: Any) -> Any:
-    """Random action of a space, drawn from its own stream, uniformly among the allowed ones if there is a mask."""
+    """Sample an action with the space's random stream; with a mask, uniformly from the allowed actions."""
     allowed = None if mask is None else np.asarray(mask, np.int8)
     return space.sample() if allowed is None or not allowed.any() else space.sample(mask=allowed)

@@ -1,7 +1,7 @@
-"""Observations of goal environments: dicts of the observation, the achieved goal and the desired goal.
+"""Observations of goal environments: dicts that contain the observation, the achieved goal and the desired goal.
 
-The form is that of gymnasium's `GoalEnv`: `observation`, `achieved_goal` (the goal that the state achieves) and
-`desired_goal`. `compute_reward(achieved_goal, desired_goal, info)` returns the reward of any pair of goals.
+The keys are the keys of gymnasium's `GoalEnv`: `observation`, `achieved_goal` (the goal that the state achieves) and
+`desired_goal`. `compute_reward(achieved_goal, desired_goal, info)` returns the reward for any pair of goals.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ DESIRED_GOAL = "desired_goal"
 
 
 def concatenate_goal(obs: Mapping[str, Any]) -> NDArray[np.float32]:
-    """Observation and desired goal as one vector: a `phi` for agents that pursue goals (arXiv:1707.01495, section 4.1).
+    """Concatenate observation and desired goal, as a `phi` of goal-conditioned agents (arXiv:1707.01495, section 4.1).
 
     Args:
         obs: Dict with `observation` [..., m] and `desired_goal` [..., n]; other entries are ignored.
@@ -25,7 +25,7 @@ def concatenate_goal(obs: Mapping[str, Any]) -> NDArray[np.float32]:
         Shape [..., m + n], float32.
 
     Raises:
-        ValueError: If a key is missing, or the two do not fit together.
+        ValueError: If a key is missing, or if the shapes of the two arrays do not match.
     """
     if not isinstance(obs, Mapping) or OBSERVATION not in obs or DESIRED_GOAL not in obs:
         came = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__

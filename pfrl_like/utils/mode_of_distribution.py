@@ -1,4 +1,4 @@
-"""Modes of distributions, which are the actions of deterministic policies."""
+"""Modes of distributions, the actions of deterministic policies."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch.distributions import Independent, TransformedDistribution
 
 
 def mode_of_distribution(distrib: Any) -> Tensor:
-    """Mode of a distribution; for a transformed one, the transformed mode of its base distribution.
+    """Return the mode of a distribution; for a transformed distribution, the transformed mode of its base.
 
     Args:
         distrib: A `torch.distributions.Distribution`, or another object with a `mode`.
@@ -17,8 +17,8 @@ def mode_of_distribution(distrib: Any) -> Tensor:
         [*batch_shape, *event_shape].
 
     Raises:
-        TypeError: If it is no distribution.
-        RuntimeError: If its mode is not known.
+        TypeError: If `distrib` is not a distribution.
+        RuntimeError: If the mode of the distribution is not known.
     """
     if isinstance(distrib, Independent) and type(distrib).mode is Independent.mode:
         return mode_of_distribution(distrib.base_dist)
@@ -30,7 +30,7 @@ def mode_of_distribution(distrib: Any) -> Tensor:
     try:
         mode = distrib.mode
     except NotImplementedError as error:
-        raise RuntimeError(f"{type(distrib).__name__} has no mode that is known; give it a property `mode`") from error
+        raise RuntimeError(f"{type(distrib).__name__} has no known mode; define a property `mode`") from error
     except AttributeError as error:
         raise TypeError(f"distrib is {type(distrib).__name__}, expected a distribution") from error
     if not torch.is_tensor(mode):

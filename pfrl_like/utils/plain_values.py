@@ -1,4 +1,4 @@
-"""Exact conversions to JSON and back, of actions, observations, states, and parts chosen by name."""
+"""Exact conversions of actions, observations, states and configurable objects to JSON and back."""
 
 import base64
 import copy
@@ -14,24 +14,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _KINDS = "biufcUSmM"
-_MOST_DIMENSIONS = 64  # NumPy's limit; torch has none
-#: Limit on the nesting of JSON values, and the nesting of a single array or scalar.
+_MOST_DIMENSIONS = 64  # NumPy's limit; torch has no limit
+#: Maximum nesting of JSON values, and nesting of a single array or scalar.
 _LEVELS, _LEAST = 22, 3
 
 
 def to_json(value: Any, levels: int = _LEVELS) -> Any:
-    """Nested dicts, lists and tuples of None, numbers, text, bytes, arrays and tensors, in a form for `from_json`.
+    """Convert nested dicts, lists and tuples of None, numbers, strings, bytes, arrays and tensors to JSON values.
 
     Args:
         value: The value.
-        levels: Limit on the nesting of JSON values; a dict takes three levels, a tuple two, a list one.
+        levels: Maximum nesting of the JSON values. A dict uses three levels, a tuple two levels, a list one level.
 
     Raises:
-        TypeError: If it holds something else, or is nested more deeply.
+        TypeError: If the value contains another type, or is nested too deeply.
     """
     if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
         return value
-    if type(value) is float:  # NaN and infinity, which JSON lacks
+    if type(value) is float:  # NaN and infinity, which JSON cannot represent
         return {"float": str(value)}
     if levels < _LEAST:
         raise TypeError("it is nested too deeply to be saved")
@@ -47,21 +47,21 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
         is_list = isinstance(value, list)
         parts = [to_json(part, levels - (1 if is_list else 2)) for part in value]
         return parts if is_list else {"tuple": parts}
-    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # a lazy stack
+    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # `LazyFrames`
         return to_json(np.asarray(value))
     raise TypeError(f"{type(value).__name__} cannot be saved")
 
 
 def from_json(value: Any) -> Any:
-    """The value that was given to `to_json` or `many_to_json`.
+    """Return the value that was passed to `to_json` or `many_to_json`.
 
     Raises:
-        ValueError: If it is no such value.
+        ValueError: If `value` is not a result of these functions.
     """
     try:
         return _from_json(value)
     except (TypeError, ValueError, KeyError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"it is {value!r:.100}, which is no saved value") from error
+        raise ValueError(f"{value!r:.100} is not a saved value") from error
 
 
 def _from_json(value: Any) -> Any:
@@ -92,14 +92,14 @@ def _from_json(value: Any) -> Any:
 
 
 def many_to_json(values: Sequence[Any]) -> Any:
-    """A list of values; similar arrays are stored as one array, which is shorter.
+    """Convert a list of values; arrays of the same shape and dtype are stored as one array, which is shorter.
 
     Raises:
-        TypeError: If a value holds something else than `to_json` allows, or is nested more deeply.
+        TypeError: If a value contains a type that `to_json` does not support, or is nested too deeply.
     """
     kinds = {(type(value), getattr(value, "dtype", None), getattr(value, "shape", None)) for value in values}
     alike = len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _KINDS
-    if alike and values[0].nbytes:  # for empty arrays a short text could claim any number of values
+    if alike and values[0].nbytes:  # not for empty arrays: a short text could encode any number of values
         return {"stack": _text_of(np.stack(values)), "scalars": isinstance(values[0], np.generic)}
     return [to_json(value) for value in values]
 
@@ -119,7 +119,7 @@ def _text_of_tensor(tensor: Tensor) -> list[Any]:
     try:
         whole = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
         content = base64.b64encode(whole.reshape(-1).view(torch.uint8).numpy().tobytes()).decode()
-    except (RuntimeError, TypeError) as error:  # sparse, quantised, without data
+    except (RuntimeError, TypeError) as error:  # sparse tensors, quantised tensors, tensors without data
         raise TypeError(f"a tensor of this kind cannot be saved: {error!s:.100}") from error
     return [str(tensor.dtype), list(tensor.shape), content, tensor.requires_grad]
 
@@ -133,29 +133,29 @@ def _tensor_of(dtype: str, shape: Sequence[int], text: str, requires_grad: bool)
 
 
 class Configurable(ABC):
-    """Object that can be rebuilt from the name of its type and its constructor's arguments."""
+    """Object that can be rebuilt from the name of its type and the arguments of its constructor."""
 
     type_name: ClassVar[str]
 
     def get_type(self) -> str:
-        """Name of the type, by which a user chooses it."""
+        """Return the name of the type, with which users select the type."""
         return self.type_name
 
     @abstractmethod
     def _params(self) -> dict[str, Any]:
-        """Constructor's arguments that make an equal object."""
+        """Return the constructor arguments that make an equal object."""
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """Constructor's arguments that make an equal object, by name.
+        """Return the constructor arguments that make an equal object, keyed by name.
 
         Args:
-            deep: Whether the values are copies.
+            deep: True to copy the values.
         """
         params = self._params()
         return copy.deepcopy(params) if deep else params
 
     def describe(self) -> dict[str, Any]:
-        """Type and parameters as JSON values, from which `build` makes an equal object."""
+        """Return the type and parameters as JSON values, from which `build` makes an equal object."""
         return {"type": self.get_type(), "params": {name: _plain(value) for name, value in self.get_params().items()}}
 
     def __repr__(self) -> str:
@@ -167,17 +167,18 @@ _Part = TypeVar("_Part", bound=Configurable)
 
 
 def build(what: str, value: Any, types: Mapping[str, type[_Part]], base: type[Any]) -> _Part:
-    """The part that a user has chosen.
+    """Return the object that a user has selected.
 
     Args:
-        what: Name of the kind of part in messages, for instance "scaler".
-        value: The name of a type, for its defaults; a result of `describe`; or the part itself.
-        types: The types by name.
-        base: Base class of all such parts, including user-defined ones.
+        what: Name of the kind of object in messages, for example "scaler".
+        value: Name of a type, to use its defaults; a result of `describe`; or the object itself.
+        types: The types, keyed by name.
+        base: Base class of all objects of this kind, including user-defined classes.
 
     Raises:
-        ValueError: On an unknown name, with the nearest known one, or a description of another form.
-        TypeError: If the value is none of these, or a parameter is unknown to the type.
+        ValueError: If the name is unknown (the message contains the most similar name), or if the description is
+            invalid.
+        TypeError: If `value` is none of the above, or if the type does not have a parameter.
     """
     if isinstance(value, str):
         return _look_up(what, value, types)()

@@ -1,20 +1,20 @@
-"""Sources of randomness, and distinct random integers."""
+"""Sources of random numbers, and sampling of distinct integers."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-#: Source of random numbers; None stands for the global NumPy stream, looked up at call time.
+#: Source of random numbers; None uses NumPy's global generator, which is looked up at every call.
 RandomSource = np.random.Generator | np.random.RandomState | None
 _GENERATORS = (np.random.Generator, np.random.RandomState)
 
 
 def check_rng(rng: Any) -> None:
-    """Refuse an argument `rng` that draws no random numbers, such as a seed.
+    """Raise an error if `rng` is not a source of random numbers, for example if it is a seed.
 
     Raises:
-        TypeError: If it is neither a generator of NumPy nor None.
+        TypeError: If `rng` is neither a NumPy generator nor None.
     """
     if rng is not None and not isinstance(rng, _GENERATORS):
         raise TypeError(
@@ -24,15 +24,15 @@ def check_rng(rng: Any) -> None:
 
 
 def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
-    """Draw k distinct integers of range(n), every ordered k-tuple being equally likely.
+    """Sample k distinct integers from range(n). All ordered k-tuples are equally likely.
 
     Args:
         n: Size of the population.
-        k: Number of integers to draw.
-        rng: Source of randomness; None is the global NumPy stream.
+        k: Number of integers to sample.
+        rng: Source of random numbers; None uses NumPy's global generator.
 
     Returns:
-        The integers in the order of the draw, shape [k], int64.
+        The integers in the order of sampling, shape [k], int64.
 
     Raises:
         ValueError: If k is negative or larger than n.
@@ -43,25 +43,26 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
     if 3 * k >= n:
         permuted: NDArray[np.int64] = source.permutation(n)[:k].astype(np.int64)
         return permuted
-    # Scaled floats cost a third of `randint`; their bias is below n * 2**-53, and u * n never rounds up to n.
+    # Scaled floats take a third of the time of `randint`. Their bias is below n * 2**-53, and u * n never rounds up to
+    # n.
     drawn: NDArray[np.int64] = (source.random(k) * n).astype(np.int64)
     distinct = dict.fromkeys(drawn.tolist())
     if len(distinct) == k:
         return drawn
-    while len(distinct) < k:  # repeated draws do not count
+    while len(distinct) < k:  # repeated numbers are ignored
         distinct |= dict.fromkeys((source.random(k) * n).astype(np.int64).tolist())
     return np.fromiter(distinct, np.int64)[:k]
 
 
 def not_held(name: str, n: int, held: int, what: str, least: int = 0) -> ValueError:
-    """Error for drawing more items than there are, or fewer than allowed.
+    """Return an error for a sample size that is larger than the number of items or smaller than allowed.
 
     Args:
-        name: The argument that holds the number to draw.
-        n: Number to draw.
-        held: Number of items.
+        name: Name of the argument with the number of items to sample.
+        n: Number of items to sample.
+        held: Number of stored items.
         what: Name of the items.
-        least: Smallest number that may be drawn.
+        least: Minimum number of items to sample.
     """
     expected = f"expected {least} to {held}, the {what} held" if held else f"but it is empty: no {what} are held"
     return ValueError(f"{name}: got {n}, {expected}")

@@ -1,4 +1,4 @@
-"""`set_random_seed`: one call that fixes all global random streams."""
+"""`set_random_seed`: seeds all global random streams."""
 
 import operator
 import random
@@ -11,15 +11,15 @@ import torch
 def set_random_seed(seed: Any) -> None:
     """Seed the global streams of `random`, NumPy and torch (every device).
 
-    Environments and their action spaces draw from their own streams. For a reproducible run, also call
+    Environments and their action spaces have their own random streams. For a reproducible run, also call
     `env.reset(seed=0); env.action_space.seed(0)` before training.
 
     Args:
         seed: An integer in [0, 2**32), of Python or NumPy.
 
     Raises:
-        TypeError: If it is no integer.
-        ValueError: If it is out of range.
+        TypeError: If `seed` is not an integer.
+        ValueError: If `seed` is out of range.
     """
     try:
         number = operator.index(seed)

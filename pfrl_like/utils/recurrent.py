@@ -1,7 +1,8 @@
-"""Recurrent networks: their interface, their states, and rows packed time first.
+"""Recurrent networks: interface, recurrent states, and packed sequences.
 
-A recurrent state is a tensor [layers, B, ...], a tuple of states, or None for the initial state. "Packed" rows are
-those of B sequences in the order of `torch.nn.utils.rnn.PackedSequence`: sorted by falling length, time first.
+A recurrent state is a tensor [layers, B, ...], a tuple of states, or None for the initial state. "Packed" rows are the
+rows of B sequences in the order of `torch.nn.utils.rnn.PackedSequence`: sequences sorted by descending length, time
+first.
 """
 
 import itertools
@@ -17,10 +18,10 @@ from pfrl_like.batch import first_leaf
 
 
 class Recurrent:
-    """Interface of a recurrent module, like that of `torch.nn.LSTM` fed with a `PackedSequence`.
+    """Interface of recurrent modules. It is the interface of `torch.nn.LSTM` for a `PackedSequence`.
 
-    A model is made recurrent by composing it with `pfrl_like.nn.RecurrentSequential` and `RecurrentBranched`, or by a
-    class that inherits from this one and from `torch.nn.Module`.
+    To make a recurrent model, compose it with `pfrl_like.nn.RecurrentSequential` and `RecurrentBranched`, or define a
+    class that inherits from `Recurrent` and `torch.nn.Module`.
     """
 
     def __init_subclass__(cls) -> None:
@@ -32,23 +33,23 @@ class Recurrent:
         """Compute all steps of a batch of sequences.
 
         Args:
-            packed_input: A `PackedSequence`, or nested tuples of such.
-            recurrent_state: State before the first step; None is the initial state.
+            packed_input: A `PackedSequence`, or nested tuples of `PackedSequence`s.
+            recurrent_state: State before the first step; None for the initial state.
 
         Returns:
-            Output with its tensors packed like the input, and the state after the last step.
+            The output, packed like the input, and the state after the last step.
         """
-        raise NotImplementedError(f"{type(self).__name__} has to define forward(packed_input, recurrent_state)")
+        raise NotImplementedError(f"{type(self).__name__} must define forward(packed_input, recurrent_state)")
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
-        """Output without the state; a module may have a faster way to compute it.
+        """Return the output without the state. A subclass may override this method with a faster computation.
 
         Args:
-            packed_input: A `PackedSequence`, or nested tuples of such.
-            recurrent_state: State before the first step; None is the initial state.
+            packed_input: A `PackedSequence`, or nested tuples of `PackedSequence`s.
+            recurrent_state: State before the first step; None for the initial state.
 
         Returns:
-            Output with its tensors packed like the input.
+            The output, packed like the input.
         """
         return self(packed_input, recurrent_state)[0]  # type: ignore[operator]
 
@@ -67,20 +68,20 @@ _RECURRENT = (nn.RNN, nn.GRU, nn.LSTM, Recurrent)
 def forward(
     module: Callable[..., Any], inputs: Any, recurrent_state: Any = None, lengths: Tensor | None = None
 ) -> tuple[Any, Any]:
-    """Apply a module, recurrent or not, to rows; agents call their networks only in this way.
+    """Apply a recurrent or non-recurrent module to rows. Agents call their networks only with this function.
 
     Args:
-        module: Any callable; one that is not recurrent treats every row separately and has no state.
-        inputs: A tensor [N, ...], or nested tuples and dicts of such.
-        recurrent_state: State before the first step; None is the initial state.
-        lengths: Lengths of the sequences whose packed rows `inputs` holds, [B], falling, on the host. None: every row
-            is one step of a separate sequence.
+        module: Any callable. A callable that is not recurrent processes each row separately and has no state.
+        inputs: A tensor [N, ...], or nested tuples and dicts of tensors.
+        recurrent_state: State before the first step; None for the initial state.
+        lengths: Lengths of the packed sequences in `inputs`, [B], descending, on the CPU. If None, every row is one
+            step of a separate sequence.
 
     Returns:
-        The output over all N rows, and the state after the last step (None if the module is not recurrent).
+        The output for all N rows, and the state after the last step (None if the module is not recurrent).
 
     Raises:
-        ValueError: If `lengths` is not positive and falling.
+        ValueError: If `lengths` is not positive and descending.
     """
     if not is_recurrent(module):
         return module(inputs), None
@@ -91,24 +92,24 @@ def forward(
     return unwrap_packed_sequences_recursive(output), recurrent_state
 
 
-#: Largest ratio of padded rows to packed rows.
+#: Maximum ratio of padded rows to packed rows.
 _MOST_PADDING = 4
 
 
 def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: Any, lengths: Tensor) -> Any:
-    """Output of `forward` over the packed rows of sequences, without the state; on a CPU several times faster.
+    """Return the output of `forward` for packed sequences without the state; several times faster on a CPU.
 
     Args:
-        module: Any callable; one that is not recurrent treats every row separately.
-        inputs: Packed rows, a tensor [N, ...] or nested tuples and dicts of such.
-        recurrent_state: State before the first step; None is the initial state.
-        lengths: Lengths of the sequences, [B], falling, on the host.
+        module: Any callable. A callable that is not recurrent processes each row separately.
+        inputs: Packed rows: a tensor [N, ...], or nested tuples and dicts of tensors.
+        recurrent_state: State before the first step; None for the initial state.
+        lengths: Lengths of the sequences, [B], descending, on the CPU.
 
     Returns:
-        The output over all N rows.
+        The output for all N rows.
 
     Raises:
-        ValueError: If `lengths` is not positive and falling.
+        ValueError: If `lengths` is not positive and descending.
     """
     if not is_recurrent(module):
         return module(inputs)
@@ -117,18 +118,19 @@ def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: A
 
 
 def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
-    """Output of a recurrent module or layer, packed, without its state.
+    """Return the packed output of a recurrent module or layer, without the state.
 
-    On a CPU, PyTorch's own layers get padded sequences, unless most rows would be padding: packed sequences of
-    different lengths take up to six times as long. Packing is needed only for the state after the last step.
+    On a CPU, the function passes padded sequences to PyTorch's layers, unless most rows would be padding. Packed
+    sequences of different lengths take up to six times as long. Packing is only needed to compute the state after the
+    last step.
 
     Args:
         layer: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`.
-        packed_input: A `PackedSequence`, for a `Recurrent` also nested tuples of such.
-        recurrent_state: State before the first step; None is the initial state.
+        packed_input: A `PackedSequence`; for a `Recurrent` also nested tuples of `PackedSequence`s.
+        recurrent_state: State before the first step; None for the initial state.
 
     Returns:
-        Output with its tensors packed like the input.
+        The output, packed like the input.
     """
     if layer._forward_hooks or layer._forward_pre_hooks:
         return layer(packed_input, recurrent_state)[0]
@@ -155,8 +157,8 @@ def one_step_forward(rnn: Callable[..., Any], batch_input: Any, recurrent_state:
 
     Args:
         rnn: Recurrent module.
-        batch_input: A tensor [B, ...], or nested tuples and dicts of such.
-        recurrent_state: State of the B sequences; None is the initial state.
+        batch_input: A tensor [B, ...], or nested tuples and dicts of tensors.
+        recurrent_state: State of the B sequences; None for the initial state.
 
     Returns:
         The output for the B rows, and the new state.
@@ -166,15 +168,15 @@ def one_step_forward(rnn: Callable[..., Any], batch_input: Any, recurrent_state:
 
 
 def pack_and_forward(rnn: Callable[..., Any], sequences: Any, recurrent_state: Any) -> tuple[Any, Any]:
-    """Compute all steps of B sequences given one by one.
+    """Compute all steps of a list of B sequences.
 
     Args:
         rnn: Recurrent module.
-        sequences: List of B tensors [length, ...] of falling length, or of nested tuples of such.
-        recurrent_state: State before the first step; None is the initial state.
+        sequences: List of B tensors [length, ...] (or nested tuples of tensors), sorted by descending length.
+        recurrent_state: State before the first step; None for the initial state.
 
     Returns:
-        The output over the packed rows, and the new state.
+        The output for the packed rows, and the new state.
     """
     output, recurrent_state = rnn(pack_sequences_recursive(sequences), recurrent_state)
     return unwrap_packed_sequences_recursive(output), recurrent_state
@@ -184,13 +186,13 @@ def pack_and_forward(rnn: Callable[..., Any], sequences: Any, recurrent_state: A
 
 
 def batch_sizes_of(lengths: Tensor) -> Tensor:
-    """Number of sequences that are still running at each time step, [max(lengths)], as `PackedSequence.batch_sizes`.
+    """Return the number of sequences that contain each time step, [max(lengths)], like `PackedSequence.batch_sizes`.
 
     Args:
-        lengths: Lengths, [B], int64, falling.
+        lengths: Lengths, [B], int64, descending.
 
     Raises:
-        ValueError: If the lengths are not positive and falling.
+        ValueError: If the lengths are not positive and descending.
     """
     if len(lengths) == 0 or int(lengths[-1]) < 1 or bool((lengths[1:] > lengths[:-1]).any()):
         raise ValueError(f"lengths must be positive and falling, got {lengths.tolist()}")
@@ -198,13 +200,13 @@ def batch_sizes_of(lengths: Tensor) -> Tensor:
 
 
 def pack_sequences_recursive(sequences: Any) -> Any:
-    """Pack a list of sequences; the parts of sequences that are tuples or dicts are packed separately.
+    """Pack a list of sequences. If the sequences are tuples or dicts, each part is packed separately.
 
     Raises:
-        ValueError: If the list is empty or the lengths are not falling.
+        ValueError: If the list is empty, or if the lengths are not descending.
     """
     if len(sequences) == 0:
-        raise ValueError("sequences is empty, expected at least one")
+        raise ValueError("sequences is empty, expected at least one sequence")
     first = sequences[0]
     if isinstance(first, Tensor):
         try:
@@ -219,15 +221,15 @@ def pack_sequences_recursive(sequences: Any) -> Any:
 
 
 def pack_one_step_batch_as_sequences(xs: Any) -> Any:
-    """Convert a tensor [B, ...], or nested tuples and dicts of such, to B sequences of one step each."""
+    """Convert a tensor [B, ...], or nested tuples and dicts of tensors, to B sequences of one step."""
     return wrap_packed_sequences_recursive(xs, torch.tensor([len(first_leaf(xs))]), None)
 
 
 def wrap_packed_sequences_recursive(unwrapped: Any, batch_sizes: Tensor, sorted_indices: Tensor | None) -> Any:
-    """Convert every tensor of packed rows to a `PackedSequence`; other objects are returned as they are.
+    """Convert every tensor of packed rows to a `PackedSequence`; return other objects unchanged.
 
     Args:
-        unwrapped: A tensor [N, ...], or nested tuples and dicts.
+        unwrapped: A tensor [N, ...], or nested tuples and dicts of tensors.
         batch_sizes: `PackedSequence.batch_sizes`.
         sorted_indices: `PackedSequence.sorted_indices`; None if the sequences are already sorted.
     """
@@ -241,7 +243,7 @@ def wrap_packed_sequences_recursive(unwrapped: Any, batch_sizes: Tensor, sorted_
 
 
 def unwrap_packed_sequences_recursive(packed: Any) -> Any:
-    """Packed rows of every `PackedSequence`; other objects, such as an `ActionValue`, are returned as they are."""
+    """Convert every `PackedSequence` to its packed rows; return other objects, such as an `ActionValue`, unchanged."""
     if isinstance(packed, PackedSequence):
         return packed.data
     if isinstance(packed, tuple):
@@ -251,12 +253,12 @@ def unwrap_packed_sequences_recursive(packed: Any) -> Any:
     return packed
 
 
-#: PFRL's name for it where the sequences have one step each.
+#: PFRL's name of the function for sequences of one step.
 unpack_sequences_as_one_step_batch = unwrap_packed_sequences_recursive
 
 
 def get_packed_sequence_info(packed: Any) -> tuple[Tensor, Tensor | None] | None:
-    """`batch_sizes` and `sorted_indices` of the first `PackedSequence` found; None if there is none."""
+    """Return `batch_sizes` and `sorted_indices` of the first `PackedSequence`; None if `packed` contains none."""
     if isinstance(packed, PackedSequence):
         return packed.batch_sizes, packed.sorted_indices
     parts: Iterable[Any] = packed.values() if isinstance(packed, dict) else packed if isinstance(packed, tuple) else ()
@@ -264,18 +266,18 @@ def get_packed_sequence_info(packed: Any) -> tuple[Tensor, Tensor | None] | None
 
 
 def flatten_sequences_time_first(sequences: Sequence[Sequence[Any]]) -> list[Any]:
-    """Items of sequences of falling length, in packed order."""
+    """Return the items of sequences, sorted by descending length, in packed order."""
     absent = object()
     steps = itertools.zip_longest(*sequences, fillvalue=absent)
     return [item for step in steps for item in step if item is not absent]
 
 
 def max_over_sequences(values: Tensor, lengths: Tensor) -> Tensor:
-    """Largest absolute value of each sequence, which is the priority of the sequence.
+    """Return the maximum absolute value of each sequence, which is the priority of the sequence.
 
     Args:
-        values: A number for each packed row, [N].
-        lengths: Lengths of the sequences, [B], falling, on the host.
+        values: Value of each packed row, [N].
+        lengths: Lengths of the sequences, [B], descending, on the CPU.
 
     Returns:
         [B], not negative.
@@ -285,10 +287,10 @@ def max_over_sequences(values: Tensor, lengths: Tensor) -> Tensor:
 
 
 def sequence_of_rows(lengths: Tensor) -> Tensor:
-    """Number of the sequence of each packed row, [N], on the host.
+    """Return the index of the sequence of each packed row, [N], on the CPU.
 
     Args:
-        lengths: Lengths of the sequences, [B], falling, on the host.
+        lengths: Lengths of the sequences, [B], descending, on the CPU.
     """
     return torch.cat([torch.arange(size) for size in batch_sizes_of(lengths).tolist()])
 
@@ -300,7 +302,7 @@ def map_recurrent_state(function: Callable[[Any], Any], recurrent_state: Any) ->
     """Apply a function to every tensor (or array) of a state; None stays None.
 
     Raises:
-        ValueError: If the state holds anything but tensors, arrays, tuples and None.
+        ValueError: If the state contains anything but tensors, arrays, tuples and None.
     """
     if recurrent_state is None:
         return None
@@ -308,11 +310,11 @@ def map_recurrent_state(function: Callable[[Any], Any], recurrent_state: Any) ->
         return tuple(map_recurrent_state(function, part) for part in recurrent_state)
     if isinstance(recurrent_state, Tensor | np.ndarray):
         return function(recurrent_state)
-    raise ValueError(f"a recurrent state is a tensor, a tuple of states or None, got {recurrent_state!r}")
+    raise ValueError(f"a recurrent state must be a tensor, a tuple of states or None, got {recurrent_state!r}")
 
 
 def mask_recurrent_state_at(recurrent_state: Any, indices: Any) -> Any:
-    """Copy of a state in which some sequences are reset to zero.
+    """Return a copy of a state in which some sequences are reset to zero.
 
     Args:
         recurrent_state: State of B sequences.
@@ -328,18 +330,18 @@ def mask_recurrent_state_at(recurrent_state: Any, indices: Any) -> Any:
 
 
 def get_recurrent_state_at(recurrent_state: Any, indices: Any, detach: bool) -> Any:
-    """State of one sequence (`indices` an integer; its tensors are [layers, ...]) or of several.
+    """Return the state of one sequence (if `indices` is an integer; tensors are [layers, ...]) or of several.
 
     Args:
         recurrent_state: State of B sequences.
-        indices: An index, or several.
-        detach: Whether to detach the result from the graph.
+        indices: An index, or several indices.
+        detach: True to detach the result from the graph.
     """
     return map_recurrent_state(lambda state: (state.detach() if detach else state)[:, indices], recurrent_state)
 
 
 def concatenate_recurrent_states(split_recurrent_states: Sequence[Any]) -> Any:
-    """Join states of single sequences, as returned by `get_recurrent_state_at`, into one state.
+    """Concatenate the states of single sequences, as returned by `get_recurrent_state_at`, to one state.
 
     Args:
         split_recurrent_states: B states with tensors or arrays [layers, ...]; None counts as zeros.
@@ -365,15 +367,15 @@ def concatenate_recurrent_states(split_recurrent_states: Sequence[Any]) -> Any:
 
 
 def recurrent_state_as_numpy(recurrent_state: Any) -> Any:
-    """The same state with arrays instead of tensors."""
+    """Convert the tensors of a state to arrays."""
     return map_recurrent_state(lambda state: state.detach().cpu().numpy(), recurrent_state)
 
 
 def recurrent_state_from_numpy(recurrent_state: Any, device: torch.device | str) -> Any:
-    """The same state with tensors on `device` instead of arrays."""
+    """Convert the arrays of a state to tensors on `device`."""
     return map_recurrent_state(lambda state: torch.from_numpy(state).to(device), recurrent_state)
 
 
 def detach_recurrent_state(recurrent_state: Any) -> Any:
-    """The same state, detached from the graph."""
+    """Return a state that is detached from the graph."""
     return map_recurrent_state(lambda state: state.detach(), recurrent_state)

@@ -1,4 +1,4 @@
-"""Texts for `repr`, made of plain attributes: no value of a tensor is read and no file is opened."""
+"""Texts for `repr`, built from plain attributes: they read no values of tensors and open no files."""
 
 import functools
 import inspect
@@ -11,7 +11,7 @@ import torch
 
 
 def never_raising(text: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Decorate a `__repr__` so that it shows only the class where it would raise, as for a half-built object."""
+    """Decorate a `__repr__` so that it returns only the class name if it raises, as for a half-built object."""
 
     @functools.wraps(text)
     def safe(self: Any) -> str:
@@ -24,12 +24,12 @@ def never_raising(text: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def dtype_and_shape(array: Any) -> str:
-    """For instance "float32[3, 2]" for an array, a tensor or a column of them."""
+    """Return for example "float32[3, 2]" for an array, a tensor or a column."""
     return f"{array.dtype}{list(array.shape)}".removeprefix("torch.")
 
 
 def shown(value: Any) -> str:
-    """One line that shows a value, cut if it is long; tensors and larger arrays are shown by dtype and shape."""
+    """Return a value as one line, shortened if it is long; tensors and larger arrays as dtype and shape."""
     if isinstance(value, torch.Tensor) or (isinstance(value, np.ndarray) and value.size > 8):
         return dtype_and_shape(value)
     if isinstance(value, list | tuple):
@@ -41,13 +41,13 @@ def shown(value: Any) -> str:
 
 
 def with_arguments(owner: Any, *more: str) -> str:
-    """The class of an object and its attributes that bear the names of constructor arguments.
+    """Return the class name of an object and its attributes that are named like constructor arguments.
 
-    Arguments that are None or no numbers, texts or arrays, such as functions and loggers, are left out.
+    Only numbers, strings and arrays are shown. None, functions, loggers and other objects are omitted.
 
     Args:
         owner: The object.
-        more: Names of further attributes, which come first.
+        more: Names of additional attributes, which are shown first.
     """
     kinds = (int, float, str, list, tuple, np.generic, np.ndarray, torch.Tensor)
     names = dict.fromkeys((*more, *inspect.signature(type(owner)).parameters))

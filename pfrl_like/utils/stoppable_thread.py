@@ -1,4 +1,4 @@
-"""`StoppableThread`: a thread with the event that ends it; and the start time of a process."""
+"""`StoppableThread`, a thread that an event stops; and the start time of a process."""
 
 import threading
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class StoppableThread(threading.Thread):
-    """Thread whose target returns soon after an event has been set.
+    """Thread whose target returns soon after an event is set.
 
     Args:
-        stop_event: The event, which the target has to check.
+        stop_event: Event that the target must check.
         *args: Positional arguments of `threading.Thread`.
         **kwargs: Keyword arguments of `threading.Thread`.
     """
@@ -19,18 +19,18 @@ class StoppableThread(threading.Thread):
         self.stop_event = stop_event
 
     def stop(self) -> None:
-        """Ask the thread to end; `join` waits for it."""
+        """Set the event. Call `join` to wait until the thread has ended."""
         self.stop_event.set()
 
     def is_stopped(self) -> bool:
-        """True if the thread has been asked to end."""
+        """True if the event is set."""
         return bool(self.stop_event.is_set())
 
 
 def start_time(pid: int) -> int:
-    """Start of a process, in clock ticks after the boot; distinguishes it from a later process with the same number.
+    """Return the start time of a process in clock ticks since boot, to distinguish processes with the same id.
 
-    It is -1 if there is no such process, and 0 where the system does not report it.
+    The result is -1 if the process does not exist, and 0 if the system does not report the start time.
     """
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

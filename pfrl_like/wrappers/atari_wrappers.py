@@ -16,18 +16,18 @@ from pfrl_like.wrappers.wrapper import Wrapper, has_ended, random_stream, reset_
 
 
 class EpisodicLifeEnv(Wrapper):
-    """End an episode when a life is lost, and continue the same game in the next one.
+    """End an episode when a life is lost, and continue the same game in the next episode.
 
-    The loss of a life terminates an episode, so that agents expect no rewards from the lives after it. `reset` starts a
-    new game only if the game itself is over, was cut off (`truncated`, `info["needs_reset"]`), or a seed or options are
-    given. Otherwise it takes one no-op step.
+    The loss of a life terminates the episode, so that returns do not include rewards of the next lives. `reset` starts
+    a new game only if the game has ended or was truncated (`truncated` or `info["needs_reset"]`), or if a seed or
+    options are passed. Otherwise `reset` makes one no-op step.
 
     Args:
-        env: Environment of an Atari game, whose `unwrapped.ale.lives()` returns the lives left.
+        env: Environment of an Atari game. Its `unwrapped.ale.lives()` must return the number of lives left.
 
     Attributes:
-        lives: Lives after the last step.
-        needs_real_reset: Whether the next reset starts a new game.
+        lives: Number of lives after the last step.
+        needs_real_reset: True if the next reset starts a new game.
     """
 
     def __init__(self, env: Any) -> None:
@@ -36,33 +36,33 @@ class EpisodicLifeEnv(Wrapper):
         self.needs_real_reset = True
 
     def step(self, action: Any) -> Any:
-        """Act; the loss of a life ends the episode."""
+        """Execute an action; the loss of a life ends the episode."""
         result = self.env.step(action)
         self.needs_real_reset = has_ended(result)
         before, self.lives = self.lives, self._lives_left()
-        lost = 0 < self.lives < before  # in some games the last life is spent a few frames before the game is over
+        lost = 0 < self.lives < before  # in some games `lives` is 0 a few frames before the game ends
         obs, reward, done, *rest = result
         return (obs, reward, bool(done) or lost, *rest)
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode, in the running game or in a new one."""
+        """Start an episode, in the current game or in a new game."""
         result = None
         if not self.needs_real_reset and all(argument is None for argument in kwargs.values()):
             step = self.env.step(0)
             self.needs_real_reset = has_ended(step)
             result = None if self.needs_real_reset else reset_result(step)
         if result is None:
-            self.needs_real_reset = True  # until a step has succeeded
+            self.needs_real_reset = True  # remains True until a step has succeeded
             result = self.env.reset(**kwargs)
         self.lives = self._lives_left()
         return result
 
     def saved_state(self) -> dict[str, Any]:
-        """Lives, and whether the next reset starts a new game."""
+        """Return the number of lives, and True if the next reset starts a new game."""
         return {"lives": self.lives, "needs_real_reset": self.needs_real_reset}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state returned by `saved_state`."""
+        """Restore the result of `saved_state`."""
         self.lives, self.needs_real_reset = int(state["lives"]), bool(state["needs_real_reset"])
 
     def _lives_left(self) -> int:
@@ -70,16 +70,16 @@ class EpisodicLifeEnv(Wrapper):
 
 
 class OpeningWrapper(Wrapper):
-    """Base of the wrappers that act after each reset, and reset once more if that ends the episode."""
+    """Base class of wrappers that execute actions after each reset, and reset again if these end the episode."""
 
     @abstractmethod
     def opening(self) -> Sequence[int]:
-        """First actions of this episode."""
+        """Return the first actions of the episode."""
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode and take its first actions; keyword arguments go to the environment."""
+        """Start an episode and execute its first actions; keyword arguments are passed to the environment."""
         result = self.env.reset(**kwargs)
-        kwargs.pop("seed", None)  # a second reset continues the stream that the first one has seeded
+        kwargs.pop("seed", None)  # a second reset continues the stream that the first reset seeded
         for action in self.opening():
             step = self.env.step(action)
             result = self.env.reset(**kwargs) if has_ended(step) else reset_result(step)
@@ -87,19 +87,19 @@ class OpeningWrapper(Wrapper):
 
 
 class NoopResetEnv(OpeningWrapper):
-    """Begin each episode with a random number of no-op steps (Mnih et al. 2015, doi:10.1038/nature14236).
+    """Start each episode with a random number of no-op steps (Mnih et al. 2015, doi:10.1038/nature14236).
 
-    The number is drawn from the environment's own stream `np_random`, uniformly from 1 to `noop_max`.
+    The number is sampled uniformly from 1 to `noop_max` with the environment's random stream `np_random`.
 
     Args:
         env: Environment whose action 0 is "NOOP".
-        noop_max: The largest number of such steps.
+        noop_max: Maximum number of no-op steps.
 
     Attributes:
-        override_num_noops: Fixed number of such steps; None to draw it.
+        override_num_noops: Fixed number of no-op steps; None samples the number.
 
     Raises:
-        ValueError: If action 0 has another meaning, or `noop_max` is less than 1.
+        ValueError: If action 0 is not "NOOP", or if `noop_max` is below 1.
     """
 
     def __init__(self, env: Any, noop_max: int = 30) -> None:
@@ -112,7 +112,7 @@ class NoopResetEnv(OpeningWrapper):
         self._seed: int | None = None
 
     def opening(self) -> Sequence[int]:
-        """Action 0, repeated."""
+        """Return action 0, repeated."""
         count = self.override_num_noops
         if count is None:
             stream = random_stream(self.env)
@@ -121,13 +121,13 @@ class NoopResetEnv(OpeningWrapper):
         return [self.noop_action] * count
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments go to the environment."""
+        """Start an episode; keyword arguments are passed to the environment."""
         if self._seed is not None:
             kwargs, self._seed = {"seed": self._seed} | {k: v for k, v in kwargs.items() if v is not None}, None
         return super().reset(**kwargs)
 
     def seed(self, seed: int) -> None:
-        """Seed the environment, as PFRL's scripts do: at once if it has a method `seed`, else with the next reset."""
+        """Seed the environment, as PFRL's scripts do: with its method `seed` if it exists, else at the next reset."""
         inner = getattr(self.env, "seed", None)
         if callable(inner):
             inner(seed)
@@ -136,13 +136,13 @@ class NoopResetEnv(OpeningWrapper):
 
 
 class FireResetEnv(OpeningWrapper):
-    """Begin each episode with the actions 1 and 2, for games that wait until the fire button is pressed.
+    """Start each episode with the actions 1 and 2, for games that start after the fire button is pressed.
 
     Args:
         env: Environment whose action 1 is "FIRE".
 
     Raises:
-        ValueError: If action 1 has another meaning, or there are fewer than three actions.
+        ValueError: If action 1 is not "FIRE", or if there are fewer than three actions.
     """
 
     def __init__(self, env: Any) -> None:
@@ -152,33 +152,33 @@ class FireResetEnv(OpeningWrapper):
             raise ValueError(f"env has {env.action_space.n} actions, expected at least 3")
 
     def opening(self) -> Sequence[int]:
-        """Actions 1 (fire) and 2."""
+        """Return the actions 1 (fire) and 2."""
         return 1, 2
 
 
 def _check_meaning(env: Any, action: int, meaning: str) -> None:
     meanings = list(getattr(env, "unwrapped", env).get_action_meanings())
     if meanings[action : action + 1] != [meaning]:
-        raise ValueError(f"env has actions of the meanings {meanings}, expected {meaning!r} as number {action}")
+        raise ValueError(f"env has the action meanings {meanings}, expected {meaning!r} for action {action}")
 
 
 def _box_of(env: Any) -> Any:
-    """Observation space, which must be a Box."""
+    """Return the observation space, which must be a Box."""
     if space_kind(env.observation_space) != "box":
         raise ValueError(f"env has the observation space {env.observation_space}, expected a Box")
     return env.observation_space
 
 
 class ScaledFloatFrame(Wrapper):
-    """Divide observations by 255, as float32.
+    """Divide observations by 255 and convert them to float32.
 
-    A replay buffer needs four times the memory for these observations; a `phi` that divides avoids this.
+    A replay buffer needs four times as much memory for these observations. To avoid this, divide in `phi` instead.
 
     Args:
         env: Environment with arrays as observations.
 
     Raises:
-        ValueError: If the observation space is no Box.
+        ValueError: If the observation space is not a Box.
     """
 
     scale = 255.0
@@ -190,22 +190,22 @@ class ScaledFloatFrame(Wrapper):
         self.observation_space = box_class(space)(low, high, dtype=np.float32)
 
     def observation(self, observation: Any) -> NDArray[np.float32]:
-        """Observation divided by 255."""
+        """Return the observation divided by 255."""
         return np.asarray(observation).astype(np.float32) / np.float32(self.scale)
 
 
 class MaxAndSkipEnv(Wrapper):
     """Repeat each action, sum the rewards, and return the pixelwise maximum of the last two frames.
 
-    Atari games draw some objects in every second frame only. If the episode ends before the last repetition, the last
-    two frames before the end are used.
+    Atari games draw some objects only in every second frame. If the episode ends before the last repetition, the
+    maximum is taken over the last two frames before the end.
 
     Args:
         env: Environment with arrays as observations.
-        skip: Number of repetitions of an action.
+        skip: Number of times that each action is executed.
 
     Raises:
-        ValueError: If the observations are no arrays, or `skip` is less than 1.
+        ValueError: If the observations are not arrays, or if `skip` is below 1.
     """
 
     def __init__(self, env: Any, skip: int = 4) -> None:
@@ -216,7 +216,7 @@ class MaxAndSkipEnv(Wrapper):
         self._last_two = np.zeros((2, *space.shape), space.dtype)
 
     def step(self, action: Any) -> Any:
-        """Act up to `skip` times."""
+        """Execute an action up to `skip` times."""
         total = 0.0
         for i in range(self._skip):
             result = self.env.step(action)
@@ -229,16 +229,17 @@ class MaxAndSkipEnv(Wrapper):
 
 
 class FlickerFrame(Wrapper):
-    """Replace each observation by zeros with probability 0.5, drawn from the environment's own stream `np_random`.
+    """Replace each observation by zeros with probability 0.5, using the environment's random stream `np_random`.
 
-    It makes a game partially observable (Hausknecht and Stone 2015, arXiv:1507.06527), for agents with a memory.
+    The wrapper makes a game partially observable (Hausknecht and Stone 2015, arXiv:1507.06527), to train recurrent
+    agents.
 
     Args:
         env: Environment with arrays as observations.
     """
 
     def observation(self, observation: Any) -> NDArray[Any]:
-        """The observation, or zeros."""
+        """Return the observation, or zeros."""
         observation = np.asarray(observation)
         return np.zeros_like(observation) if random_stream(self.env).random() < 0.5 else observation
 
@@ -251,25 +252,25 @@ class ClipRewardEnv(Wrapper):
     """
 
     def reward(self, reward: Any) -> float:
-        """Sign of the reward."""
+        """Return the sign of the reward."""
         return float(np.sign(reward))
 
 
 def make_atari(env_id: str, max_frames: int | None = 30 * 60 * 60, **kwargs: Any) -> Any:
-    """Atari game that repeats each action for four frames and begins with up to 30 no-op steps.
+    """Make an Atari game that repeats each action for four frames and starts with up to 30 no-op steps.
 
     Args:
-        env_id: A game of ale-py: "PongNoFrameskip-v4", or "ALE/Pong-v5", which replaces a quarter of the actions by the
-            previous one (Machado et al. 2018, arXiv:1709.06009).
-        max_frames: Frames, at 60 a second, after which a game is truncated; None or 0 for no limit.
-        **kwargs: Arguments of `gymnasium.make`, such as `render_mode`.
+        env_id: A game of ale-py, for example "PongNoFrameskip-v4" or "ALE/Pong-v5". The latter repeats the previous
+            action with probability 0.25 (Machado et al. 2018, arXiv:1709.06009).
+        max_frames: Number of frames (60 per second) after which a game is truncated; None or 0 for no limit.
+        **kwargs: Arguments of `gymnasium.make`, for example `render_mode`.
 
     Returns:
         A gymnasium environment with screens [210, 160, 3] as observations.
 
     Raises:
         ImportError: If ale-py is not installed.
-        ValueError: If the environment is no Atari game.
+        ValueError: If the environment is not an Atari game.
     """
     try:
         import ale_py
@@ -298,14 +299,14 @@ def wrap_deepmind(
     """Wrap an Atari game with the preprocessing of DeepMind's papers.
 
     Args:
-        env: An environment of `make_atari`.
-        episode_life: Whether the loss of a life ends an episode; only for training.
-        clip_rewards: Whether rewards are reduced to their signs; only for training.
-        frame_stack: Whether an observation is the last four frames instead of one.
-        scale: Whether observations are float32 in [0, 1] instead of uint8.
-        fire_reset: Whether an episode begins with the fire button, in games that have one.
+        env: An environment made by `make_atari`.
+        episode_life: True to end an episode when a life is lost; only for training.
+        clip_rewards: True to replace rewards by their signs; only for training.
+        frame_stack: True if an observation is the last four frames, False if it is one frame.
+        scale: True for float32 observations in [0, 1], False for uint8.
+        fire_reset: True to press the fire button at the start of each episode, in games that have a fire button.
         channel_order: "chw" for observations [4, 84, 84], "hwc" for [84, 84, 4].
-        flicker: Whether each frame is replaced by zeros with probability 0.5.
+        flicker: True to replace each frame by zeros with probability 0.5.
 
     Returns:
         The wrapped environment.

@@ -14,11 +14,11 @@ class CastObservation(Wrapper):
     """Cast observations and the observation space.
 
     Args:
-        env: Environment whose observations are arrays, or dicts and tuples of arrays; other values are not cast.
-        dtype: The dtype to cast to.
+        env: Environment whose observations are arrays, or dicts and tuples of arrays. Other values are not cast.
+        dtype: Dtype of the cast observations.
 
     Attributes:
-        original_observation: The last observation before the cast, None at first.
+        original_observation: Latest observation before the cast; None before the first reset.
     """
 
     def __init__(self, env: Any, dtype: npt.DTypeLike) -> None:
@@ -30,7 +30,7 @@ class CastObservation(Wrapper):
             self.observation_space = _cast_space(space, self.dtype)
 
     def observation(self, observation: Any) -> Any:
-        """Observation in the new dtype; the same array if it already has that dtype."""
+        """Return the observation in the new dtype; the same array if it already has this dtype."""
         self.original_observation = observation
         return _cast(observation, self.dtype)
 
@@ -39,10 +39,10 @@ class CastObservationToFloat32(CastObservation):
     """Cast observations to float32.
 
     Args:
-        env: Environment whose observations are arrays, or dicts and tuples of arrays; other values are not cast.
+        env: Environment whose observations are arrays, or dicts and tuples of arrays. Other values are not cast.
 
     Attributes:
-        original_observation: The last observation before the cast, None at first.
+        original_observation: Latest observation before the cast; None before the first reset.
     """
 
     def __init__(self, env: Any) -> None:
@@ -56,7 +56,7 @@ def _cast(observation: Any, dtype: np.dtype[Any]) -> Any:
         return {key: _cast(item, dtype) for key, item in observation.items()}
     if isinstance(observation, tuple):
         return tuple(_cast(item, dtype) for item in observation)
-    if hasattr(observation, "dtype") and hasattr(observation, "__array__"):  # a NumPy scalar, a lazy stack of frames
+    if hasattr(observation, "dtype") and hasattr(observation, "__array__"):  # a NumPy scalar, or `LazyFrames`
         return np.asarray(observation).astype(dtype, copy=False) if observation.shape else observation
     return observation
 
@@ -76,5 +76,5 @@ def _cast_space(space: Any, dtype: np.dtype[Any]) -> Any:
         high = low + space.nvec - 1
     else:
         return space
-    with np.errstate(over="ignore"):  # a bound too large for the dtype is infinite
+    with np.errstate(over="ignore"):  # a bound that is too large for the dtype becomes infinite
         return box_class(space)(low.astype(dtype), high.astype(dtype), dtype=dtype.type)

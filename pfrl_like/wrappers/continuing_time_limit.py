@@ -8,17 +8,17 @@ from pfrl_like.wrappers.wrapper import Wrapper
 
 
 class ContinuingTimeLimit(Wrapper):
-    """Set `info["needs_reset"]` when an episode reaches the time limit; the flags are not changed.
+    """Set `info["needs_reset"]` when an episode reaches the time limit, without changing the flags.
 
-    Runners treat it as a truncation: they reset the environment, and the agent bootstraps from the last state. Code
-    that steps the environment itself has to check it. `gymnasium.wrappers.TimeLimit` sets `truncated` instead.
+    Runners treat `needs_reset` as a truncation: they reset the environment, and the agent bootstraps from the last
+    state. Your own loop must check `info["needs_reset"]`. `gymnasium.wrappers.TimeLimit` sets `truncated` instead.
 
     Args:
         env: Environment to wrap.
-        max_episode_steps: Steps after which it needs a reset.
+        max_episode_steps: Number of steps after which the environment needs a reset.
 
     Raises:
-        ValueError: If the number is less than 1.
+        ValueError: If `max_episode_steps` is below 1.
     """
 
     def __init__(self, env: Any, max_episode_steps: int) -> None:
@@ -28,20 +28,20 @@ class ContinuingTimeLimit(Wrapper):
         self._elapsed_steps = 0
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments go to the environment."""
+        """Start an episode; keyword arguments are passed to the environment."""
         self._elapsed_steps = 0
         return self.env.reset(**kwargs)
 
     def saved_state(self) -> dict[str, Any]:
-        """Steps of the episode so far."""
+        """Return the number of steps in the current episode."""
         return {"steps": self._elapsed_steps}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state returned by `saved_state`."""
+        """Restore the result of `saved_state`."""
         self._elapsed_steps = int(state["steps"])
 
     def step(self, action: Any) -> Any:
-        """Act; sets `info["needs_reset"]` at the time limit."""
+        """Execute an action; set `info["needs_reset"]` at the time limit."""
         *values, info = self.env.step(action)
         self._elapsed_steps += 1
         if self._elapsed_steps >= self._max_episode_steps:

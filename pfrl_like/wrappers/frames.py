@@ -1,4 +1,4 @@
-"""Wrappers for screens: small grey images, and stacks of the last frames, which share their memory."""
+"""Wrappers for image observations: small greyscale images, and stacks of frames that share memory."""
 
 import functools
 from collections import deque
@@ -21,17 +21,18 @@ _GREY = np.array([9798, 19235, 3735], np.float32)  # 0.299, 0.587 and 0.114, tim
 
 
 class WarpFrame(Wrapper):
-    """Turn screens into grey images of 84x84 pixels, uint8 (Mnih et al. 2015, doi:10.1038/nature14236).
+    """Convert screens to greyscale images of 84x84 pixels, uint8 (Mnih et al. 2015, doi:10.1038/nature14236).
 
-    Each pixel is the mean of the area that it covers. OpenCV (the extra "atari") halves the time; without it the
-    results for Atari's screens are the same.
+    Each output pixel is the mean over the input area that it covers. With OpenCV (the extra "atari") the conversion
+    takes half the time. For Atari screens the results without OpenCV are the same.
 
     Args:
-        env: Environment with screens [height, width, 3], or grey ones [height, width], uint8, as observations.
-        channel_order: "hwc" for images [84, 84, 1], "chw" for [1, 84, 84].
+        env: Environment with uint8 observations: RGB images [height, width, 3] or greyscale images [height, width].
+        channel_order: "hwc" for images [84, 84, 1], "chw" for images [1, 84, 84].
 
     Raises:
-        ValueError: If the observations have another form or are smaller than 84x84, or the order is another one.
+        ValueError: If the observations have a different shape or dtype or are smaller than 84x84, or if `channel_order`
+            is neither "hwc" nor "chw".
     """
 
     width = 84
@@ -51,23 +52,23 @@ class WarpFrame(Wrapper):
         self.observation_space = box_class(space)(0, 255, self._shape, np.uint8)
 
     def observation(self, observation: Any) -> NDArray[np.uint8]:
-        """Small grey image of a screen."""
+        """Return the small greyscale image of a screen."""
         grey = to_grey(observation) if observation.ndim == 3 else observation
         return shrink(grey, self.height, self.width).reshape(self._shape)
 
 
 def stack_axis_of(channel_order: str) -> int:
-    """Axis of the channels.
+    """Return the axis of the channels.
 
     Raises:
-        ValueError: If the order is neither "hwc" nor "chw".
+        ValueError: If `channel_order` is neither "hwc" nor "chw".
     """
     check_choice("channel_order", channel_order, _STACK_AXES)
     return _STACK_AXES[channel_order]
 
 
 def to_grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Luminance (ITU-R BT.601) of an RGB image [height, width, 3]: 0.299 R + 0.587 G + 0.114 B, rounded."""
+    """Return the luminance (ITU-R BT.601) of an RGB image [height, width, 3]: 0.299 R + 0.587 G + 0.114 B, rounded."""
     if (cv2 := _opencv()) is not None:
         grey: NDArray[np.uint8] = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
         return grey
@@ -77,7 +78,7 @@ def to_grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Smaller image, each pixel of which is the rounded mean of the area of `image` [h, w] that it covers."""
+    """Return a smaller image; each pixel is the rounded mean over the area of `image` [h, w] that it covers."""
     if (cv2 := _opencv()) is not None:
         small: NDArray[np.uint8] = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
         return small
@@ -95,7 +96,7 @@ def _mean_rows(image: NDArray[np.float32], count: int) -> NDArray[np.float32]:
 
 @functools.cache
 def _areas(size: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Indices of the `size` rows within each of `count` larger rows, [k, count], and their weights [k, count, 1]."""
+    """Indices of the input rows that overlap each of the `count` output rows, [k, count], and weights [k, count, 1]."""
     scale = size / count
     start = np.arange(count) * scale
     rows = np.floor(start).astype(np.int64) + np.arange(int(np.ceil(scale)) + 1)[:, None]
@@ -107,7 +108,7 @@ def _areas(size: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32
 
 @functools.cache
 def _opencv() -> Any:
-    """The module `cv2`, None if it is not installed."""
+    """Return the module `cv2`; None if it is not installed."""
     try:
         import cv2
     except ImportError:
@@ -116,13 +117,13 @@ def _opencv() -> Any:
 
 
 class LazyFrames:
-    """Frames that are joined into one array only on access.
+    """Frames that are concatenated to one array only on access.
 
-    Consecutive stacks hold the same frames, so each frame is in memory once; replay buffers keep it that way.
+    Consecutive stacks share frames, so that each frame is in memory once. Replay buffers also store each frame once.
 
     Args:
-        frames: Arrays of one shape and dtype, which must not change any more.
-        stack_axis: Axis along which they are joined.
+        frames: Arrays with the same shape and dtype. They must not be changed later.
+        stack_axis: Axis along which the frames are concatenated.
     """
 
     def __init__(self, frames: Sequence[NDArray[Any]], stack_axis: int = 2) -> None:
@@ -138,7 +139,7 @@ class LazyFrames:
 
     @property
     def newest(self) -> NDArray[Any]:
-        """Last of the frames."""
+        """The last frame."""
         return self._frames[-1]
 
     @property
@@ -163,15 +164,16 @@ class LazyFrames:
 
 
 class FrameStack(Wrapper):
-    """Observe the last `k` frames, as `LazyFrames`; the first frame of an episode is repeated `k` times.
+    """Stack the last `k` frames as `LazyFrames`; the first stack of an episode contains the first frame `k` times.
 
     Args:
         env: Environment with images as observations.
         k: Number of frames.
-        channel_order: "hwc" to join them along the last of three axes, "chw" along the first.
+        channel_order: "hwc" to concatenate frames along the last of three axes, "chw" along the first.
 
     Raises:
-        ValueError: If the observation space is no Box, `k` is less than 1, or the order is another one.
+        ValueError: If the observation space is not a Box, if `k` is below 1, or if `channel_order` is neither "hwc" nor
+            "chw".
     """
 
     def __init__(self, env: Any, k: int, channel_order: str = "hwc") -> None:
@@ -183,27 +185,27 @@ class FrameStack(Wrapper):
         self.observation_space = stacked_space(env.observation_space, k, self.stack_axis)
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments go to the environment."""
+        """Start an episode; keyword arguments are passed to the environment."""
         self.frames.clear()
         return super().reset(**kwargs)
 
     def observation(self, observation: Any) -> LazyFrames:
-        """Stack that ends with this frame."""
+        """Return the stack that ends with this frame."""
         return push_frame(self.frames, observation, self.stack_axis)
 
 
 def push_frame(frames: deque[NDArray[Any]], frame: Any, stack_axis: int) -> LazyFrames:
-    """Add a copy of a frame to the last ones and return their stack; an empty one is filled with the frame."""
+    """Append a copy of `frame` to `frames` and return the stack. An empty deque is filled with copies of `frame`."""
     missing = (frames.maxlen or 1) - len(frames)
     frames.extend([np.array(frame)] * max(1, missing))
     return LazyFrames(list(frames), stack_axis)
 
 
 def stacked_space(space: Any, k: int, stack_axis: int) -> Any:
-    """Space of `k` observations joined along an axis.
+    """Return the space of `k` observations that are concatenated along an axis.
 
     Raises:
-        ValueError: If it is no Box or has no such axis.
+        ValueError: If `space` is not a Box, or if it has no axis `stack_axis`.
     """
     if space_kind(space) != "box" or len(space.shape) <= stack_axis:
         raise ValueError(f"env has the observation space {space}, expected a Box of more than {stack_axis} axes")
@@ -212,18 +214,18 @@ def stacked_space(space: Any, k: int, stack_axis: int) -> Any:
 
 
 class GymnasiumFrameStack(VectorWrapper):
-    """Observe the last `k` frames of each environment; an episode's first frame is repeated `k` times.
+    """Stack the last `k` frames of each environment; the first stack of an episode has the first frame `k` times.
 
-    An environment that resets itself begins a new stack: in the step after the end, or in the same step, whose
-    `info["final_obs"]` holds the last stacks of the ended episodes.
+    With autoreset mode NEXT_STEP, a new stack starts in the step after the end of an episode. With SAME_STEP, it starts
+    in the same step, and `info["final_obs"]` contains the last stacks of the ended episodes.
 
     Args:
         env: Vector environment with images as observations.
         k: Number of frames.
-        stack_axis: Axis of an image along which they are joined.
+        stack_axis: Axis of an image along which the frames are concatenated.
 
     Raises:
-        ValueError: If the observation space is no Box with that axis, or `k` is less than 1.
+        ValueError: If the observation space is not a Box with the axis `stack_axis`, or if `k` is below 1.
     """
 
     def __init__(self, env: Any, k: int, stack_axis: int = 0) -> None:
@@ -231,15 +233,15 @@ class GymnasiumFrameStack(VectorWrapper):
         check_counts(k=k)
         self.k = k
         self.single_observation_space = stacked_space(env.single_observation_space, k, stack_axis)
-        self.stack_axis = range(len(self.single_observation_space.shape or ()))[stack_axis]  # not negative
+        self.stack_axis = range(len(self.single_observation_space.shape or ()))[stack_axis]  # convert a negative axis
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self._mode = AutoresetMode(env.metadata["autoreset_mode"])
         self._stacks: Any = None
         self._ended = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Start new episodes, in all environments or where `options["reset_mask"]`."""
-        mask = True if options is None else options.get("reset_mask", True)  # read before the environment removes it
+        """Start new episodes in all environments, or in the environments where `options["reset_mask"]` is True."""
+        mask = True if options is None else options.get("reset_mask", True)  # before the environment removes it
         begins = np.broadcast_to(np.array(mask, np.bool_), self.num_envs)
         obs, info = self.env.reset(seed=seed, options=options)
         stacks = self._first_stacks(obs)
@@ -250,7 +252,7 @@ class GymnasiumFrameStack(VectorWrapper):
         return self._stacks.copy(), info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Act in every environment."""
+        """Step all environments."""
         obs, reward, terminated, truncated, info = self.env.step(actions)
         ended = np.asarray(terminated | truncated)
         begins = self._ended if self._mode is AutoresetMode.NEXT_STEP else ended
@@ -263,11 +265,11 @@ class GymnasiumFrameStack(VectorWrapper):
         return stacks.copy(), reward, terminated, truncated, info
 
     def saved_state(self) -> dict[str, Any]:
-        """Stacks, and flags of the ended episodes."""
+        """Return the stacks and the flags of the ended episodes."""
         return {"stacks": to_json(self._stacks), "ended": self._ended.tolist()}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state returned by `saved_state`."""
+        """Restore the result of `saved_state`."""
         self._stacks, self._ended = from_json(state["stacks"]), np.array(state["ended"], np.bool_)
 
     def _first_stacks(self, obs: NDArray[Any]) -> NDArray[Any]:

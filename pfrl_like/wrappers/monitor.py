@@ -1,4 +1,4 @@
-"""`Monitor`: a record of every episode; `VideoRecorder`: the frames of one episode as mp4 or GIF."""
+"""`Monitor` records every episode; `VideoRecorder` writes the frames of one episode to an mp4 or GIF file."""
 
 import csv
 import importlib
@@ -20,23 +20,23 @@ from pfrl_like.wrappers.wrapper import Wrapper
 
 
 def can_record(env: Any) -> bool:
-    """True if the environment renders arrays of pixels."""
+    """True if the environment can render RGB arrays."""
     mode = getattr(env, "render_mode", None)
     if mode is not None:
         return bool(mode == "rgb_array")
     metadata = getattr(env, "metadata", None) or {}
-    return "rgb_array" in metadata.get("render.modes", ())  # gym before 0.26 takes the mode at each call
+    return "rgb_array" in metadata.get("render.modes", ())  # gym before 0.26 takes the mode in each call of `render`
 
 
 class VideoRecorder:
     """Collects the frames of `env.render()` and writes them to a file.
 
-    With the packages imageio and imageio-ffmpeg, frames are written to an mp4 file one by one. Without them they are
-    kept, compressed, until `close` makes an animated GIF of them.
+    If imageio and imageio-ffmpeg are installed, the recorder writes each frame to an mp4 file immediately. Otherwise it
+    stores compressed frames, and `close` writes an animated GIF.
 
     Args:
-        env: Environment that renders arrays [height, width, 3], uint8.
-        path: Path of the file without its ending.
+        env: Environment whose `render` returns arrays [height, width, 3], uint8.
+        path: Path of the file without its extension.
 
     Attributes:
         path: Path of the file.
@@ -60,7 +60,7 @@ class VideoRecorder:
             self._frames.append(_compressed(frame))
 
     def close(self) -> None:
-        """Write the file, unless there are no frames."""
+        """Write the file if there are frames."""
         if self._writer is not None:
             self._writer.close()
         elif self._frames:
@@ -99,31 +99,30 @@ _MADE_HERE = re.compile(r"monitor\..+\.(stats\.json|csv|mp4|gif)")
 class Monitor(Wrapper):
     """Record return, length and time of every episode in a directory, and videos of some episodes.
 
-    An episode counts when it ends, when it is reset before its end (for instance by an episode limit of the runner) or
-    when the environment is closed. Files, in which `<uid>` identifies this environment among others in the same
-    directory:
+    An episode is recorded when it ends, when it is reset before its end (for example by an episode limit of the
+    runner), or when the environment is closed. The monitor writes these files, where `<uid>` is the id of this monitor
+    in the directory:
 
     - `monitor.<uid>.csv`: one line `r,l,t` for each episode (return, length in steps, seconds since the first reset),
-      written at once.
-    - `monitor.<uid>.stats.json`: the same in the columns `episode_rewards`, `episode_lengths`, `timestamps`,
-      `episode_types`; written by `close`.
-    - `monitor.<uid>.video<episode>.mp4`, or `.gif` without the packages of the extra "video".
+    written when the episode ends. - `monitor.<uid>.stats.json`: the same data in the columns `episode_rewards`,
+    `episode_lengths`, `timestamps` and `episode_types`; written by `close`. - `monitor.<uid>.video<episode>.mp4`;
+    `.gif` if the packages of the extra "video" are not installed.
 
     Args:
-        env: Environment to wrap. For videos it has to be made with `render_mode="rgb_array"`.
-        directory: Directory of the files; made if it is not there.
-        video_callable: Function of an episode's number, from 0 on, that is true if a video is made of the episode;
-            False for no videos. None stands for the cubes (0, 1, 8, 27, ...) below 1000 and every 1000th after, if
-            videos can be made.
-        force: Whether files of earlier runs in the directory are removed.
-        resume: Whether files of earlier runs may stay beside the new ones.
-        write_upon_reset: Whether the `.stats.json` file is written at every reset, too.
-        uid: Replaces the default `<number>.<process id>` in the file names.
-        mode: "training" or "evaluation", noted with each episode ("t" or "e"); None is "training".
+        env: Environment to wrap. For videos it must be made with `render_mode="rgb_array"`.
+        directory: Directory of the files; created if it does not exist.
+        video_callable: Function that takes the episode number, starting at 0, and returns True to record a video of the
+            episode. False records no videos. None records episodes 0, 1, 8, 27, ... (cubes) below 1000 and then every
+            1000th episode, if the environment can render videos.
+        force: True to remove files of earlier runs from the directory.
+        resume: True to allow files of earlier runs in the directory, which are kept.
+        write_upon_reset: True to write the `.stats.json` file also at every reset.
+        uid: Id in the file names; None uses `<number>.<process id>`.
+        mode: "training" or "evaluation", recorded for each episode as "t" or "e"; None is "training".
 
     Raises:
-        ValueError: If there are files of earlier runs and neither `force` nor `resume` is given, if the mode is another
-            one, or if videos are asked for that cannot be made.
+        ValueError: If the directory contains files of earlier runs and neither `force` nor `resume` is True, if `mode`
+            is not "training" or "evaluation", or if videos are requested but the environment cannot render them.
     """
 
     def __init__(
@@ -159,7 +158,7 @@ class Monitor(Wrapper):
         self._is_closed = False
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments go to the environment."""
+        """Start an episode; keyword arguments are passed to the environment."""
         self._end_episode()
         if self._write_upon_reset:
             self._write_stats()
@@ -172,7 +171,7 @@ class Monitor(Wrapper):
         return result
 
     def step(self, action: Any) -> Any:
-        """Act, and record the step."""
+        """Execute an action, and record the step."""
         result = self.env.step(action)
         self._length += 1
         self._total_steps += 1
@@ -195,19 +194,19 @@ class Monitor(Wrapper):
             close()
 
     def get_total_steps(self) -> int:
-        """Number of steps in all episodes, including the running one."""
+        """Return the number of steps in all episodes, including the current episode."""
         return self._total_steps
 
     def get_episode_rewards(self) -> list[float]:
-        """Return of each finished episode."""
+        """Return the list of the returns of all finished episodes."""
         return list(self._returns)
 
     def get_episode_lengths(self) -> list[int]:
-        """Length of each finished episode, in steps."""
+        """Return the list of the lengths of all finished episodes, in steps."""
         return list(self._lengths)
 
     def saved_state(self) -> dict[str, Any]:
-        """Record so far, as if the running episode were cut off now."""
+        """Return the record so far, as if the current episode ended now."""
         running = int(self._length > 0)
         return {
             "returns": self._returns + [self._return] * running, "lengths": self._lengths + [self._length] * running,
@@ -215,13 +214,13 @@ class Monitor(Wrapper):
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state of `saved_state`; its episodes are in the files of the monitor that recorded them."""
+        """Restore the result of `saved_state`. Its episodes are in the files of the monitor that recorded them."""
         self._returns, self._lengths, self._times = (list(state[name]) for name in ("returns", "lengths", "times"))
         self._first_reset, self._total_steps = state["first"], int(state["steps"])
         self._return, self._length = 0.0, 0
 
     def _end_episode(self) -> None:
-        """Record the running episode, if it has a step."""
+        """Record the current episode if it has at least one step."""
         if self._video is not None:
             self._video.close()
             self._video = None
@@ -256,7 +255,7 @@ def _capped_cubic(episode: int) -> bool:
 def _video_schedule(env: Any, video_callable: Callable[[int], bool] | bool | None) -> Callable[[int], bool]:
     if callable(video_callable):
         if not can_record(env):
-            raise ValueError(f'video_callable needs images, but {env} draws none: make it with render_mode="rgb_array"')
+            raise ValueError(f'video_callable needs images, but {env} has none: make it with render_mode="rgb_array"')
         return video_callable
     if video_callable is None and can_record(env):
         return _capped_cubic
@@ -266,12 +265,12 @@ def _video_schedule(env: Any, video_callable: Callable[[int], bool] | bool | Non
 
 
 def _clear(directory: Path, force: bool) -> None:
-    """Remove the files of earlier runs, or refuse them; files of this process belong to the same run."""
+    """Remove files of earlier runs, or raise an error if there are any; files of this process are not earlier."""
     ours = re.compile(rf"monitor\.\d+\.{os.getpid()}\.")
     earlier = [p for p in sorted(directory.iterdir()) if _MADE_HERE.fullmatch(p.name) and not ours.match(p.name)]
     if earlier and not force:
         raise ValueError(
-            f"directory {directory} holds files of an earlier run ({earlier[0].name}): choose another directory, "
+            f"directory {directory} contains files of an earlier run ({earlier[0].name}): choose another directory, "
             "or pass force=True to remove them or resume=True to keep them"
         )
     for path in earlier:

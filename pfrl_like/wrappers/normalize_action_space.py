@@ -15,7 +15,7 @@ class NormalizeActionSpace(Wrapper):
         env: Environment with a bounded Box action space.
 
     Raises:
-        ValueError: If the action space is of another kind or has an infinite bound.
+        ValueError: If the action space is not a Box, or if it has an infinite bound.
     """
 
     def __init__(self, env: Any) -> None:
@@ -29,5 +29,5 @@ class NormalizeActionSpace(Wrapper):
         self._low, self._half_width = space.low, (space.high - space.low) / 2
 
     def action(self, action: Any) -> Any:
-        """Environment's own action for one in [-1, 1]; the argument is not changed."""
+        """Map an action in [-1, 1] to the environment's bounds; the argument is not changed."""
         return (action + 1) * self._half_width + self._low

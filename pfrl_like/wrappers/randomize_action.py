@@ -11,17 +11,17 @@ from pfrl_like.wrappers.wrapper import Wrapper
 
 
 class RandomizeAction(Wrapper):
-    """Replace a fraction of the actions by uniformly random ones.
+    """Replace a fraction of the actions by uniformly random actions.
 
-    This makes the environment stochastic, as is common in evaluations on Atari games. To explore, use an explorer.
-    Draws come from the global NumPy stream until the wrapper is seeded, and from its own stream afterwards.
+    The wrapper makes the environment stochastic, as is common in evaluations on Atari games. For exploration, use an
+    explorer instead. The wrapper uses the global NumPy stream until it is seeded, and then its own stream.
 
     Args:
         env: Environment with a Discrete action space.
-        random_fraction: Fraction of actions that are replaced, in [0, 1].
+        random_fraction: Fraction of the actions to replace, in [0, 1].
 
     Raises:
-        ValueError: If the fraction is out of range or the action space is of another kind.
+        ValueError: If `random_fraction` is out of range, or if the action space is not Discrete.
     """
 
     def __init__(self, env: Any, random_fraction: float) -> None:
@@ -29,12 +29,12 @@ class RandomizeAction(Wrapper):
         if not 0 <= random_fraction <= 1:
             raise ValueError(f"random_fraction is {random_fraction!r}, expected a number in [0, 1]")
         if space_kind(env.action_space) != "discrete":
-            raise ValueError(f"env has the action space {env.action_space}, expected a Discrete one")
+            raise ValueError(f"env has the action space {env.action_space}, expected a Discrete space")
         self._random_fraction = random_fraction
         self._rng: np.random.RandomState | None = None
 
     def action(self, action: Any) -> Any:
-        """The action, or a random one."""
+        """Return the action, or a random action."""
         rng: Any = np.random if self._rng is None else self._rng
         if rng.rand() < self._random_fraction:
             return rng.randint(self.env.action_space.n) + getattr(self.env.action_space, "start", 0)
@@ -47,15 +47,15 @@ class RandomizeAction(Wrapper):
         return super().reset(**kwargs)
 
     def saved_state(self) -> dict[str, Any]:
-        """State of the wrapper's own stream, if it has one."""
+        """Return the state of the wrapper's own stream, if the wrapper has been seeded."""
         return {"rng": plain_state(get_rng_state(self._rng))}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state returned by `saved_state`."""
+        """Restore the result of `saved_state`."""
         self._rng = legacy_rng(state["rng"])
 
     def seed(self, seed: int) -> Any:
-        """Seed this wrapper, and the environment if it has a method `seed`; returns the result of that method."""
+        """Seed this wrapper and, if it has a method `seed`, the environment; return the result of that method."""
         self._rng = np.random.RandomState(seed)
         inner = getattr(self.env, "seed", None)
         return inner(seed) if callable(inner) else None

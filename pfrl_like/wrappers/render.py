@@ -9,7 +9,7 @@ class Render(Wrapper):
     """Call the environment's `render` after every reset and step.
 
     Args:
-        env: Environment to wrap; one of gymnasium, or of gym 0.26, has to be made with a `render_mode`.
+        env: Environment to wrap. An environment of gymnasium or gym 0.26 must be made with a `render_mode`.
         **kwargs: Arguments of `render`.
 
     Raises:
@@ -19,11 +19,11 @@ class Render(Wrapper):
     def __init__(self, env: Any, **kwargs: Any) -> None:
         super().__init__(env)
         if getattr(env, "render_mode", "unknown") is None:
-            raise ValueError(f'env has render_mode None and draws nothing: make it with render_mode="human" ({env})')
+            raise ValueError(f'env has render_mode None and renders nothing: make it with render_mode="human" ({env})')
         self._kwargs = kwargs
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode and render it; keyword arguments go to the environment's `reset`."""
+        """Start an episode and render; keyword arguments are passed to the environment's `reset`."""
         result = self.env.reset(**kwargs)
         self.env.render(**self._kwargs)
         return result

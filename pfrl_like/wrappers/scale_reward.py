@@ -13,8 +13,8 @@ class ScaleReward(Wrapper):
         scale: The factor.
 
     Attributes:
-        scale: The factor; may be changed at any time.
-        original_reward: The last reward before scaling, None at first.
+        scale: The factor. The attribute may be changed at any time.
+        original_reward: Latest reward before scaling; None before the first step.
     """
 
     def __init__(self, env: Any, scale: float) -> None:
@@ -23,6 +23,6 @@ class ScaleReward(Wrapper):
         self.original_reward: Any = None
 
     def reward(self, reward: Any) -> Any:
-        """Reward times the factor."""
+        """Return the reward times the factor."""
         self.original_reward = reward
         return self.scale * reward

@@ -1,4 +1,4 @@
-"""Wrappers of vector environments, and stacks of frames that are made in the process of the agent."""
+"""Wrappers of vector environments, and stacks of frames that are built in the agent's process."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -14,39 +14,39 @@ from pfrl_like.wrappers.frames import GymnasiumFrameStack, LazyFrames, push_fram
 
 
 class VectorEnvWrapper(Forwarding, VectorEnv):
-    """Base of the wrappers of vector environments: override `reset` and `step`.
+    """Base class of wrappers of vector environments: override `reset` and `step`.
 
-    Other public attributes are those of the vector environment.
+    Other public attributes are the attributes of the vector environment.
 
     Args:
-        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of their form.
+        env: A `SerialVectorEnv`, a `MultiprocessVectorEnv` or another vector environment with the same interface.
 
     Attributes:
         env: The same object.
     """
 
-    _of_one = "Wrapper"  # the class with the same function for a single environment
+    _of_one = "Wrapper"  # the corresponding wrapper of a single environment
 
     def __init__(self, env: Any) -> None:
         if not isinstance(getattr(env, "num_envs", None), int):
             raise TypeError(
                 f"env is {type(env).__name__}, expected a vector environment, which has num_envs; "
-                f"for a single one there is {self._of_one}"
+                f"for a single environment use {self._of_one}"
             )
         self.env = env
         self.action_space = env.action_space
         self.observation_space = env.observation_space
 
     def reset(self, mask: Any = None) -> Any:
-        """Start new episodes where `mask` is not True."""
+        """Start new episodes in the environments where `mask` is not True."""
         return self.env.reset(mask)
 
     def step(self, action: Any) -> Any:
-        """Act in every environment; returns four or five values, like the environments."""
+        """Step all environments and return four or five values, like the environments."""
         return self.env.step(action)
 
     def seed(self, seeds: Any = None) -> Any:
-        """Seed the environments."""
+        """Seed the environments and return the result of the vector environment's `seed`."""
         return self.env.seed(seeds)
 
     def close(self) -> None:
@@ -55,16 +55,17 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
 
     @property
     def unwrapped(self) -> Any:
-        """The vector environment below all wrappers."""
+        """The vector environment inside all wrappers."""
         return self.env.unwrapped
 
 
 class VectorFrameStack(VectorEnvWrapper):
-    """Observe the last `k` frames of each environment, as `FrameStack` does for one.
+    """Stack the last `k` frames of each environment, like `FrameStack` for a single environment.
 
-    Stacks made inside the worker processes of a `MultiprocessVectorEnv` would arrive as arrays, k times as large. Here
-    only the newest frames are transferred, and `LazyFrames` share them. Around a `gymnasium.vector.VectorEnv`, in any
-    autoreset mode, the result is also a `gymnasium.vector.VectorEnv`, and observes arrays [num_envs, ...].
+    If the worker processes of a `MultiprocessVectorEnv` stacked frames, they would transfer arrays that are k times as
+    large. This wrapper transfers only the newest frames, and `LazyFrames` share them. If `env` is a
+    `gymnasium.vector.VectorEnv`, in any autoreset mode, the wrapper is also a `gymnasium.vector.VectorEnv`, and its
+    observations are arrays [num_envs, ...].
 
     Args:
         env: Vector environment with images as observations.
@@ -73,7 +74,7 @@ class VectorFrameStack(VectorEnvWrapper):
 
     Raises:
         ValueError: If the observation space is no Box with that axis, or `k` is less than 1.
-        TypeError: If `env` is no vector environment; `atari_wrappers.FrameStack` takes a single one.
+        TypeError: If `env` is not a vector environment. For a single environment, use `atari_wrappers.FrameStack`.
     """
 
     _of_one = "atari_wrappers.FrameStack"
@@ -93,10 +94,10 @@ class VectorFrameStack(VectorEnvWrapper):
         self.observation_space = stacked_space(env.observation_space, k, stack_axis)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return self.env, self.k, self.stack_axis  # arguments of `__new__` for copies
+        return self.env, self.k, self.stack_axis  # arguments of `__new__`, for copy and pickle
 
     def reset(self, mask: Any = None) -> Any:
-        """Start new episodes where `mask` is not True."""
+        """Start new episodes in the environments where `mask` is not True."""
         result = self.env.reset(mask)
         has_infos = type(result) is tuple and len(result) == 2 and isinstance(result[1], list)
         obs = result[0] if has_infos else result
@@ -110,22 +111,22 @@ class VectorFrameStack(VectorEnvWrapper):
         return (stacks, result[1]) if has_infos else stacks
 
     def saved_state(self) -> dict[str, Any]:
-        """Last frames of each environment."""
+        """Return the last frames of each environment."""
         return {"frames": to_json([list(frames) for frames in self.frames])}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state returned by `saved_state`."""
+        """Restore the result of `saved_state`."""
         for frames, told in zip(self.frames, from_json(state["frames"]), strict=True):
             frames.clear()
             frames.extend(told)
 
     @property
     def last_obs(self) -> list[LazyFrames]:
-        """The observations returned last."""
+        """Latest observations."""
         return [LazyFrames(list(frames), self.stack_axis) for frames in self.frames]
 
     def step(self, action: Any) -> Any:
-        """Act in every environment; returns four or five values, like the environments."""
+        """Step all environments and return four or five values, like the environments."""
         obs, *rest = self.env.step(action)
         stacks = [push_frame(frames, frame, self.stack_axis) for frames, frame in zip(self.frames, obs, strict=True)]
         return (stacks, *rest)

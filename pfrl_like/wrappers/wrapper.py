@@ -1,4 +1,4 @@
-"""`Wrapper`: base of the wrappers, which change values but not the form of the environment's results."""
+"""`Wrapper`: base class of the wrappers, which change values but not the number of values of reset and step."""
 
 import functools
 import inspect
@@ -13,21 +13,21 @@ from pfrl_like.utils.env_values import Forwarding
 
 
 class Wrapper(Forwarding):
-    """Base of the wrappers: override `observation`, `reward` or `action`, or `reset` and `step` themselves.
+    """Base class of wrappers: override `observation`, `reward` or `action`, or override `reset` and `step`.
 
-    `step` returns four or five values and `reset` an observation or a pair, like the wrapped environment. Around a
-    gymnasium environment an instance is also a `gymnasium.Wrapper`. Other public attributes are those of the
-    environment.
+    `step` returns four or five values, and `reset` returns an observation or a pair, like the wrapped environment. If
+    the environment is a gymnasium environment, the instance is also a `gymnasium.Wrapper`. Other public attributes are
+    the attributes of the environment.
 
     Args:
         env: An environment of gymnasium or gym, or any object with `reset` and `step`.
 
     Attributes:
-        env: The same object.
+        env: The wrapped environment.
     """
 
     def __new__(cls, env: Any = None, *args: Any, **kwargs: Any) -> "Wrapper":
-        """Choose the class by the environment."""
+        """Select the class that matches the environment."""
         if not is_gymnasium(env):
             return object.__new__(cls)
         self: Wrapper = _new(cls)
@@ -44,16 +44,16 @@ class Wrapper(Forwarding):
             self.env = env
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments go to the environment."""
+        """Start an episode; keyword arguments are passed to the environment."""
         result = self.env.reset(**kwargs)
         obs, info = reset_values(result)
         return self.observation(obs) if info is None else (self.observation(obs), info)
 
     def step(self, action: Any) -> Any:
-        """Act; returns four or five values, like the environment.
+        """Execute an action and return four or five values, like the environment.
 
         Raises:
-            EnvError: If the environment returns another number of values.
+            EnvError: If the environment does not return four or five values.
         """
         result = self.env.step(self.action(action))
         if len(result) not in (4, 5):
@@ -62,56 +62,56 @@ class Wrapper(Forwarding):
         return (self.observation(obs), self.reward(reward), *rest)
 
     def observation(self, observation: Any) -> Any:
-        """Observation that the caller gets for an observation of the environment."""
+        """Convert an observation of the environment to the observation for the caller."""
         return observation
 
     def reward(self, reward: Any) -> Any:
-        """Reward that the caller gets for a reward of the environment."""
+        """Convert a reward of the environment to the reward for the caller."""
         return reward
 
     def action(self, action: Any) -> Any:
-        """Action that the environment gets for an action of the caller."""
+        """Convert an action of the caller to the action for the environment."""
         return action
 
     @property
     def unwrapped(self) -> Any:
-        """The environment below all wrappers."""
+        """The environment inside all wrappers."""
         return getattr(self.env, "unwrapped", self.env)
 
 
 def has_ended(result: Any) -> bool:
-    """True if a step's result, of four values or five, ends the episode: by a flag or by `info["needs_reset"]`."""
+    """True if a step (four or five values) ends the episode, by a flag or by `info["needs_reset"]`."""
     return any(result[2:-1]) or bool(result[-1].get("needs_reset", False))
 
 
 def reset_result(step: Any) -> Any:
-    """Observation of a step in the form of the environment's `reset`, as the first one of an episode."""
+    """Convert the result of a step to a result of `reset`: its observation becomes the first of an episode."""
     return (step[0], step[-1]) if len(step) == 5 else step[0]
 
 
 def random_stream(env: Any) -> Any:
-    """Environment's own random stream `np_random`; the global NumPy stream if it has none."""
+    """Return the environment's random stream `np_random`; the global NumPy stream if the environment has none."""
     return getattr(getattr(env, "unwrapped", env), "np_random", None) or np.random
 
 
 def _new(cls: Any) -> Any:
-    """New object of the same class as a `gymnasium.Wrapper`, before its `__init__`."""
+    """Return a new object of the same class that is also a `gymnasium.Wrapper`, before its `__init__`."""
     return object.__new__(_gymnasium_class(cls))
 
 
 def _record_arguments(self: Any, call: inspect.BoundArguments) -> None:
-    """Store the wrapper's arguments for `env.spec`, so that `gymnasium.make(env.spec)` makes it again."""
+    """Store the wrapper's arguments for `env.spec`, so that `gymnasium.make(env.spec)` can make the wrapper again."""
     saved = dict(call.arguments)
     for name, parameter in call.signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             saved |= saved.pop(name, {})
-    _, _, *names = saved  # self and env
+    _, _, *names = saved  # the first two arguments are self and env
     self._saved_kwargs = {name: saved[name] for name in names}
 
 
 @functools.cache
 def _gymnasium_class(cls: Any) -> Any:
-    def reduce(self: Wrapper) -> Any:  # pickle cannot find the class by its name
+    def reduce(self: Wrapper) -> Any:  # pickle cannot import the class by its name
         return _new, (cls,), self.__dict__
 
     attributes = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}

@@ -54,4 +54,4 @@ def test_what_a_folder_offers_is_in_its_all_which_help_reads(name: str) -> None:
 
 def test_help_of_the_datasets_names_them() -> None:
     text = pydoc.render_doc(pfrl_like.datasets, renderer=pydoc.plaintext)
-    assert "get_cartpole() -> " in text and "Episodes of CartPole-v1" in text
+    assert "get_cartpole() -> " in text and "episodes of CartPole-v1" in text

@@ -30,16 +30,11 @@ def test_pins_satisfy_the_requirements(requirement: Requirement) -> None:
 
 
 def test_links_of_documents_lead_somewhere() -> None:
-    documents = [
-        ROOT / "README.md",
-        ROOT / "CONTRIBUTING.md",
-        ROOT / "examples/README.md",
-        *(ROOT / "docs").rglob("*.md"),
-    ]
-    for document in documents:
+    texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples/README.md", *(ROOT / "docs").rglob("*.md")]
+    for document in texts:
         targets = re.findall(r"\]\((?!http)([^)#]+)", document.read_text())
         assert not [target for target in targets if not (document.parent / target).exists()], document
-    assert "](docs/guide/" in documents[0].read_text()
+    assert "](docs/guide/" in texts[0].read_text()
 
 
 def test_every_folder_of_the_package_is_packaged() -> None:

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import COMBINATIONS, make_agent
-from chain_parts import CHAINS, vector_env
-from gymnasium.vector import AutoresetMode
+from agent_parts import COMBINATIONS, MAKE_BUFFER, make_agent
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from registry import arguments_of
 
+from pfrl_like import agents
 from pfrl_like.agents import DQN, DoubleDQN
+from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
@@ -18,8 +20,21 @@ from pfrl_like.replay_buffers import EpisodicReplayBuffer, PrioritizedReplayBuff
 from pfrl_like.testing import Chain, ChainQFunction, check_agent
 
 GAMMA = 0.9
+CHAINS = {
+    "terminated": Chain(),
+    "truncated": Chain(terminates=False, time_limit=5),
+    "both": Chain(time_limit=3),  # from state 1 on, the third step is the end and the time limit
+    "cut off by the runner": Chain(terminates=False),
+}
 
-
+#: Others with a replay buffer.
+ACTOR_CRITICS = [
+    getattr(agents, name)
+    for name in (
+        *("DDPG", "TD3", "SoftActorCritic", "TQC", "REDQ", "CrossQ", "DiscreteSAC", "TD3PlusBC", "ReBRAC", "AWAC"),
+        *("CRR", "IQL", "BC", "DiscreteBC", "FittedQEvaluation", "DiscreteFittedQEvaluation"),
+    )
+]
 #: In the default run one agent of each kind of values has the buffer that asks most of it, and DQN memory, too.
 FIRST = {
     *((agent, "3-step prioritized", False) for agent in ("DQN", "CategoricalDoubleDQN", "PAL", "QRDQN", "IQN", "FQF")),
@@ -53,9 +68,27 @@ def test_agent_keeps_the_contracts_in_an_environment_of_four_values(recurrent: b
     check_agent(functools.partial(make_agent, recurrent=recurrent, n_actions=3), ABC(size=3))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
+@pytest.mark.parametrize("kind", ACTOR_CRITICS)
+def test_actor_critic_keeps_the_contracts(kind: Any, buffer: str) -> None:
+    def make() -> Any:
+        return kind(**arguments_of(kind, replay_buffer=MAKE_BUFFER[buffer](1_000)))
+
+    check_agent(make, ABC(size=2, discrete=kind.__name__.startswith("Discrete")))
+
+
 # What an agent bootstraps from, where the truth is known: its own Q-function is the true one, so that every TD error
 # has to be zero. The table holds 1000 for the end: to bootstrap from it would show, and so would a step that joins two
 # episodes, or a cut-off that counts as an end.
+
+
+def vector_env(chain: Chain, n_envs: int, mode: AutoresetMode | None) -> Any:
+    """Several chains like one, in a vector of the library's own, or of gymnasium's with an autoreset mode."""
+    make = functools.partial(Chain, chain.size, chain.terminates, chain.time_limit)
+    if mode is None:
+        return SerialVectorEnv([make() for _ in range(n_envs)])
+    return SyncVectorEnv([make] * n_envs, autoreset_mode=mode)
 
 
 def make_knowing_agent(chain: Chain, buffer: Any, kind: type[DQN] = DQN, explores: bool = True) -> DQN:

@@ -204,7 +204,7 @@ CHECKS: dict[str, Callable[[str, Trial], None]] = {
 }
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(10)
 @pytest.mark.parametrize(("name", "ending", "mode", "n_envs"), forms_of_trials(CHECKS, ("PPO", "A3C")))
 def test_errors_follow_from_the_tables(name: str, ending: str, mode: AutoresetMode | None, n_envs: int) -> None:
     torch.manual_seed(0)

@@ -77,13 +77,3 @@ def check_effect(kind: Any, name: str, effect: Effect) -> None:
         assert differ(OBSERVED[each](before), OBSERVED[each](after)), f"{name} changes nothing of the {each}"
     if "parameters" not in names:
         assert not differ(OBSERVED["parameters"](before), OBSERVED["parameters"](after))
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind is agents.DQN else pytest.mark.slow) for kind in KINDS]
-)
-def test_an_agent_lives_the_same_life_twice(kind: Any) -> None:
-    again = live(lambda: kind(**arguments_of(kind)), obs_size(kind))
-    for name in ("parameters", "targets", "actions", "updates", "statistics", "passes", "evaluation"):
-        if name != "statistics" or hasattr(again.agent, "optimizer"):
-            assert not differ(OBSERVED[name](again), OBSERVED[name](usual(kind))), name

@@ -19,11 +19,7 @@ def test_buffer_keeps_the_contracts(buffer: str) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [
-        PersistentReplayBuffer,
-        functools.partial(PersistentReplayBuffer, num_steps=3),
-        PersistentEpisodicReplayBuffer,
-    ],
+    [PersistentReplayBuffer, functools.partial(PersistentReplayBuffer, num_steps=3), PersistentEpisodicReplayBuffer],
     ids=["uniform", "3-step", "episodic"],
 )
 def test_persistent_buffer_keeps_the_contracts(make: Any, tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_numbers_that_do_not_follow_the_seed_are_found() -> None:
 
 
 def test_a_class_is_no_environment() -> None:
-    with pytest.raises(TypeError, match="the class instead of an instance"):
+    with pytest.raises(TypeError, match="a class instead of an instance"):
         check_env(Chain)
 
 

@@ -62,14 +62,6 @@ def test_observations_are_boolean_images_with_a_channel_for_every_object(game: s
     assert env.action_space.n == n_actions
 
 
-def test_one_seed_gives_one_game_and_another_seed_another() -> None:
-    first, again, other = (breakout_steps(seed, 200) for seed in (1, 1, 2))
-    for ours, theirs in zip(first, again, strict=True):
-        np.testing.assert_array_equal(ours[0], theirs[0])
-        assert ours[1:] == theirs[1:]
-    assert any(not np.array_equal(ours[0], theirs[0]) for ours, theirs in zip(first, other, strict=True))
-
-
 def test_a_tenth_of_the_actions_is_replaced_by_the_one_before() -> None:
     # Every step asks for the direction that the last one did not take, so the paddle shows each action that stuck.
     for probability, low, high in ((0.0, 0, 0), (0.1, 60, 140)):  # of 1000 draws: 100, with a deviation of 9.5

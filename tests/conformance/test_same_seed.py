@@ -60,9 +60,7 @@ def test_another_process_gives_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_every_runner_is_in_the_tables() -> None:
-    public: set[str] = {
-        name for name in vars(experiments) if name.startswith("train_") and callable(vars(experiments)[name])
-    }
+    public = {name for name in vars(experiments) if name.startswith("train_") and callable(vars(experiments)[name])}
     assert public == {*RUNNERS} | ASYNCHRONOUS | OFFLINE
 
 

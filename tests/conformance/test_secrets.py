@@ -102,12 +102,7 @@ HARMLESS_ARGUMENTS: dict[str, Any] = {
     "eos_token": "</s>", "pad_token_id": 0, "token_ids": [1, 2, 3], "key": "harmless-name", "sort_key": "length",
     "num_tokens": "many",
 }  # fmt: skip
-HARMLESS_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "CUDA_VISIBLE_DEVICES": "0,1",
-    "LANG": "C.UTF-8",
-    "SLURM_JOB_ID": "4711",
-}
+HARMLESS_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "0,1", "LANG": "C.UTF-8", "SLURM_JOB_ID": "47"}
 HARMLESS_LOGGED = "eos_token: '</s>', token_ids: [1, 2, 3], key: 'harmless-name', num_tokens=4, --secretary Bob"
 HARMLESS_SETTINGS = {"batch_size": 257, "encoder": "pixel-encoder"}
 

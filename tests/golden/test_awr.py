@@ -142,7 +142,7 @@ def test_a_step_without_next_observation_is_refused_in_the_future_too() -> None:
     buffer = ReplayBuffer(10)
     buffer.append(np.float32([0]), 0, 0.0, np.float32([1]))
     buffer.append(np.float32([1]), 0, 0.0, None)
-    with pytest.raises(ValueError, match="next_state: None came for a step that was not terminal"):
+    with pytest.raises(ValueError, match="next_state: got None for a step that is not terminal"):
         buffer._columns.batch(np.array([buffer._ring[0]]), np.array([0]), None, 1, 0.5, "cpu", continuation=3)
 
 

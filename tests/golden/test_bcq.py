@@ -114,7 +114,7 @@ def test_latent_numbers_are_drawn_around_their_mean_and_cut_off_to_act() -> None
     drawn = vae.draw(torch.zeros(100, 1), 40)
     assert drawn.shape == (40, 100, 1) and drawn.abs().max() == 0.5
     assert (drawn.abs() < 0.5).float().mean().item() == pytest.approx(0.383, abs=0.03)  # of a normal distribution
-    with pytest.raises(ValueError, match="encoder gives 3 numbers, expected 4"):
+    with pytest.raises(ValueError, match="encoder returns 3 numbers, expected 4"):
         ConditionalVAE(Numbers(0.0, 0.0, 0.0), Numbers(0.0), 2)((OBS, OBS))
 
 
@@ -175,7 +175,7 @@ def test_of_distributions_the_least_or_the_largest_is_drawn() -> None:
     assert torch.equal(drawn[:, 1], drawn[:, 0] + 1)  # whole distributions
     numbers = [DiscreteActionValue(torch.tensor([[1.0]])), DiscreteActionValue(torch.tensor([[3.0]]))]
     assert soft_least_of(numbers, 0.75).q_values.item() == 1.5
-    with pytest.raises(TypeError, match="expected the same for all"):
+    with pytest.raises(TypeError, match="expected the same class for all"):
         soft_least_of([values[0], numbers[0]], 0.5)
 
 

@@ -137,7 +137,7 @@ def test_surrogate_gain_of_trpo() -> None:
 
 
 def test_a_loss_says_what_a_batch_lacks() -> None:
-    with pytest.raises(ValueError, match="batch lacks log_prob, advantage"):
+    with pytest.raises(ValueError, match="batch has no log_prob, advantage"):
         ppo_loss(Known(), batch(log_prob=None, advantage=None))
 
 

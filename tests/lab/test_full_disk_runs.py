@@ -90,7 +90,7 @@ def test_a_run_outlives_a_full_disk(runner, choice, lasting, tmp_path):
     if choice == "raise":
         name, reason, *notes = told["error"]
         assert reason == "cannot be written: File too large" and name.partition("/")[0] not in names
-        assert notes[-1].endswith(f"the newest that is saved is {told['directories'][-1]}")
+        assert notes[-1].endswith(f"the newest complete save is {told['directories'][-1]}")
         assert len(told["directories"]) == 1
     elif lasting == "for a while":
         assert told["differences"] == [] and told["record"]["outcome"] == "finished"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from on_policy_parts import Table
 from torch import nn
 
-from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents import DQN
 from pfrl_like.experiments import train_agent_actor_learner
 from pfrl_like.explorers import ConstantEpsilonGreedy
@@ -24,17 +24,6 @@ from pfrl_like.replay_buffers import (
 from pfrl_like.testing import Chain
 
 GAMMA, SIZE = 0.5, 3
-
-
-class Table(nn.Module):
-    """A number for every state and action."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values = nn.Parameter(torch.zeros(SIZE + 1, 2))
-
-    def forward(self, obs: Any) -> DiscreteActionValue:
-        return DiscreteActionValue(obs @ self.values)
 
 
 def make_env(terminates: bool, process_idx: int, test: bool) -> Chain:
@@ -60,14 +49,13 @@ def learn(outdir: Path, q_function: nn.Module, buffer: Any, terminates: bool, lr
 
 @pytest.mark.representatives(1)
 @pytest.mark.parametrize(
-    ("buffer", "terminates"),
-    [(ReplayBuffer, False), (ReplayBuffer, True), (PrioritizedReplayBuffer, False)],
+    ("buffer", "terminates"), [(ReplayBuffer, False), (ReplayBuffer, True), (PrioritizedReplayBuffer, False)]
 )
 def test_actors_and_learner_find_the_values(tmp_path: Path, buffer: Any, terminates: bool) -> None:
-    q_function = Table()
+    q_function = nn.Sequential(Table(np.zeros((SIZE + 1, 2), np.float32)), DiscreteActionValueHead())
     learn(tmp_path, q_function, buffer(10_000), terminates)
     expected = Chain(SIZE, terminates).q_values(GAMMA)[:-1]
-    np.testing.assert_allclose(q_function.values.detach()[:-1], expected, atol=0.05)
+    np.testing.assert_allclose(q_function[0].table.detach()[:-1], expected, atol=0.05)
 
 
 @pytest.mark.slow
@@ -76,9 +64,9 @@ def test_returns_over_three_steps_are_those_of_the_random_policy_and_the_bootstr
     # those of the random policy and the optimal ones, and the best action is the same everywhere. Random is
     # V(s) = (gamma V(s) + s + 1 + gamma V(s + 1)) / 2, so V = [18, 28, 32] / 13 for gamma = 1 / 2 and three states in a
     # circle; staying gives gamma V(s), going on s + 1 + gamma V(s + 1). 400 steps leave noise in the returns.
-    q_function = Table()
+    q_function = nn.Sequential(Table(np.zeros((SIZE + 1, 2), np.float32)), DiscreteActionValueHead())
     learn(tmp_path, q_function, ReplayBuffer(10_000, num_steps=3), False)
-    values, optimal = q_function.values.detach().numpy()[:-1], Chain(SIZE, False).q_values(GAMMA)[:-1]
+    values, optimal = q_function[0].table.detach().numpy()[:-1], Chain(SIZE, False).q_values(GAMMA)[:-1]
     random = np.array([[9, 13 + 14], [14, 26 + 16], [16, 39 + 9]]) / 13
     assert (values[:, 1] > values[:, 0]).all()
     assert (values < optimal + 0.05).all()

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import AGENTS, MAKE_BUFFER, sparing
+from on_policy_parts import Table
 from torch import nn
 
-from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue, QuantileDiscreteActionValue
+from pfrl_like.action_value import DistributionalDiscreteActionValue, QuantileDiscreteActionValue
 from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.envs import SerialVectorEnv
@@ -38,15 +39,8 @@ GAP_INCREASING = ("AL", "PAL", "DoublePAL")
 ATOMS = torch.linspace(0.0, 6.0, 13)  # the largest value is 3 + 0.5 * 22 / 7 = 4.57
 
 
-class Table(nn.Module):
-    """A number for every state and action."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.values = nn.Parameter(torch.zeros(SIZE + 1, 2))
-
-    def forward(self, obs: Any) -> DiscreteActionValue:
-        return DiscreteActionValue(obs @ self.values)
+def table() -> nn.Module:
+    return nn.Sequential(Table(np.zeros((SIZE + 1, 2), np.float32)), DiscreteActionValueHead())
 
 
 class DistributionTable(nn.Module):
@@ -95,7 +89,7 @@ def make_table(agent: str) -> nn.Module:
         return DistributionTable()
     if agent == "QRDQN":
         return QuantileTable()
-    return implicit_table(agent) if agent in IMPLICIT else Table()
+    return implicit_table(agent) if agent in IMPLICIT else table()
 
 
 def make_agent(agent: str, buffer: str = "uniform", **options: Any) -> DQN:

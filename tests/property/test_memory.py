@@ -154,7 +154,7 @@ def change(step: Any, twin: Any, values: dict[str, Any], buffer: Any, reference:
     """Change a transition and the dict that stands for it; one that has left refuses."""
     waiting = [other for steps in reference.waiting.values() for other in steps]
     if not any(twin is other for item in [*reference.items, waiting] for other in item):
-        with pytest.raises(LookupError, match="has left the replay buffer"):
+        with pytest.raises(LookupError, match="was removed from the replay buffer"):
             step.update(values)
     elif len(values) > 1:
         step |= values
@@ -208,6 +208,6 @@ def test_a_persistent_buffer_refuses_changes_and_keeps_what_it_has(tmp_path):
         feed(buffer, transitions([(0, "on", True, True)] * 5, "vector"))
         before = [[dict(step) for step in item] for item in buffer.memory]
         for what in ("action", "reward", "is_state_terminal", "state", "next_state", "note"):
-            with pytest.raises(TypeError, match="files of PersistentReplayBuffer are written once"):
+            with pytest.raises(TypeError, match="PersistentReplayBuffer does not change its files"):
                 buffer.sample(3)[0][1].update(changes(what, 7, OBSERVATIONS["vector"]))
         assert equal([list(item) for item in buffer.memory], before)

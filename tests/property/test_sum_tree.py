@@ -26,14 +26,19 @@ def test_total_and_min_agree_with_a_list(size, writes):
         assert tree[slots].tolist() == [plain[slot] for slot in slots.tolist()]
 
 
-@given(SIZES, WRITES, st.integers(0, 2**31))
-def test_a_draw_is_the_slot_in_whose_part_of_the_sum_the_point_falls(size, writes, seed):
+def written(size, writes):
+    """A tree, the same as a dict, and the slots that have a weight."""
     tree, plain = SumTree(size), {}
     for write in writes:
         for slot, weight in write:
             tree[np.array([slot % size])] = weight
             plain[slot % size] = weight
-    occupied = sorted(slot for slot, weight in plain.items() if weight > 0)
+    return tree, plain, sorted(slot for slot, weight in plain.items() if weight > 0)
+
+
+@given(SIZES, WRITES, st.integers(0, 2**31))
+def test_a_draw_is_the_slot_in_whose_part_of_the_sum_the_point_falls(size, writes, seed):
+    tree, plain, occupied = written(size, writes)
     if not occupied:
         return
     ends = np.cumsum([plain[slot] for slot in occupied])
@@ -47,11 +52,6 @@ def test_a_draw_is_the_slot_in_whose_part_of_the_sum_the_point_falls(size, write
 
 @given(SIZES, WRITES, st.integers(0, 2**31))
 def test_as_many_distinct_draws_as_weights_give_each_of_them_once(size, writes, seed):
-    tree, plain = SumTree(size), {}
-    for write in writes:
-        for slot, weight in write:
-            tree[np.array([slot % size])] = weight
-            plain[slot % size] = weight
-    occupied = sorted(slot for slot, weight in plain.items() if weight > 0)
+    tree, _, occupied = written(size, writes)
     drawn = tree.draw_distinct(len(occupied), np.random.default_rng(seed))
     assert sorted(drawn.tolist()) == occupied

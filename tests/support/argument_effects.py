@@ -37,20 +37,20 @@ class Effect:
         value: The other value; it may be `Made`.
         shows: Names of what differs then, of `OBSERVED`; "parameters" stay as they are unless they are named. "nothing"
             where the documentation says that there is no effect.
+        held_by: A test that says more than that something differs, as `file::name`; the only one if nothing else is
+            said.
         refused: Instead of that, what the error says.
         given: Arguments without which there would be no effect.
         also: Other arguments that change with it.
-        held_by: A test that says more than that something differs, as `file::name`; the only one if nothing else is
-            said.
     """
 
     value: Any = None
     shows: str = ""
+    held_by: str = ""
     _: dataclasses.KW_ONLY
     refused: str = ""
     given: Arguments = dataclasses.field(default_factory=dict)
     also: Arguments = dataclasses.field(default_factory=dict)
-    held_by: str = ""
 
 
 def changed(arguments: Arguments, **changes: Any) -> Arguments:

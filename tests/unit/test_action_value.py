@@ -197,7 +197,7 @@ def test_quadratic_rows_keep_the_bounds() -> None:
 
 
 def test_continuous_actions_cannot_be_masked() -> None:
-    with pytest.raises(TypeError, match="action_mask was given, but QuadraticActionValue has no list of actions"):
+    with pytest.raises(TypeError, match="action_mask was passed, but QuadraticActionValue has no discrete actions"):
         quadratic().masked([True, False])
 
 
@@ -222,7 +222,7 @@ def test_single_value_without_maximizer_says_so_when_asked() -> None:
 
 
 def test_single_value_cannot_be_indexed() -> None:
-    with pytest.raises(TypeError, match="SingleActionValue cannot be indexed"):
+    with pytest.raises(TypeError, match="SingleActionValue does not support indexing"):
         SingleActionValue(lambda action: action)[0]
 
 

@@ -201,7 +201,7 @@ def test_attributes_that_lead_back_to_themselves_are_refused(tmp_path: Path) -> 
     first, second = Node(), Node()
     first.next, second.next = second, first
     for work in (first.save, first.load):
-        with pytest.raises(CheckpointError, match=r"the attribute next\.next, which leads back to itself"):
+        with pytest.raises(CheckpointError, match=r"the attribute next\.next, which contains itself"):
             work(tmp_path / "agent")
     assert not (tmp_path / "agent").exists()
 
@@ -218,8 +218,7 @@ def test_an_object_may_be_an_attribute_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "message"),
-    [("absent", "absent, which the Broken does not have"), ("t", "t: int has no state_dict")],
+    ("attribute", "message"), [("absent", "absent, which Broken does not have"), ("t", "t: int has no state_dict")]
 )
 def test_an_attribute_that_cannot_be_saved_is_named(attribute: str, message: str, tmp_path: Path) -> None:
     class Broken(Learner):
@@ -236,7 +235,7 @@ def test_state_that_nobody_restores_is_refused(tmp_path: Path) -> None:
             AttributeSavingMixin.restore_state(self, state)
 
     Learner().save(tmp_path)
-    with pytest.raises(CheckpointError, match=r"refused by the agent: ValueError: state has \['t'\], but Forgetful"):
+    with pytest.raises(CheckpointError, match=r"rejected by the agent: ValueError: state has \['t'\], but Forgetful"):
         Forgetful().load(tmp_path)
 
 
@@ -300,7 +299,7 @@ def test_what_is_no_directory_and_what_has_agents_in_its_folders_is_told_apart(t
     (tmp_path / "empty").mkdir()
     for name in ("best", "2000_finish"):
         Learner().save(tmp_path / name)
-    with pytest.raises(CheckpointError, match="one in each of its folders 2000_finish, best$"):
+    with pytest.raises(CheckpointError, match="Its folders 2000_finish, best contain saved agents$"):
         Learner().load(tmp_path)
 
 
@@ -318,7 +317,7 @@ def test_a_last_file_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
     other = Learner(1)
     other.optimizer = torch.optim.SGD(other.model.parameters(), lr=0.1)  # type: ignore[assignment]
     other.save(tmp_path)
-    assert_unchanged_by_loading(Learner(2), tmp_path, r"optimizer-\w+\.pt: is the state of another optimiser")
+    assert_unchanged_by_loading(Learner(2), tmp_path, r"optimizer-\w+\.pt: is the state of a different optimiser")
 
 
 def test_an_attribute_more_or_less_changes_nothing(tmp_path: Path) -> None:
@@ -327,7 +326,7 @@ def test_an_attribute_more_or_less_changes_nothing(tmp_path: Path) -> None:
         Learner(2), tmp_path / "more", "obs_normalizer.statistics.pt, which this agent does not"
     )
     Learner(1).save(tmp_path / "less")
-    assert_unchanged_by_loading(NormalizedLearner(2), tmp_path / "less", "holds no 'obs_normalizer.statistics.pt'")
+    assert_unchanged_by_loading(NormalizedLearner(2), tmp_path / "less", "has no 'obs_normalizer.statistics.pt'")
 
 
 def test_a_state_that_the_agent_refuses_is_rolled_back(tmp_path: Path) -> None:
@@ -336,7 +335,7 @@ def test_a_state_that_the_agent_refuses_is_rolled_back(tmp_path: Path) -> None:
             return {"t": "three"}
 
     Texts(1).save(tmp_path)
-    assert_unchanged_by_loading(Learner(2), tmp_path, "was refused by the agent: TypeError: t is no integer")
+    assert_unchanged_by_loading(Learner(2), tmp_path, "was rejected by the agent: TypeError: t is no integer")
 
 
 def test_an_attribute_that_fails_to_load_is_rolled_back(tmp_path: Path) -> None:
@@ -350,7 +349,7 @@ def test_an_attribute_that_fails_to_load_is_rolled_back(tmp_path: Path) -> None:
         raise RuntimeError("no")
 
     agent.optimizer.load_state_dict = refuse_once  # type: ignore[method-assign]
-    assert_unchanged_by_loading(agent, tmp_path, "was refused by the agent: RuntimeError: no")
+    assert_unchanged_by_loading(agent, tmp_path, "was rejected by the agent: RuntimeError: no")
     agent.learn()
 
 
@@ -364,7 +363,7 @@ def test_a_parameter_that_is_not_finite_is_neither_saved_nor_loaded(value: float
         broken.save(tmp_path / "good")
     Learner(3).load(tmp_path / "good")
     folder = pfrl_directory(broken, tmp_path / "broken")
-    assert_unchanged_by_loading(Learner(3), folder, r"model\.pt: holds NaN or infinity in 0\.bias")
+    assert_unchanged_by_loading(Learner(3), folder, r"model\.pt: contains NaN or infinity in 0\.bias")
 
 
 def test_an_optimiser_with_nan_is_not_saved(tmp_path: Path) -> None:
@@ -409,7 +408,7 @@ def test_a_state_dict_that_does_not_fit_changes_nothing() -> None:
     before = everything(agent)
     state = Learner(2).state_dict()
     state["state"] = {"other": {}}
-    with pytest.raises(CheckpointError, match="holds the state of another agent"):
+    with pytest.raises(CheckpointError, match="contains the state of a different agent"):
         agent.load_state_dict(state)
     assert everything(agent) == before
 

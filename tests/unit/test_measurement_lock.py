@@ -11,10 +11,7 @@ import pytest
 import torch
 
 pytest.importorskip("fcntl")
-SCRIPTS = (
-    *("speed", "offline_speed", "persistent_speed", "atari"),
-    *("checkpoint_cost", "increment_cost", "worker_faults"),
-)
+NAMES = ["speed", "offline_speed", "persistent_speed", "atari", "checkpoint_cost", "increment_cost", "worker_faults"]
 
 
 @pytest.fixture
@@ -43,7 +40,7 @@ def test_the_lock_of_a_killed_process_is_free(lock: Any) -> None:
         assert not lock.is_measuring()
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_script_that_measures_time_holds_it(lock: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     if name == "atari":
         pytest.importorskip("ale_py")

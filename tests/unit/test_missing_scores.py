@@ -62,15 +62,6 @@ def test_every_row_gets_its_third_seed_before_any_row_its_tenth(script: Any, tmp
     assert seeds.index(9) > max(position for position, seed in enumerate(seeds) if seed == 2)
 
 
-def test_rows_come_by_stages_and_sets_before_what_learns_from_them(script: Any, tmp_path: Path) -> None:
-    items = script("score_queue").queue(*[tmp_path / "none"] * 3, NO_SETS)
-    firsts = [*dict.fromkeys(item.row[0] for item in items if item.trial is None)]
-    stages = ["halfcheetah", "lunarlander-continuous", "cartpole-async-100k", "cartpole-async-200k"]
-    assert firsts[:4] == stages and firsts[4:7] == ["minatar-breakout", "hopper", "hopper-medium"]
-    assert [item.row[0] for item in items if item.kind == "data"] == ["hopper", "halfcheetah"]
-    assert firsts.index("hopper-medium") < firsts.index("walker2d") < firsts.index("acrobot") < firsts.index("pendulum")
-
-
 def test_rows_of_a_stage_get_a_seed_each_in_turn(script: Any, tmp_path: Path) -> None:
     items = script("score_queue").queue(*[tmp_path / "none"] * 3, {})
     assert [(item.row[1], item.seed) for item in items if item.group == "halfcheetah"][:4] == [

@@ -1,6 +1,5 @@
 """The scripts that make offline data and compare offline agents; here for some steps."""
 
-import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -127,32 +126,6 @@ def test_the_sets_of_mujoco_are_made_and_are_not_made_again(
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".h5", ".h5", ".json", ".json"]
     monkeypatch.setattr(maker, "medium_agent", None)  # which is not asked for again
     maker.make("hopper", 0, 100, maker.Level(1e9, 120), tmp_path)
-
-
-@pytest.mark.slow
-def test_a_set_is_the_same_if_its_making_was_stopped_before_the_first_update(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("mujoco")
-    pytest.importorskip("h5py")
-    maker = script("make_offline_datasets")
-    monkeypatch.setattr(maker, "CHECKPOINT", 40)
-    train = maker.experiments.train_agent_with_evaluation
-
-    def stop(clock: Any) -> None:
-        if clock.t == 100:
-            raise KeyboardInterrupt
-
-    def made(folder: Path) -> list[dict[str, Any]]:
-        maker.make("hopper", 0, 30, maker.Level(1e9, 120), folder)
-        return [MDPDataset.load(folder / f"hopper-{kind}.h5").to_arrays() for kind in ("medium-replay", "medium")]
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(maker.experiments, "train_agent_with_evaluation", functools.partial(train, hooks=[stop]))
-        made(tmp_path / "stopped")
-    for stopped, whole in zip(made(tmp_path / "stopped"), made(tmp_path / "whole"), strict=True):
-        for name, values in whole.items():
-            np.testing.assert_array_equal(stopped[name], values)
 
 
 @pytest.mark.slow

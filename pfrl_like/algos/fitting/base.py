@@ -1,4 +1,4 @@
-"""`Estimator`, the base of estimators: hyperparameters, from which an agent is built, and predictions of the agent."""
+"""`Estimator`, the base class of estimators: it builds an agent from hyperparameters and returns its predictions."""
 
 import copy
 import functools
@@ -35,7 +35,7 @@ Array = NDArray[Any]
 
 
 def batch_alone(update: Any) -> Any:
-    """Decorator of `update` that also accepts a minibatch alone; `update` then returns the losses by name."""
+    """Decorator that lets `update` also be called as `update(batch)`; it then returns a dict of losses."""
 
     @functools.wraps(update)
     def update_by(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -52,61 +52,66 @@ def batch_alone(update: Any) -> Any:
 
 
 class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameters):
-    """Base of estimators.
+    """Base class of estimators.
 
     The constructor only stores the hyperparameters. `fit` (or `create_impl`) builds the agent and stores it as `impl`.
-    Every further `fit` or `fit_online` continues its training with the current hyperparameters. The clone of an
-    estimator is not built.
+    Later calls of `fit` or `fit_online` continue the training of this agent with the current hyperparameters. A clone
+    of an estimator has no agent.
 
     Args:
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
 
     Attributes:
         impl: The agent; None before it is built.
-        scaler: The scaler as an object, also if it is given by name; the fitted one once the agent is built. The same
-            holds for `action_scaler` and `reward_scaler`.
-        augmentation: The `AugmentationPipeline` made from the argument.
-        scaler_: The fitted scaler; None before the agent is built. The same holds for `action_scaler_` and
-            `reward_scaler_`.
-        eval_results_: Scores by name, one for each epoch.
-        observation_shape_: Shape of one observation, frames not stacked; None before the agent is built.
+        scaler: `Scaler` object, also if the argument was a name. After the agent is built, it is the fitted scaler.
+            `action_scaler` and `reward_scaler` behave in the same way.
+        augmentation: `AugmentationPipeline` created from the argument.
+        scaler_: Fitted scaler of observations; None before the agent is built. `action_scaler_` and `reward_scaler_`
+            are the fitted scalers of actions and rewards.
+        eval_results_: Dict of lists of scores, one score per epoch; keys are the names of the scorers.
+        observation_shape_: Shape of one observation without stacked frames; None before the agent is built.
         action_size_: Size of a continuous action, or number of discrete actions; None before the agent is built.
     """
 
-    #: Names of an update's metrics, each with the name of the agent's statistic.
+    #: Metrics of an update; values are the names of the agent's statistics.
     loss_names: ClassVar[Mapping[str, str]] = {}
-    #: Whether it learns to predict next observations, not values alone; transitions without a recorded one are skipped.
+    #: True if the agent learns to predict next observations. Transitions without a recorded next observation are
+    #: skipped.
     learns_next_observations: ClassVar[bool] = False
-    #: Attributes of the agent that are metrics of an epoch.
+    #: Attributes of the agent that are logged as metrics at the end of each epoch.
     state_names: ClassVar[tuple[str, ...]] = ()
-    #: Whether the agent learns and acts with scaled actions, if there is an `action_scaler`.
+    #: True if the agent is trained with scaled actions and returns scaled actions, if there is an `action_scaler`.
     acts_scaled: ClassVar[bool] = True
     spellings: ClassVar[Mapping[str, str]] = {"observation_scaler": "scaler"}
     later_names: ClassVar[Mapping[str, str]] = LATER_NAMES
-    #: Hyperparameters that errors call by another name.
+    #: Hyperparameters with another name in error messages; values are these names.
     names_in_errors: ClassVar[Mapping[str, str]] = {}
-    #: `pfrl_like.ope.evaluate_offline`; set by `pfrl_like.ope`, a higher layer than the estimators.
+    #: The function `pfrl_like.ope.evaluate_offline`. `pfrl_like.ope` sets it, because estimators must not import `ope`.
     evaluate: ClassVar[Callable[..., Mapping[str, Any]] | None] = None
     made_by: ClassVar[Mapping[str, Any]] = {
         **{name: functools.partial(make_scaler, column=column) for name, column in spaces.SCALERS.items()},
@@ -127,11 +132,11 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     n_epochs: int | None = None
     impl: Any = None
 
-    #: The agent that the user gave as `impl`.
+    #: Agent that the user passed as `impl`.
     _given_impl: Any = None
-    #: TD errors and losses of the last `update`.
+    #: TD errors and losses of the last update.
     _learnt: Any = None
-    #: Numbers of epochs and updates so far, while an overridden `update` is called.
+    #: (epochs so far, updates so far) during a call of an overridden `update`; otherwise None.
     _updating: tuple[int, int] | None = None
 
     scaler_: Any = None
@@ -140,23 +145,23 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     eval_results_: dict[str, list[float]] = {}
 
     def set_params(self, **params: Any) -> Self:
-        """Set hyperparameters; unknown ones are ignored with a warning that names the nearest.
+        """Set hyperparameters; unknown hyperparameters are ignored with a warning that contains the nearest name.
 
-        Hyperparameters that can change in a built agent, such as learning rates, `gamma` and `tau`, change in it at
-        once. Those that are assigned as attributes take effect in the agent at the next `fit`.
+        If the agent is already built, hyperparameters such as learning rates, `gamma` and `tau` change in the agent
+        immediately. Hyperparameters that are assigned as attributes change in the agent at the next `fit`.
 
         Returns:
-            The object itself.
+            The estimator itself.
 
         Raises:
-            ValueError: On a value out of range, or on a hyperparameter that can no longer change because the agent is
-                built, such as `n_critics`; all hyperparameters stay unchanged.
-            TypeError: On a value of a wrong type; all hyperparameters stay unchanged.
+            ValueError: If a value is out of range, or if a hyperparameter such as `n_critics` cannot change because the
+                agent is already built. All hyperparameters stay unchanged.
+            TypeError: If a value has the wrong type. All hyperparameters stay unchanged.
         """
         before = dict(vars(self))
         try:
             super().set_params(**params)
-            self.use_gpu = Device.of(self.use_gpu)  # copies of a `Device` can move to another GPU
+            self.use_gpu = Device.of(self.use_gpu)  # a deep copy of a `Device` can be another GPU
             if "impl" in params:
                 self._given_impl, self._built_with = self.impl, self.get_params(deep=False)
             self.retune()
@@ -166,34 +171,34 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All hyperparameters by name; the constructor makes an equal estimator of them, not built.
+        """Return all hyperparameters, keyed by name; a new estimator with these arguments is an unfitted clone.
 
         Args:
-            deep: Whether the values are copies.
+            deep: True to return deep copies of the values.
         """
         params = super().get_params(deep=False) | {"impl": self._given_impl}
         return copy.deepcopy(params) if deep else params
 
     def __sklearn_clone__(self) -> Self:
-        """An equal estimator that is not built; its `dynamics` model is a copy with the same parameters."""
+        """Return an unfitted estimator with equal hyperparameters; its `dynamics` model is a deep copy."""
         return type(self)(**self.get_params())
 
     # Building
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
-        """Make the agent for observations of this shape, frames stacked, and actions of this size."""
-        raise NotImplementedError(f"{type(self).__name__} builds no agent")
+        """Build the agent for stacked observations of this shape and actions of this size."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _build_agent")
 
     def create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent; `fit` and `fit_online` call it with the shapes of their data.
+        """Build the agent; `fit` and `fit_online` call this method with the shapes of their data.
 
         Args:
-            observation_shape: Shape of one observation, frames not stacked.
+            observation_shape: Shape of one observation without stacked frames.
             action_size: Size of a continuous action, or number of discrete actions.
 
         Raises:
-            ValueError: On a hyperparameter or a shape out of range, with the value got.
-            TypeError: On a hyperparameter or a shape of a wrong type, with the value got.
+            ValueError: If a hyperparameter or a shape is out of range. The message contains the value.
+            TypeError: If a hyperparameter or a shape has the wrong type. The message contains the value.
         """
         shape = spaces.shape_of_one(observation_shape)
         check_counts(action_size=action_size)
@@ -205,7 +210,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         self._built_with = self.get_params(deep=False)
 
     def _augment(self) -> Callable[[Batch], Batch] | None:
-        """The function that scales and augments minibatches; None if there is nothing to do."""
+        """Return the function that scales and augments minibatches; None if there are no scalers and augmentations."""
         check_counts(n_augmentations=self.n_augmentations)
         pipeline = pipeline_of(self.augmentation)
         augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
@@ -215,11 +220,11 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     @property
     def scaler_of_agent(self) -> Any:
-        """The fitted scaler between actions of the data and of the agent; None if they are the same."""
+        """Fitted scaler from actions of the data to actions of the agent; None if they are equal."""
         return self.action_scaler_ if self.acts_scaled else None
 
     def fit_scaler(self, episodes: Any) -> None:
-        """Make the scalers and fit unfitted ones to episodes; `fit` calls it before it builds the agent."""
+        """Create the scalers and fit the unfitted scalers to episodes; `fit` calls it before it builds the agent."""
         made = spaces.made_scalers(self)
         for scaler in made.values():
             if scaler is not None and not scaler.fitted:
@@ -233,7 +238,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         )  # fmt: skip
 
     def _common(self) -> dict[str, Any]:
-        """Arguments of all agents; offline, minibatches come from the data and the replay buffer stays empty."""
+        """Return the constructor arguments that all agents have; the replay buffer stays empty in offline training."""
         return {
             "replay_buffer": ReplayBuffer(None), "device": self._device, "minibatch_size": self.batch_size,
             "replay_start_size": self.batch_size,
@@ -247,20 +252,20 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     # Predictions
 
     def predict(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Greedy actions.
+        """Return greedy actions.
 
         Args:
-            x: Observations, [n, ...], frames stacked.
-            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None allows all.
+            x: Observations with stacked frames, [n, ...].
+            action_mask: True for allowed discrete actions, [n, n_actions] or [n_actions]. None allows all actions.
 
         Returns:
             Actions, [n, action_size], or [n] if discrete.
 
         Raises:
-            NotFittedError: Before the agent is built.
-            ValueError: If the observations or the mask have another shape.
-            NonFiniteError: On NaN or infinity.
-            TypeError: On a mask of continuous actions.
+            NotFittedError: If the agent is not built yet.
+            ValueError: If the observations or the mask have the wrong shape.
+            NonFiniteError: If an observation contains NaN or infinity.
+            TypeError: If there is a mask and actions are continuous.
         """
         agent, obs, size = self._agent, self._observations(x), self.action_size_
         if not len(obs) and size is not None:
@@ -269,7 +274,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             return self._unscaled(np.asarray(agent.batch_act(obs, **mask_keyword(action_mask))))
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Samples of the policy, greedy actions without one; arguments, result and errors are those of `predict`."""
+        """Return actions sampled from the policy, or greedy actions without a policy; arguments as in `predict`."""
         policy = getattr(self._agent, "policy", None)
         if policy is None:
             return self.predict(x, **mask_keyword(action_mask))
@@ -278,19 +283,19 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return self._unscaled(drawn.cpu().numpy())
 
     def predict_value(self, x: Any, action: Any, with_std: bool = False) -> Any:
-        """Values of actions, means over the critics.
+        """Return the values of actions, averaged over the critics.
 
         Args:
-            x: Observations, [n, ...], frames stacked.
+            x: Observations with stacked frames, [n, ...].
             action: Actions, [n, action_size], or [n] if discrete.
-            with_std: Whether to return the standard deviations over the critics, too.
+            with_std: True to also return the standard deviations over the critics.
 
         Returns:
-            Values, [n]; with `with_std` a pair of values and standard deviations over the critics, [n].
+            Values, [n]. If `with_std` is True, a pair: values and standard deviations over the critics, [n] each.
 
         Raises:
-            NotFittedError: Before the agent is built.
-            ValueError: If observations or actions have another shape.
+            NotFittedError: If the agent is not built yet.
+            ValueError: If observations or actions have the wrong shape.
         """
         agent, obs, actions = self._agent, self._features(x), self._actions(action)
         spaces.check_as_many(obs, actions)
@@ -303,37 +308,36 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean
 
     def __getstate__(self) -> dict[str, Any]:
-        evaluate = {} if self.evaluate is None else {"evaluate": self.evaluate}  # for `score` in another process
+        evaluate = {} if self.evaluate is None else {"evaluate": self.evaluate}  # `score` needs it in another process
         return {**vars(self), **evaluate}
 
     @property
     def evaluate_offline(self) -> Never:
-        """Raises an AttributeError that names the function `pfrl_like.ope.evaluate_offline`."""
+        """Raises an AttributeError that recommends the function `pfrl_like.ope.evaluate_offline`."""
         raise AttributeError(
             "estimators have no evaluate_offline; call pfrl_like.ope.evaluate_offline(estimator, dataset, "
             "gamma=estimator.gamma)"
         )
 
     def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
-        """The discounted return estimated by fitted Q evaluation; scikit-learn's default score.
+        """Return the discounted return estimated by fitted Q evaluation; it is the score for scikit-learn.
 
         Args:
             episodes: A dataset or a list of episodes.
             y: Ignored.
-            options: Further arguments of `pfrl_like.ope.evaluate_offline`; the default of `gamma` is the estimator's.
+            options: Other arguments of `pfrl_like.ope.evaluate_offline`. The default of `gamma` is `gamma` of the
+                estimator.
 
         Raises:
-            NotFittedError: Before the agent is built.
-            RuntimeError: If `pfrl_like.ope` has not been imported.
+            NotFittedError: If the agent is not built yet.
+            RuntimeError: If `pfrl_like.ope` is not imported.
         """
         if self.evaluate is None:
-            raise RuntimeError(
-                "score is an estimate of pfrl_like.ope, which has not been imported: import pfrl_like.ope"
-            )
+            raise RuntimeError("score needs pfrl_like.ope, which is not imported: import pfrl_like.ope")
         options = {"gamma": getattr(self, "gamma", 0.99), "show_progress": False, **options, "estimators": ["fqe"]}
         return float(self.evaluate(self, episodes, **options)["fqe"].value)
 
-    observation_scaler = renamed("scaler", "`scaler`, as later versions of d3rlpy call it.")
+    observation_scaler = renamed("scaler", "Another name of `scaler`, as in later versions of d3rlpy.")
 
     @property
     def _agent(self) -> Any:
@@ -352,16 +356,16 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         )
 
     def _features(self, x: Any) -> Any:
-        """Observations as the input of the agent's networks, on its device."""
+        """Return the features of observations, the input of the agent's networks, on the agent's device."""
         return self._agent.features(self._observations(x), self._agent.device)
 
     def _actions(self, action: Any) -> Tensor:
-        """Actions of the data, scaled for the agent."""
+        """Return actions of the data as actions of the agent (scaled)."""
         actions = self._tensor(spaces.actions_for(action, self.action_size_, self.discrete_action))
         return actions if self.scaler_of_agent is None else self.scaler_of_agent.transform(actions)
 
     def _unscaled(self, actions: Array) -> Array:
-        """Actions of the agent, scaled back to those of the data."""
+        """Return actions of the agent as actions of the data (unscaled)."""
         if self.scaler_of_agent is None:
             return actions
         unscaled: Array = self.scaler_of_agent.reverse_transform(torch.as_tensor(actions)).numpy()
@@ -374,34 +378,34 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     @batch_alone
     def update(self, epoch: int, total_step: int, batch: TransitionMiniBatch | Batch) -> list[float]:
-        """Make one update; if a subclass overrides it, `fit` and `fit_online` call it with a `TransitionMiniBatch`.
+        """Make one update; `fit` and `fit_online` call an overridden `update` with a `TransitionMiniBatch`.
 
-        It may also be called, and overridden, as `update(batch)`, as in later versions of d3rlpy; it then returns the
-        losses by name.
+        The method can also be called, and overridden, as `update(batch)`, as in later versions of d3rlpy. It then
+        returns a dict of losses.
 
         Args:
             epoch: Number of epochs so far.
             total_step: Number of updates so far.
-            batch: Minibatch, frames stacked.
+            batch: Minibatch with stacked frames.
 
         Returns:
-            The losses, in the order of `loss_names`, without those that this update did not compute. An overriding
-            method may also return a dict of losses by name, or None.
+            The losses that this update computed, in the order of `loss_names`. An overriding method may also return a
+            dict of losses or None.
 
         Raises:
-            NotFittedError: Before the agent is built.
-            TypeError: If `batch` is no minibatch, or has actions of the other kind.
-            ValueError: If observations or actions have another shape (such as another number of frames), if their
-                number differs from that of the rewards, or if a discrete action does not exist.
-            NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
+            NotFittedError: If the agent is not built yet.
+            TypeError: If `batch` is not a minibatch, or has the wrong kind of actions.
+            ValueError: If observations or actions have the wrong shape (for example the wrong number of frames), if the
+                number of actions differs from the number of rewards, or if a discrete action does not exist.
+            NonFiniteError: If a loss or an action contains NaN or infinity.
         """
         fitting = fitting_batch(self, self._agent, batch)
         self._learnt = self._learn(epoch, total_step, fitting)
         return [float(loss) for loss in self._learnt[1].values()]
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make one update and return the TD errors, [N], and the losses by name, on the agent's device."""
+        """Make one update; return the TD errors, [N], and a dict of losses, on the agent's device."""
         agent = self._agent
-        agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1  # the policy learns at once
+        agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1  # the policy is updated at once
         td_error, stats = agent.update(batch)
         return td_error, {name: stats[key] for name, key in self.loss_names.items() if key in stats}

@@ -1,4 +1,4 @@
-"""Epochs of training: updates, methods that users override, progress, and the log of a run."""
+"""Parts of the training loop of estimators: updates, overridden methods, progress bars, and the log of a run."""
 
 import contextlib
 import inspect
@@ -23,64 +23,64 @@ from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
 from pfrl_like.utils.checks import warn_once
 
-#: Called with epoch, updates so far and a minibatch; returns the TD errors (None if unknown) and the losses by name.
+#: Function of (epoch, updates so far, minibatch) that returns the TD errors (None if unknown) and a dict of losses.
 UpdateStep = Callable[[int, int, Any], tuple[Tensor | None, dict[str, Any]]]
 
-#: Methods to override here, each with the methods that users of d3rlpy override instead.
+#: Advice for users who override methods of d3rlpy that this library does not call, and the names of these methods.
 _INSTEAD = (
-    ("update(epoch, total_step, batch), or update(batch)", "_update inner_update"),
-    ("create_impl(observation_shape, action_size)", "_create_impl inner_create_impl _process_observation_shape"),
-    ("create_impl(observation_shape, action_size)", "build_with_dataset build_with_env"),
-    ("update, and let it give a dict of losses by name", "_get_loss_labels get_loss_labels"),
+    ("override update(epoch, total_step, batch), or update(batch)", "_update inner_update"),
+    ("override create_impl(observation_shape, action_size)", "_create_impl inner_create_impl build_with_dataset"),
+    ("override create_impl(observation_shape, action_size)", "_process_observation_shape build_with_env"),
+    ("override update, and return a dict of losses", "_get_loss_labels get_loss_labels"),
     (
-        "generate(algo, transitions) of the dynamics",
+        "override generate(algo, transitions) of the dynamics model",
         "generate_new_data _generate_new_data _is_generating_new_data _mutate_transition _sample_initial_transitions "
         "_sample_rollout_action _get_rollout_horizon _rollout_length _rollout_policy",
     ),
-    ("predict, sample_action or predict_value", "predict_best_action inner_predict_best_action inner_sample_action"),
-    ("predict, sample_action or predict_value", "inner_predict_value"),
-    ("nothing, and give scorers", "_evaluate"),
-    ("nothing, and give logger_adapter", "_prepare_logger set_active_logger save_params _save_params"),
-    ("fit_online", "fit_batch_online"),
+    ("override predict, sample_action or predict_value", "predict_best_action inner_predict_best_action"),
+    ("override predict, sample_action or predict_value", "inner_predict_value inner_sample_action"),
+    ("pass scorers to fit", "_evaluate"),
+    ("pass logger_adapter to fit", "_prepare_logger set_active_logger save_params _save_params"),
+    ("override fit_online", "fit_batch_online"),
     (
-        "the loss of an agent of pfrl_like.agents",
+        "override the loss of an agent of pfrl_like.agents",
         "compute_critic_loss compute_actor_loss compute_target update_critic update_actor update_target update_temp "
         "update_alpha update_imitator _compute_advantages _compute_clipped_weights _compute_lambda_returns",
     ),
 )
 
-#: Methods that are never called here, with the method to override instead.
+#: Methods of d3rlpy that this library never calls; values are advice to users who override them.
 NOT_CALLED: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
 _LOGGER = logging.getLogger(__name__)
-#: Folder in which TensorBoard looks for runs.
+#: Directory of the TensorBoard files.
 RUNS = "runs"
 
 
 def is_overridden(algo: Any, *names: str) -> bool:
-    """True if one of an object's methods is not this library's: a subclass, mix-in or assignment overrides it."""
+    """Return True if a subclass, a mixin or an assignment of the user overrides one of an object's methods."""
     return any(_is_of_the_user(getattr(algo, name, None)) for name in names)
 
 
 def _is_of_the_user(method: Any) -> bool:
     if not callable(method):
         return False
-    function = getattr(method, "__func__", method)  # its globals tell its module; wrappers copy the wrapped name
+    function = getattr(method, "__func__", method)  # not `__module__`: functools.wraps copies it
     return not getattr(function, "__globals__", {}).get("__name__", "").startswith("pfrl_like.")
 
 
 def warn_of_hooks(algo: Any) -> None:
-    """Warn of overridden methods that d3rlpy calls and this library does not."""
+    """Warn about overridden methods that d3rlpy calls and this library does not call."""
     for name, instead in NOT_CALLED.items():
         if is_overridden(algo, name):
             kind = type(algo).__name__
-            warn_once((kind, name), f"{kind} defines {name}, which nothing calls here: override {instead}")
+            warn_once((kind, name), f"{kind} defines {name}, which this library never calls: {instead}")
 
 
 def update_step(algo: Any) -> UpdateStep | None:
-    """The overridden `update` of an estimator; None if it is not overridden.
+    """Return the overridden `update` of an estimator as an `UpdateStep`; None if `update` is not overridden.
 
     Raises:
-        TypeError: If it takes neither (epoch, total_step, batch) nor (batch).
+        TypeError: If `update` takes neither (epoch, total_step, batch) nor (batch).
     """
     if not is_overridden(algo, "update"):
         return None
@@ -111,22 +111,22 @@ def _binds(signature: inspect.Signature, count: int) -> bool:
 
 
 def _by_name(given: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]:
-    """The losses by name that an overridden `update` returned: a dict as it is; a list gets the names of the losses.
+    """Return the losses of an overridden `update` as a dict; losses in a list get the names of `loss_names`.
 
     Raises:
-        TypeError: If it returned neither, nor None.
-        ValueError: If the number of losses differs from that of the names.
+        TypeError: If `update` returned neither a dict, a list nor None.
+        ValueError: If the number of losses differs from the number of names.
     """
     if isinstance(given, Mapping):
         return dict(given)
     kind = type(algo).__name__
     if not isinstance(given, Iterable | None):
-        raise TypeError(f"update of {kind} gave {given!r:.80}, expected losses in a list, or by name in a dict")
+        raise TypeError(f"update of {kind} returned {given!r:.80}, expected a list or a dict of losses")
     values = [*given] if given is not None else []
     names = [*losses] if len(losses) == len(values) else [*algo.loss_names]
     if values and len(values) != len(names):
-        expected = f"those of {', '.join(algo.loss_names)}, or a dict of losses by name"
-        raise ValueError(f"update of {kind} gave {len(values)} losses, expected {expected}")
+        expected = f"one for each of {', '.join(algo.loss_names)}, or a dict of losses"
+        raise ValueError(f"update of {kind} returned {len(values)} losses, expected {expected}")
     return {name: value for name, value in zip(names, values, strict=False) if value is not None}
 
 
@@ -134,24 +134,23 @@ class Data(Protocol):
     """Source of minibatches."""
 
     def begin_epoch(self, algo: Any) -> None:
-        """Begin an epoch; called before its first minibatch."""
+        """Begin an epoch; this method is called before the first minibatch of the epoch."""
 
     def next_batch(self, agent: Any) -> Batch:
-        """The next minibatch for an agent, on its device."""
+        """Return the next minibatch for an agent, on the agent's device."""
 
     def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
-        """The transitions of the last minibatch, for an overridden `update`."""
+        """Return the transitions of the last minibatch, for an overridden `update`."""
 
     def learnt(self, batch: Batch, td_error: Tensor | None) -> None:
-        """Receive the TD errors of a minibatch; None if they are unknown."""
+        """Receive the TD errors of a minibatch; None if the TD errors are unknown."""
 
 
 class UpdateSource:
-    """Updates of an estimator from data, each a step of the clock; their losses are averaged.
+    """Source of the training loop that makes one update per clock step and averages the losses.
 
     Args:
-        algo: The estimator: `impl` is the agent, `_learn` (or an overridden `update`) takes a minibatch, and
-            `loss_names` has the names of the losses.
+        algo: The estimator. Its `_learn`, or an overridden `update`, makes an update from a minibatch.
         data: Source of minibatches.
         epoch: Number of the epoch.
     """
@@ -162,7 +161,7 @@ class UpdateSource:
         self._update = update_step(algo)
 
     def __len__(self) -> int:
-        """Number of updates so far."""
+        """Return the number of updates so far."""
         return len(self._losses)
 
     def tick(self, clock: Clock) -> tuple[Episode, ...]:
@@ -178,7 +177,7 @@ class UpdateSource:
         return ()
 
     def metrics(self, last: int = 0) -> dict[str, float]:
-        """Means of the losses over the `last` updates, 0 for the whole epoch; NaN for losses that none computed."""
+        """Return the mean losses over the `last` updates (0: the whole epoch); NaN if no update computed the loss."""
         chosen = self._losses[-last:]
         names = dict.fromkeys([*self.algo.loss_names, *(name for losses in chosen for name in losses)])
         by_name = {name: [losses[name] for losses in chosen if name in losses] for name in names}
@@ -186,19 +185,19 @@ class UpdateSource:
 
 
 class OnlineUpdates:
-    """Callback of a training loop that makes updates from a replay buffer and keeps the returns of episodes.
+    """Callback of the training loop that makes updates from a replay buffer and records the returns of episodes.
 
     Args:
         algo: The estimator.
-        data: The minibatches, drawn from a replay buffer.
-        interval: Steps between updates.
+        data: Minibatches sampled from a replay buffer.
+        interval: Number of steps between updates.
         n: Number of updates every `interval` steps.
-        start: Steps before the first update. There is no update while the buffer holds less than a minibatch; a
-            warning, once a process, tells of an epoch without updates for that reason.
+        start: Number of first steps without updates. There is also no update if the buffer contains fewer transitions
+            than a minibatch. If an epoch has no update for this reason, a warning is issued, once per process.
 
     Attributes:
         source: Updates of the current epoch.
-        returns: Returns of the episodes that ended in it.
+        returns: Returns of the episodes that ended in the current epoch.
     """
 
     source: UpdateSource
@@ -206,25 +205,25 @@ class OnlineUpdates:
     def __init__(self, algo: Any, data: DrawnData, interval: int, n: int, start: int) -> None:
         self.algo, self.data = algo, data
         self.interval, self.n, self.start, self.n_updates = interval, n, start, 0
-        self._n_steps = 0  # steps of the training if updates of the epoch were due but the buffer held too little
+        self._n_steps = 0  # total steps, if an update was skipped because of too few transitions
 
     def begin_epoch(self, epoch: int) -> None:
-        """Begin an epoch with no losses and returns; warn if the last one had too few steps to learn from."""
+        """Begin an epoch; warn if the last epoch had no update because of too few transitions."""
         if self._n_steps and self.n and not len(self.source):
             stored, batch_size = len(self.data.source), self.data.batch_size
             warn_once(
                 "fit_online without updates",
-                f"fit_online made no update in epoch {self.source.epoch} and learnt nothing: the buffer holds {stored} "
-                f"steps, fewer than batch_size, {batch_size}, and n_steps is {self._n_steps} in all; give more steps "
-                "or a smaller batch_size",
+                f"fit_online made no update in epoch {self.source.epoch}: the buffer contains {stored} steps, fewer "
+                f"than batch_size ({batch_size}), and the training has {self._n_steps} steps; increase the number of "
+                "steps or reduce batch_size",
             )
         self._n_steps = 0
         self.source = UpdateSource(self.algo, self.data, epoch)
         self.returns: list[float] = []
 
     def __call__(self, clock: Clock) -> None:
-        """Make updates, if they are due."""
-        if clock.between_episodes:  # not in an episode that the end of training cuts off
+        """Make updates, if updates are due at this step."""
+        if clock.between_episodes:  # skip an episode that the end of training truncates
             self.returns += [episode.total_reward for episode in clock.ended]
         if clock.t > self.start and clock.t % self.interval == 0:
             if len(self.data.source) < self.data.batch_size:
@@ -237,7 +236,7 @@ class OnlineUpdates:
 
 @contextlib.contextmanager
 def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
-    """Context with a list of callbacks: the progress bar of a clock if `show_progress`, else nothing."""
+    """Context that yields a list of callbacks: a progress bar if `show_progress` is True, else none."""
     bars = [Progress(clock.steps, clock.t)] if show_progress else []
     try:
         yield [*bars]
@@ -247,13 +246,13 @@ def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
 
 
 class RunLog:
-    """Log of one training: hyperparameters, metrics and models.
+    """Log of one training run: hyperparameters, metrics and models.
 
-    The folder `logdir/name` has `params.json`, `metrics.csv` and the saved models, `model_<step>.pt`.
+    The folder `logdir/name` contains `params.json`, `metrics.csv` and the saved models, `model_<step>.pt`.
 
     Args:
-        training: The training: its algorithm, names and destinations.
-        n_steps_per_epoch: Steps per epoch.
+        training: The `Training`, which contains the estimator, the name of the run and the logging options.
+        n_steps_per_epoch: Number of steps per epoch.
     """
 
     def __init__(self, training: Any, n_steps_per_epoch: int) -> None:
@@ -272,7 +271,7 @@ class RunLog:
             try:
                 self._loggers.append(TensorBoardLogger(os.path.join(RUNS, os.path.basename(self.directory))))
             except MissingDependencyError as error:
-                _LOGGER.warning("%s; tensorboard=False does without", error)
+                _LOGGER.warning("%s; set tensorboard=False to disable TensorBoard", error)
 
     def __enter__(self) -> Self:
         return self
@@ -284,7 +283,7 @@ class RunLog:
             self._adapter.close()
 
     def params(self, params: Mapping[str, Any]) -> None:
-        """Print the hyperparameters, without secrets, and write them as `params.json`."""
+        """Print the hyperparameters, without secrets, and write them to `params.json`."""
         params = masked(params)
         if self.verbose:
             for name, value in params.items():
@@ -296,7 +295,7 @@ class RunLog:
             self._adapter.write_params(params)
 
     def metrics(self, epoch: int, step: int, metrics: Mapping[str, float | None]) -> None:
-        """Print and write metrics; one that is None is unknown now and stands as NaN in tables of all metrics."""
+        """Print and write metrics; a metric that is None is unknown, and tables contain NaN for it."""
         known = {name: value for name, value in metrics.items() if value is not None}
         if self.verbose:
             for name, value in known.items():
@@ -310,7 +309,7 @@ class RunLog:
             self._adapter.after_write_metric(epoch, step)
 
     def save(self, algo: Any, epoch: int, step: int) -> None:
-        """Save the model at the end of an epoch, after `step` steps, if anything is written."""
+        """Save the model at the end of an epoch, after `step` steps, if models are saved at all."""
         if self.directory is not None:
             algo.save_model(os.path.join(self.directory, f"model_{step}.pt"))
         if self._adapter is not None:
@@ -318,13 +317,13 @@ class RunLog:
 
 
 def timestamped(name: str) -> str:
-    """A name with the time appended, to the microsecond, so that names are unique."""
+    """Return a name with the current time (in microseconds) appended, so that the name is unique."""
     time.sleep(1e-6)
     return f"{name}_{datetime.now():%Y%m%d%H%M%S%f}"
 
 
 def _made(path: str, with_timestamp: bool) -> str:
-    """Make the folder and return its path; with the time in its name the folder is always a new one."""
+    """Create the folder and return its path; if the name contains the time, the folder is always new."""
     if not with_timestamp:
         os.makedirs(path, exist_ok=True)
         return path

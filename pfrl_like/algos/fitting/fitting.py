@@ -1,4 +1,4 @@
-"""Training of estimators from data in epochs, with metrics, scores and saved models."""
+"""Offline training of estimators in epochs, with metrics, scores and saved models."""
 
 import dataclasses
 import functools
@@ -20,18 +20,18 @@ from pfrl_like.utils.checks import check_counts, check_function
 
 _LOGGER = logging.getLogger(__name__)
 
-#: Function of the estimator and episodes; larger is better.
+#: Function of (estimator, episodes) that returns a score; a larger score is better.
 Scorer = Callable[[Any, Any], float]
 
 
-#: A method that fits.
+#: Type of a `fit` method.
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def without_targets(fit: Fit) -> Fit:
-    """Decorator of `fit` that ignores a None as second argument, where scikit-learn's pipelines pass targets.
+    """Decorator of `fit` that ignores None as the second argument: scikit-learn's pipelines pass None as targets.
 
-    Without the argument `n_epochs` it takes that of the constructor.
+    If the argument `n_epochs` is missing, the hyperparameter `n_epochs` is used.
     """
 
     @functools.wraps(fit)
@@ -45,12 +45,12 @@ def without_targets(fit: Fit) -> Fit:
 
 
 def epochs_of(algo: Any) -> dict[str, int]:
-    """A dict with the hyperparameter `n_epochs` of an estimator; empty if it is None."""
+    """Return a dict with the hyperparameter `n_epochs` of an estimator, or an empty dict if `n_epochs` is None."""
     return {} if algo.n_epochs is None else {"n_epochs": algo.n_epochs}
 
 
 class Fitting:
-    """The offline training of estimators."""
+    """Mixin for the offline training of estimators."""
 
     @without_targets
     def fit(
@@ -77,42 +77,45 @@ class Fitting:
         logger_adapter: LoggerAdapterFactory | None = None,
         enable_ddp: bool = False,
     ) -> Self:
-        """Learn from episodes; an agent that is already built continues its training.
+        """Train on episodes; if the agent is already built, its training continues.
 
         Args:
             episodes: A dataset or a list of episodes.
-            n_epochs: Passes over all transitions, except for an incomplete last minibatch. Without it the
-                hyperparameter `n_epochs` counts, if it is not None. A None before it, where scikit-learn passes
-                targets, is ignored.
-            save_metrics: Whether anything is written to disk.
-            experiment_name: Name of the folder; None for that of the class.
-            with_timestamp: Whether the time is appended to the name.
-            logdir: Directory in which the folder is made.
-            verbose: Whether hyperparameters and metrics are printed.
-            show_progress: Whether the progress of each epoch is shown.
-            tensorboard: Whether metrics are written for TensorBoard, too, under `runs`.
-            eval_episodes: Episodes that the scorers are called with after each epoch; most scorers need some.
-            save_interval: Epochs between saved models.
-            scorers: Functions of (estimator, episodes), by name.
-            n_steps: Updates in total, in epochs of `n_steps_per_epoch`; None for `n_epochs` passes.
-            n_steps_per_epoch: Updates per epoch if `n_steps` is given.
-            callback: Called with (estimator, epoch, updates so far) after each update.
-            epoch_callback: Called with (estimator, epoch, updates so far) after each epoch.
-            logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` updates.
-            logging_steps: Updates between logged losses, with `LoggingStrategy.STEPS`.
-            logger_adapter: Factory, one of `pfrl_like.loggers`, of the logger of metrics and models that is used
-                instead of folder and TensorBoard; None for these.
-            enable_ddp: Whether the processes of a `torch.distributed` group learn together, with averaged gradients.
-                All need the same number of transitions; only the first process prints and writes.
+            n_epochs: Number of passes over all transitions. A pass skips an incomplete last minibatch. If the argument
+                is missing, the hyperparameter `n_epochs` is used, unless it is None. If the second positional argument
+                is None (the targets that scikit-learn passes), it is ignored.
+            save_metrics: True to write metrics and models to disk.
+            experiment_name: Name of the folder. If None, the class name is used.
+            with_timestamp: True to append the current time to the name.
+            logdir: Directory in which the folder is created.
+            verbose: True to print hyperparameters and metrics.
+            show_progress: True to show a progress bar for each epoch.
+            tensorboard: True to also write metrics for TensorBoard to the directory `runs`.
+            eval_episodes: Episodes that are passed to the scorers after each epoch. Most scorers require episodes.
+            save_interval: Number of epochs between saved models.
+            scorers: Functions of (estimator, episodes) that return a score; keys are the names in the metrics.
+            n_steps: Total number of updates, in epochs of `n_steps_per_epoch` updates. If None, there are `n_epochs`
+                passes.
+            n_steps_per_epoch: Number of updates per epoch. Used if `n_steps` is not None.
+            callback: Function that is called with (estimator, epoch, updates so far) after each update.
+            epoch_callback: Function that is called with (estimator, epoch, updates so far) after each epoch.
+            logging_strategy: `LoggingStrategy.EPOCH` logs losses at the end of every epoch. `LoggingStrategy.STEPS`
+                logs losses every `logging_steps` updates.
+            logging_steps: Number of updates between logged losses. Used with `LoggingStrategy.STEPS`.
+            logger_adapter: Factory of `pfrl_like.loggers` that creates a logger of metrics and models. The logger
+                replaces the folder and the TensorBoard files. If None, the folder and the TensorBoard files are
+                written.
+            enable_ddp: True to average the gradients over the processes of a `torch.distributed` group. All processes
+                need the same number of transitions. Only the first process prints and writes files.
 
         Returns:
             The estimator itself.
 
         Raises:
             ValueError: If there is no transition, the data are invalid, or a number is out of range.
-            TypeError: If `episodes` or `eval_episodes` have discrete actions and the algorithm continuous ones, or the
-                reverse; if a callback or scorer is no function, or `logdir` no path.
-            RuntimeError: With `enable_ddp`, if there is no process group.
+            TypeError: If `episodes` or `eval_episodes` have discrete actions and the algorithm has continuous actions,
+                or the reverse. If a callback or scorer is not a function, or `logdir` is not a path.
+            RuntimeError: If `enable_ddp` is True and there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
         options = {name: value for name, value in locals().items() if name != "self"}
@@ -120,7 +123,7 @@ class Fitting:
         return self
 
     def fitter(self, *args: Any, **kwargs: Any) -> Iterator[tuple[int, dict[str, float]]]:
-        """`fit` as an iterator over its epochs, with the same arguments.
+        """Return an iterator over the epochs of `fit`; the arguments are the same as in `fit`.
 
         Yields:
             The number of the epoch and its metrics.
@@ -137,14 +140,14 @@ class Fitting:
         options["experiment_name"] = options["experiment_name"] or type(self).__name__
         training = Training(self, **options)
         if self.dynamics is not None and not hasattr(self.dynamics, "generate"):
-            raise TypeError(f"dynamics is {self.dynamics!r:.80}, expected one of pfrl_like.dynamics, or None")
+            raise TypeError(f"dynamics is {self.dynamics!r:.80}, expected a model of pfrl_like.dynamics or None")
         warn_of_hooks(self)
         data = TrainingData(episodes, self.batch_size, self.n_frames, self.learns_next_observations)
         self._build_for(data)
         if self.dynamics is None and len(data.source) < self.batch_size:
-            follows = "each minibatch is all of them, and a pass is one update"
+            effect = "each minibatch contains all transitions, and an epoch is one update"
             _LOGGER.warning(
-                "batch_size is %d, but there are %d transitions: %s", self.batch_size, len(data.source), follows
+                "batch_size is %d, but there are %d transitions: %s", self.batch_size, len(data.source), effect
             )
         named = named_scorers(scorers)
         if named:
@@ -152,7 +155,7 @@ class Fitting:
         yield from training.epochs(data, named, eval_episodes, n_epochs)
 
     def _build_for(self: Any, data: TrainingData) -> None:
-        """Build the agent if it is not built, and raise an error if the data do not fit it."""
+        """Build the agent if it is not built yet; raise an error if the data do not match the agent."""
         selection = data.source
         check_action_kind(self, selection.discrete_action)
         if self.impl is None:
@@ -161,9 +164,9 @@ class Fitting:
             if not self.discrete_action and hasattr(self.impl, "policy"):
                 actions = (self._actions(episode.told("actions")) for episode in selection.episodes)
                 largest = max(float(each.abs().max()) for each in actions)
-                if largest > 1 + 1e-5:  # more than rounding
-                    reach = "but policies act in [-1, 1]: action_scaler='min_max' scales them"
-                    _LOGGER.warning("actions of the data are as large as %g, %s", largest, reach)
+                if largest > 1 + 1e-5:  # the tolerance allows for rounding
+                    advice = "but policies output actions in [-1, 1]: set action_scaler='min_max'"
+                    _LOGGER.warning("actions of the data are as large as %g, %s", largest, advice)
         check_scalers_taken(self)
         self.check_shapes(selection.observation_shape, selection.action_size)
         self.retune()
@@ -171,23 +174,23 @@ class Fitting:
 
 @dataclasses.dataclass
 class Training:
-    """Training of an estimator: its epochs and its log.
+    """Training of an estimator: the loop over epochs, and its log.
 
-    Arguments that are not named here are those of `Fitting.fit`.
+    `Fitting.fit` documents the other arguments.
 
     Args:
         algo: The estimator.
-        experiment_name: Name in the logs.
-        n_steps: Steps in total; None for passes over the data.
+        experiment_name: Name of the run in the logs.
+        n_steps: Total number of steps. If None, an epoch is a pass over the data.
         first: Number of the first epoch.
 
     Attributes:
-        interval: Steps between logged losses; None if they are logged at the end of every epoch.
-        speaks: Whether this process prints and writes.
+        interval: Number of steps between logged losses. None if losses are logged at the end of every epoch.
+        speaks: True if this process prints and writes files.
 
     Raises:
-        ValueError: If a number is out of range, or the folder cannot be made.
-        TypeError: If a number is no integer, or a callback no function.
+        ValueError: If a number is out of range, or the folder cannot be created.
+        TypeError: If a number is not an integer, or a callback is not a function.
     """
 
     algo: Any
@@ -222,19 +225,19 @@ class Training:
             check_folder(self.logdir, self.experiment_name, self.with_timestamp)
 
     def called(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
-        """A list with the user's callback, wrapped as a callback of the loop; empty if it is None."""
+        """Return a list with the user's callback as a callback of the training loop; empty if the callback is None."""
         return [] if callback is None else [lambda clock: callback(self.algo, epoch, clock.t)]
 
     def epochs(
         self, data: Any, scorers: Mapping[str, Scorer], eval_episodes: Any, n_epochs: int = 0
     ) -> Iterator[tuple[int, dict[str, float]]]:
-        """Learn from data.
+        """Train on data, one epoch per iteration.
 
         Args:
             data: Source of minibatches.
-            scorers: Functions that are called after every epoch, by name.
-            eval_episodes: Episodes that the scorers are called with after each epoch.
-            n_epochs: Passes over the data, if `n_steps` is None.
+            scorers: Functions that are called after every epoch; keys are the names in the metrics.
+            eval_episodes: Episodes that are passed to the scorers after each epoch.
+            n_epochs: Number of passes over the data. Used if `n_steps` is None.
 
         Yields:
             The number of the epoch and its metrics.
@@ -254,7 +257,7 @@ class Training:
                 with shown(clock, self.show_progress and self.speaks) as bar:
                     run(source, clock, hooks + bar)
                 step = clock.t
-                if (epoch - self.first + 1) % self.save_interval == 0:  # before the user's scorers
+                if (epoch - self.first + 1) % self.save_interval == 0:  # save before the user's scorers run
                     log.save(algo, epoch, step)
                 with isolated_rng():
                     scores = {name: float(scorer(algo, eval_episodes)) for name, scorer in scorers.items()}
@@ -270,7 +273,7 @@ class Training:
 
 
 def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:
-    """Callback that logs the mean losses of every `interval` updates; the `others` follow at the end of an epoch."""
+    """Return a callback that logs mean losses every `interval` updates; `others` are logged at the end of an epoch."""
 
     def write(clock: Clock) -> None:
         if clock.t % interval == 0:
@@ -280,22 +283,22 @@ def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Itera
 
 
 def state_metrics(algo: Any) -> dict[str, float]:
-    """The metrics of an epoch that are attributes of the agent, by name."""
+    """Return the metrics of an epoch that are attributes of the agent, keyed by name."""
     return {name: float(getattr(algo.impl, name)) for name in algo.state_names}
 
 
 def named_scorers(scorers: Any, argument: str = "scorers") -> dict[str, Scorer]:
-    """Scorers by name; those of a list have the names of the functions, with a number if a name repeats.
+    """Return scorers keyed by name; scorers in a list get the names of the functions, with a number if a name repeats.
 
     Args:
-        scorers: The scorers, by name or in a list; None for none.
-        argument: Name of the argument in errors.
+        scorers: Dict or list of scorers. None means no scorers.
+        argument: Name of the argument in error messages.
 
     Raises:
-        TypeError: If a scorer is no function, or `scorers` is neither a mapping nor a list.
+        TypeError: If a scorer is not a function, or `scorers` is neither a mapping nor a list.
     """
     if not isinstance(scorers, Iterable | None):
-        expected = "functions of (algo, episodes) by name, or a list of functions"
+        expected = "a dict or a list of functions of (algo, episodes)"
         raise TypeError(f"{argument} is {scorers!r:.80}, expected {expected}")
     given: Mapping[Any, Any] = scorers if isinstance(scorers, Mapping) else dict(enumerate(scorers or ()))
     named: dict[str, Scorer] = {}

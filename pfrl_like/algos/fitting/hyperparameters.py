@@ -1,4 +1,4 @@
-"""Hyperparameters, declared once as annotated attributes: their storage, checks and later changes."""
+"""Hyperparameters as annotated class attributes: their storage, their checks, and their changes after fitting."""
 
 import contextlib
 import copy
@@ -19,12 +19,12 @@ from pfrl_like.utils.checks import ConstructorOnly, check_counts, check_flags, c
 
 
 class Setting(NamedTuple):
-    """A setting of an agent: an attribute or an entry of an optimiser that holds a number, a text or the like.
+    """Setting of an agent: an attribute, or an entry of an optimiser, that holds a bool, a number, a string or None.
 
     Attributes:
-        owner: Attributes of an object, or a parameter group of an optimiser.
+        owner: The `__dict__` of an object, or a parameter group of an optimiser.
         key: Name of the setting in `owner`.
-        fixed: Whether a new value would have no effect.
+        fixed: True if a new value would have no effect.
     """
 
     owner: MutableMapping[str, Any]
@@ -38,7 +38,7 @@ class Setting(NamedTuple):
 
 
 def settings_of(part: Any) -> dict[str, Setting]:
-    """The settings of an agent, its optimisers and its parts from this library, by path."""
+    """Return the settings of an agent, its optimisers and its parts from this library, keyed by path."""
     return dict(_settings(part, "", set()))
 
 
@@ -53,25 +53,25 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
                     yield f"{where}.{number}.{key}", Setting(group, key, False)
-        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # of optimizers found by their names
+        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # it repeats optimisers
             yield from _settings(value, where, seen)
 
 
 def _is_part(value: Any) -> bool:
-    """True if a value may have settings: a module or an object of this library."""
+    """Return True if a value may have settings: it is a module or an object of this library."""
     return isinstance(value, nn.Module) or (
         hasattr(value, "__dict__") and type(value).__module__.startswith("pfrl_like.")
     )
 
 
 def parameters_of(agent: Any) -> dict[str, Tensor]:
-    """All parameters and buffers of an agent's networks, by name."""
+    """Return all parameters and buffers of an agent's networks, keyed by name."""
     networks = {name: getattr(agent, name) for name in agent.saved_attributes}
     return nn.ModuleDict({name: part for name, part in networks.items() if isinstance(part, nn.Module)}).state_dict()
 
 
 def differing(before: Any, after: Any) -> dict[str, Setting] | None:
-    """The settings of the second agent that differ from the first; None if the agents differ in more than settings."""
+    """Return the settings of `after` that differ from agent `before`; None if networks or fixed settings differ."""
     old, new = settings_of(before), settings_of(after)
     ours, theirs = parameters_of(before), parameters_of(after)
     if old.keys() != new.keys() or ours.keys() != theirs.keys():
@@ -83,34 +83,34 @@ def differing(before: Any, after: Any) -> dict[str, Setting] | None:
 
 
 class Retuning:
-    """Changes of an estimator's hyperparameters after the agent was built.
+    """Mixin that changes an estimator's hyperparameters after the agent was built.
 
-    `retune` builds a second agent with the new hyperparameters and compares it with the old one: the settings that
-    differ are set in the agent of the estimator. If the networks or their initial parameters differ, the change comes
-    too late and is an error.
+    `retune` builds one agent with the old and one agent with the new hyperparameters. Settings that differ between
+    these two agents are set in the agent of the estimator. If the networks or their initial parameters differ, `retune`
+    raises an error, because the hyperparameter cannot change after fitting.
     """
 
-    #: Hyperparameters that estimators read where they use them.
+    #: Hyperparameters that are read at every use, so that a change does not require a new agent.
     read_when_used: ClassVar[frozenset[str]] = frozenset(
         {"batch_size", "augmentation", "n_augmentations", "dynamics", "n_epochs"}
     )
 
-    #: Hyperparameters that agents built for comparison do without, since they do not affect the others.
-    _left_out: ClassVar[dict[str, Any]] = {
+    #: Values of hyperparameters in the agents built for comparison. These hyperparameters do not affect other settings.
+    _comparison_values: ClassVar[dict[str, Any]] = {
         "impl": None, "scaler": None, "action_scaler": None, "reward_scaler": None, "augmentation": [], "use_gpu": None,
     }  # fmt: skip
-    #: The hyperparameters that the agent was built with; None if it is an `impl` of the user.
+    #: Hyperparameters from which the agent was built; None if the agent is an `impl` of the user.
     _built_with: dict[str, Any] | None = None
 
     def retune(self: Any) -> None:
-        """Apply hyperparameters that were assigned since the agent was built to the agent.
+        """Apply to the agent the hyperparameters that changed since the agent was built.
 
-        `set_params`, `fit` and `fit_online` call it.
+        `set_params`, `fit` and `fit_online` call this method.
 
         Raises:
-            ValueError: On a hyperparameter that can no longer change, or a value out of range; the agent stays
-                unchanged.
-            TypeError: On a value of a wrong type; the agent stays unchanged.
+            ValueError: If a changed hyperparameter cannot change after fitting, or a value is out of range. The agent
+                stays unchanged.
+            TypeError: If a value has the wrong type. The agent stays unchanged.
         """
         now = self.get_params(deep=False)
         built = now if self._built_with is None else self._built_with
@@ -119,53 +119,53 @@ class Retuning:
             return
         augments = {"augmentation", "n_augmentations"} & {*changed}
         augment = self._augment() if augments else None
-        ours, news = settings_of(self.impl), self._news(built, now, changed)
-        for path, setting in news.items():
+        ours, new_settings = settings_of(self.impl), self._new_settings(built, now, changed)
+        for path, setting in new_settings.items():
             ours[path].owner[ours[path].key] = setting.value
         if augments:
             self.impl.augment = augment
         self._built_with = now
 
-    def _news(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
-        """The settings of the agent, by path, that the changed hyperparameters require."""
-        ours, news = settings_of(self.impl).keys(), dict[str, Setting]()
-        params, before = dict(built), self._built_so(built)
+    def _new_settings(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
+        """Return the settings of the agent that the changed hyperparameters require, keyed by path."""
+        ours, new_settings = settings_of(self.impl).keys(), dict[str, Setting]()
+        params, before = dict(built), self._comparison_agent(built)
         for name in sorted(changed):
             params[name] = now[name]
-            after = self._built_so(params)
+            after = self._comparison_agent(params)
             found = {} if after is None else differing(before, after)
             if found is None or not found.keys() <= ours or not (found or name in self.read_when_used):
                 raise ValueError(
-                    f"{name} is {now[name]!r:.80}, but the agent was built with {built[name]!r:.80} and keeps that: "
-                    "set it before fit, or in a clone, which is not built"
+                    f"{name} is {now[name]!r:.80}, but the agent was built with {built[name]!r:.80}, and {name} cannot "
+                    "change after fit: set it before fit, or on a clone (a clone is not built)"
                 )
-            news |= found
+            new_settings |= found
             before = after
-        return news
+        return new_settings
 
-    def _built_so(self: Any, params: dict[str, Any]) -> Any:
-        """Build an agent with other hyperparameters, from a fixed seed; None if the agent is an `impl` of the user."""
+    def _comparison_agent(self: Any, params: dict[str, Any]) -> Any:
+        """Build an agent for comparison from these hyperparameters and a fixed seed; None for an `impl` of the user."""
         if self.observation_shape_ is None:
             return None
-        twin: Any = self._made(params | self._left_out)
-        twin.scaler_ = self.scaler_
+        other: Any = self._made(params | self._comparison_values)
+        other.scaler_ = self.scaler_
         with isolated_rng():
             torch.manual_seed(0)
             np.random.seed(0)
-            twin.create_impl(self.observation_shape_, self.action_size_)
-        return twin.impl
+            other.create_impl(self.observation_shape_, self.action_size_)
+        return other.impl
 
 
-#: Hyperparameters that are counts.
+#: Hyperparameters that are integers of at least 1.
 COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"})
-#: Hyperparameters that count rows of a minibatch.
+#: Hyperparameters that are numbers of rows of a minibatch.
 ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Hyperparameters that are True or False.
 FLAGS = frozenset({"bootstrap", "clip_delta", "share_encoder", "soft_q_backup", "use_batch_norm"})
-#: Hyperparameters that are finite numbers of at least 0, and endings of the names of others.
+#: Hyperparameters that are finite numbers of at least 0. `ENDINGS` are endings of the names of such hyperparameters.
 AT_LEAST_0 = frozenset({"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"})
 ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")
-#: Hyperparameters that are numbers with other bounds.
+#: Hyperparameters that are numbers with other bounds; values are (minimum, maximum) or (minimum,).
 BOUNDS = {"gamma": (0.0, 1.0), "tau": (0.0, 1.0), "target_update_interval": (1.0,)}
 
 
@@ -173,8 +173,8 @@ def check_ranges(algo: Any) -> None:
     """Raise an error if a hyperparameter of an estimator has a wrong type or is out of range.
 
     Raises:
-        TypeError: If a number is none, a count no integer, or a flag neither True nor False.
-        ValueError: If one is out of range, or `use_batch_norm` is True with minibatches of one row.
+        TypeError: If a hyperparameter has the wrong type: a number, an integer or a bool is expected.
+        ValueError: If a hyperparameter is out of range, or `use_batch_norm` is True and minibatches have one row.
     """
     names = algo.defaults().keys()
     check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
@@ -187,23 +187,24 @@ def check_ranges(algo: Any) -> None:
     rows = {name: getattr(algo, name) for name in sorted(names & ROWS)}
     if algo.use_batch_norm and 1 in rows.values():
         given = " and ".join(f"{name} {value}" for name, value in rows.items())
-        raise ValueError(f"use_batch_norm is True, but {given}: expected at least 2, as one row has no variance")
+        raise ValueError(f"use_batch_norm is True, but {given}: expected at least 2, because one row has no variance")
 
 
 def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
-    """Raise an error if a folder cannot be made because a file has its path.
+    """Raise an error if a folder cannot be created because its path is a file.
 
     Args:
-        logdir: Directory in which the folder is made.
+        logdir: Directory in which the folder is created.
         name: Name of the folder.
-        with_timestamp: Whether the time is appended to the name; the folder itself cannot exist then.
+        with_timestamp: True if the time is appended to the name. The folder is then always new, and only `logdir` is
+            checked.
 
     Raises:
-        TypeError: If `logdir` is no path.
-        ValueError: If the folder, or a part of the path to it, is a file.
+        TypeError: If `logdir` is not a path.
+        ValueError: If the folder, or one of its parent directories, is a file.
     """
     if not isinstance(logdir, str | os.PathLike):
-        raise TypeError(f"logdir is {logdir!r:.80}, expected the path of a folder; save_metrics=False writes nothing")
+        raise TypeError(f"logdir is {logdir!r:.80}, expected a path; set save_metrics=False to write nothing")
     path = os.path.abspath(logdir if with_timestamp else os.path.join(logdir, name))
     while not os.path.lexists(path):
         path = os.path.dirname(path)
@@ -211,7 +212,8 @@ def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
         raise ValueError(f"logdir is {os.fspath(logdir)!r}, but {path!r} is a file, expected a folder")
 
 
-#: Equivalents here, each with the names in d3rlpy. Names that work here, too, are hyperparameters and not listed.
+#: Equivalents in this library, and the d3rlpy names that they replace. d3rlpy names that are hyperparameters of this
+#: library are not listed.
 _INSTEAD = (
     (
         "encoder_params sizes all networks, as in {'hidden_units': [256, 256]} or {'filters': [(32, 8, 4)], "
@@ -224,21 +226,21 @@ _INSTEAD = (
         "alpha_optim_factory imitator_optim_factory",
     ),
     ("q_func_type is 'mean', 'qr', 'iqn' or 'fqf'", "q_func_factory"),
-    ("targets take the least of the critics", "target_reduction_type"),
-    ("targets take one action of the policy, and no maximum", "max_q_backup"),
-    ("n_action_samples counts the actions drawn for targets and for predict", "n_target_samples"),
-    ("rl_start_epoch is the epoch from which policy and critics learn", "rl_start_step warmup_steps warmup_epochs"),
-    ("fit learns from single steps; fit_online takes a ReplayBuffer(capacity, num_steps=n)", "n_steps"),
+    ("targets use the minimum over the critics", "target_reduction_type"),
+    ("targets use one sampled action, not the best of several", "max_q_backup"),
+    ("n_action_samples is the number of actions sampled for targets and by predict", "n_target_samples"),
+    ("rl_start_epoch is the first epoch that trains policy and critics", "rl_start_step warmup_steps warmup_epochs"),
+    ("fit uses 1-step returns; for n-step returns pass ReplayBuffer(capacity, num_steps=n) to fit_online", "n_steps"),
     (
         "dynamics=MOPO(n_transitions=..., horizon=..., lam=...) generates at the beginning of every epoch",
         "generator real_ratio generated_maxlen rollout_interval rollout_horizon rollout_batch_size "
         "n_initial_transitions",
     ),
-    ("lam weighs the largest norm of the members' variances", "variance_type"),
-    ("use_gpu is True, False or the number of a GPU", "device"),
-    ("each hyperparameter is a keyword of its own", "config"),
-    ("fit has enable_ddp", "enable_ddp"),
-    ("fit_online(random_steps=n) draws actions at random", "distribution normal_std"),
+    ("the variance is the maximum norm of the members' variances; lam is its weight", "variance_type"),
+    ("use_gpu is True, False or the index of a GPU", "device"),
+    ("pass each hyperparameter as a keyword argument", "config"),
+    ("pass enable_ddp to fit", "enable_ddp"),
+    ("fit_online(random_steps=n) begins with random actions", "distribution normal_std"),
     ("agents of pfrl_like.agents have compile", "compile_graph compile"),
     ("agents of pfrl_like.agents have max_grad_norm", "clip_grad_norm"),
     ("pfrl_like.agents.BC takes a policy of any type; this one learns one action for each state", "policy_type"),
@@ -252,11 +254,11 @@ _INSTEAD = (
     ),
 )
 
-#: Hyperparameters of later d3rlpy versions that raise an error, each with its equivalent here.
+#: Hyperparameters of later d3rlpy versions that raise an error; values are the equivalents in this library.
 LATER_NAMES: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
 
-#: Values that ask for the behaviour that is the only one here, so that they are ignored; None is ignored for all names.
-_SAME: Mapping[str, Any] = {
+#: d3rlpy values that select the fixed behaviour of this library. They are ignored. None is ignored for every name.
+_FIXED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(["compile", "compile_graph", "enable_ddp", "max_q_backup"], False),
     **dict.fromkeys([name for name in LATER_NAMES if name.endswith("encoder_factory")], "default"),
     "n_steps": 1, "policy_type": "deterministic", "q_func_factory": "mean", "target_reduction_type": "min",
@@ -264,24 +266,26 @@ _SAME: Mapping[str, Any] = {
 
 
 class Hyperparameters:
-    """Base of classes whose constructor takes and stores keywords, as scikit-learn requires.
+    """Base of classes whose constructor stores its keyword arguments, as scikit-learn requires.
 
-    A hyperparameter is a public attribute that a class annotates and gives a value; attributes that are a `ClassVar` or
-    end in `_` (results of fitting) are none. It is a keyword-only argument of the constructor, with that value as its
-    default, and an attribute. Subclasses inherit hyperparameters, and change a default by assigning another value.
-    Unknown keywords are ignored with a warning that names the nearest; those of later versions of d3rlpy are an error.
+    A hyperparameter is a public, annotated class attribute with a value. A `ClassVar`, or an attribute whose name ends
+    in `_` (a result of fitting), is not a hyperparameter. Each hyperparameter is a keyword-only argument of the
+    constructor, and the class attribute is its default. Subclasses inherit hyperparameters and may assign other
+    defaults. Unknown keywords are ignored with a warning that contains the nearest name. Hyperparameters of later
+    d3rlpy versions raise an error.
 
-    For a hyperparameter that is chosen by name the attribute is the object of that name; `get_params` returns the name.
+    If a hyperparameter is passed as a name (see `made_by`), the attribute holds the object. `get_params` returns the
+    name.
     """
 
-    #: Other spellings of hyperparameters, each with the name used here.
+    #: Alternative names of hyperparameters; values are the names in this library.
     spellings: ClassVar[Mapping[str, str]] = {}
-    #: Hyperparameters of later d3rlpy versions that raise an error, each with its equivalent here.
+    #: Hyperparameters of later d3rlpy versions that raise an error; values are the equivalents in this library.
     later_names: ClassVar[Mapping[str, str]] = {}
-    #: Hyperparameters that may be chosen by name, each with the function that makes the object.
+    #: Hyperparameters that may be passed as names; values are the functions that create the objects.
     made_by: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
-    #: The values of these hyperparameters as they were given.
+    #: User's values of the hyperparameters in `made_by`.
     _given: Mapping[str, Any] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -296,7 +300,7 @@ class Hyperparameters:
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.made_by:
             vars(self)["_given"] = {**self._given, name: value}
-            with contextlib.suppress(TypeError, ValueError):  # an invalid value raises an error where it is used
+            with contextlib.suppress(TypeError, ValueError):  # `fit` raises an error for an invalid value
                 value = self.made_by[name](value)
         super().__setattr__(name, value)
 
@@ -307,26 +311,26 @@ class Hyperparameters:
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
-        """The hyperparameters with their defaults, by name."""
+        """Return the defaults of all hyperparameters, keyed by name."""
         names = [
             name
             for base in reversed(cls.__mro__)
             for name, annotation in inspect.get_annotations(base).items()
-            if not (name.startswith("_") or name.endswith("_") or _of_class(annotation)) and hasattr(cls, name)
+            if not (name.startswith("_") or name.endswith("_") or _is_class_var(annotation)) and hasattr(cls, name)
         ]
         return {name: getattr(cls, name) for name in sorted(set(names))}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All hyperparameters by name; the constructor makes an equal object of them.
+        """Return all hyperparameters, keyed by name.
 
         Args:
-            deep: Whether the values are copies.
+            deep: True to return deep copies of the values.
         """
         params = {name: self._given.get(name, getattr(self, name)) for name in self.defaults()}
         return copy.deepcopy(params) if deep else params
 
     def set_params(self, **params: Any) -> Self:
-        """Set hyperparameters; unknown ones are ignored with a warning that names the nearest.
+        """Set hyperparameters; unknown hyperparameters are ignored with a warning that contains the nearest name.
 
         As in scikit-learn, `dynamics__lam` is `lam` of `dynamics`.
 
@@ -334,11 +338,11 @@ class Hyperparameters:
             The object itself.
 
         Raises:
-            TypeError: On a hyperparameter of later versions of d3rlpy; the message names the equivalent here. If its
-                value asks for the behaviour that is the only one here, such as `n_steps=1`, it is ignored.
+            TypeError: If a hyperparameter exists only in later d3rlpy versions. The message names the equivalent in
+                this library. A value that selects the fixed behaviour of this library, such as `n_steps=1`, is ignored.
         """
         known = self.defaults()
-        for given in sorted(params, key=lambda name: "__" in name):  # objects before their own hyperparameters
+        for given in sorted(params, key=lambda name: "__" in name):  # objects before their hyperparameters
             value, (outer, _, inner) = params[given], given.partition("__")
             name = self.spellings.get(outer, outer)
             if name in known and not inner:
@@ -347,9 +351,9 @@ class Hyperparameters:
             if name in known and hasattr(getattr(self, name), "set_params"):
                 getattr(self, name).set_params(**{inner: value})
                 continue
-            unknown, same = f"{type(self).__name__} has no hyperparameter {given!r}, which", _SAME.get(given)
+            unknown, same = f"{type(self).__name__} has no hyperparameter {given!r}, which", _FIXED_VALUES.get(given)
             if given not in self.later_names:
-                text = f"{unknown} is ignored{_hint(given, known)}"
+                text = f"{unknown} is ignored{_nearest_names(given, known)}"
                 warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
             elif value is not None and not (isinstance(value, type(same)) and value == same):
                 raise TypeError(f"{unknown} later versions of d3rlpy have: {self.later_names[given]}")
@@ -367,11 +371,11 @@ class Hyperparameters:
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
 
-def _hint(given: str, known: Iterable[str]) -> str:
-    """The hint of a warning: the known names that an unknown one may mean.
+def _nearest_names(given: str, known: Iterable[str]) -> str:
+    """Return a hint for a warning about an unknown name: the known names that the user may mean.
 
-    These are all names that end in it, such as those that end in `learning_rate`, or whose initials do, as for `lr`;
-    otherwise the nearest name.
+    The hint contains all names that end in the unknown name (such as `learning_rate`) or whose initials end in the
+    unknown name (such as `lr`). If there are none, the hint contains the nearest name.
     """
     initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
     ends = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
@@ -380,8 +384,8 @@ def _hint(given: str, known: Iterable[str]) -> str:
     return "".join(f"; the nearest is {name!r}" for name in difflib.get_close_matches(given, known, n=1, cutoff=0.0))
 
 
-def _of_class(annotation: Any) -> bool:
-    """True if an annotation is a `ClassVar`, or the text of one (`from __future__ import annotations` makes texts)."""
+def _is_class_var(annotation: Any) -> bool:
+    """Return True if an annotation is a `ClassVar`, as an object or (with postponed annotations) as a string."""
     if isinstance(annotation, str):
         return annotation.removeprefix("typing.").startswith("ClassVar")
     return annotation is ClassVar or typing.get_origin(annotation) is ClassVar

@@ -1,4 +1,4 @@
-"""Networks of estimators, made of encoders: Q-functions and policies; and estimators' hyperparameters of networks."""
+"""Networks of estimators (Q-functions and policies), and the base classes of estimators with such networks."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -14,39 +14,40 @@ from pfrl_like.nn import ActivityPenalty, ConditionalVAE
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
 from pfrl_like.utils.checks import check_choice, check_counts
 
-#: Numbers of quantiles of "qr", fractions of "fqf" (arXiv:1911.02140), and cosines of a fraction (arXiv:1806.06923).
+#: Numbers of quantiles of "qr", of fractions of "fqf" (arXiv:1911.02140), and of cosines per fraction
+#: (arXiv:1806.06923).
 N_QUANTILES, N_FRACTIONS, N_COSINES = 32, 32, 64
 
 
 def mean_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
-    """A Q-function that outputs one number for each action."""
+    """Return a Q-function that outputs the expected return of each action."""
     layers = nn.Sequential(encoder, nn.Linear(encoder.feature_size, n_actions))
     return q_functions.SingleModelStateQFunctionWithDiscreteAction(layers)
 
 
 def quantile_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
-    """A Q-function that outputs quantiles at evenly spaced fractions."""
+    """Return a Q-function that outputs quantiles at evenly spaced fractions."""
     last = nn.Linear(encoder.feature_size, N_QUANTILES * n_actions)
     layers = nn.Sequential(encoder, last, nn.Unflatten(1, (N_QUANTILES, n_actions)))
     return q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
 
 
 class EvenlyJudged(q_functions.ImplicitQuantileQFunction):
-    """`ImplicitQuantileQFunction` that is deterministic in evaluation mode: means are over evenly spaced fractions."""
+    """`ImplicitQuantileQFunction` that uses evenly spaced fractions in evaluation mode, so that it is deterministic."""
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:
-        """The quantile functions of B states."""
+        """Return the quantile functions of B states."""
         value = super().forward(x)
         return value if self.training else value.at_even_fractions()
 
 
 def implicit_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
-    """A Q-function that outputs quantiles at random fractions."""
+    """Return a Q-function that outputs quantiles at random fractions."""
     return EvenlyJudged(*_quantile_parts(encoder, n_actions))
 
 
 def fully_parametrized_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
-    """A Q-function that outputs quantiles at fractions proposed by a network."""
+    """Return a Q-function that outputs quantiles at fractions proposed by a network."""
     proposal = nn.Linear(encoder.feature_size, N_FRACTIONS)
     return q_functions.FullyParametrizedQFunction(*_quantile_parts(encoder, n_actions), proposal)
 
@@ -57,7 +58,7 @@ def _quantile_parts(encoder: Encoder, n_actions: int) -> tuple[nn.Module, nn.Mod
     return encoder, phi, nn.Linear(size, n_actions)
 
 
-#: Constructors of Q-functions by `q_func_type`.
+#: Functions that create Q-functions; keys are the values of `q_func_type`.
 Q_FUNC_TYPES: dict[str, Callable[[Encoder, int], nn.Module]] = {
     "mean": mean_q_function,
     "qr": quantile_q_function,
@@ -67,32 +68,36 @@ Q_FUNC_TYPES: dict[str, Callable[[Encoder, int], nn.Module]] = {
 
 
 def deterministic_policy(encoder: Encoder, action_size: int, regularizing_rate: float = 0.0) -> nn.Module:
-    """A policy of one action in [-1, 1] per state; the rate is the weight of the mean square of the tanh's inputs."""
+    """Return a deterministic policy with actions in [-1, 1].
+
+    `regularizing_rate` is the weight of a penalty: the mean square of the inputs of the tanh.
+    """
     penalty = [ActivityPenalty(regularizing_rate)] if regularizing_rate else []
     last = nn.Linear(encoder.feature_size, action_size)
     return nn.Sequential(encoder, last, *penalty, nn.Tanh(), DeterministicHead())
 
 
 def squashed_gaussian_policy(encoder: Encoder, action_size: int) -> nn.Module:
-    """A policy of Gaussians squashed into [-1, 1]."""
+    """Return a policy with squashed Gaussian distributions in [-1, 1]."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, 2 * action_size), SquashedGaussianHead())
 
 
 def categorical_policy(encoder: Encoder, n_actions: int) -> nn.Module:
-    """A policy of probabilities of discrete actions."""
+    """Return a policy with categorical distributions of discrete actions."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, n_actions), SoftmaxCategoricalHead())
 
 
 def bounded_network(encoder: Encoder, action_size: int) -> nn.Module:
-    """A network with outputs in [-1, 1], as many as an action has numbers; the encoder takes pairs."""
+    """Return a network with `action_size` outputs in [-1, 1]; the input of the encoder is a pair."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size), nn.Tanh())
 
 
 def conditional_vae(make_encoder: Callable[[int], Encoder], action_size: int, latent_size: int) -> ConditionalVAE:
-    """Make a conditional autoencoder, a model of recorded actions.
+    """Return a conditional variational autoencoder, a model of recorded actions.
 
     Args:
-        make_encoder: Makes an encoder of pairs of an observation and a vector of the given size.
+        make_encoder: Function that returns an encoder of pairs (observation, vector); its argument is the size of the
+            vector.
         action_size: Size of an action.
         latent_size: Size of the model's latent vector.
     """
@@ -102,43 +107,48 @@ def conditional_vae(make_encoder: Callable[[int], Encoder], action_size: int, la
 
 
 def adam(module: nn.Module, lr: float, eps: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:
-    """Make an Adam optimiser of all parameters of a module."""
+    """Return an Adam optimiser of all parameters of a module."""
     return torch.optim.Adam(module.parameters(), lr=lr, eps=eps, weight_decay=weight_decay)
 
 
 class QLearning(Estimator):
-    """Base of estimators with one or several Q-functions.
+    """Base class of estimators with one or several Q-functions.
 
     Args:
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     gamma: float = 0.99
@@ -149,16 +159,16 @@ class QLearning(Estimator):
     q_func_type: str = "mean"
 
     def _q_function(self, make_encoder: Callable[[], Encoder], n_actions: int = 1, pool: str = "mean") -> nn.Module:
-        """Make the Q-function, or an ensemble of several.
+        """Return a Q-function, or an ensemble of several Q-functions.
 
         Args:
-            make_encoder: Makes an encoder of observations, or of pairs of observation and action.
-            n_actions: Number of actions; 1 for pairs.
-            pool: "mean" or "least": what counts as the value of all where a single number is asked for, such as by a
-                greedy choice. Targets are made of the least in any case.
+            make_encoder: Function that returns an encoder of observations, or of pairs (observation, action).
+            n_actions: Number of discrete actions; 1 if the encoder takes pairs.
+            pool: "mean" or "least" (the minimum): how the ensemble combines its values into a single value, for example
+                to choose the greedy action. Targets always use the minimum.
 
         Raises:
-            ValueError: On an unknown `q_func_type`.
+            ValueError: If `q_func_type` is unknown.
         """
         check_choice("q_func_type", self.q_func_type, Q_FUNC_TYPES)
         check_counts(n_critics=self.n_critics)
@@ -170,41 +180,46 @@ class QLearning(Estimator):
 
 
 class ActorCritic(QLearning):
-    """Base of estimators with a policy and critics of continuous actions.
+    """Base class of estimators with a policy and critics for continuous actions.
 
     Args:
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the critics.
-        tau: Share of the way that the targets move towards the learning networks with each update.
+        tau: Coefficient of the soft target update: target = tau * online network + (1 - tau) * target.
         gamma: Discount factor per step.
-        n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        n_critics: Number of Q-functions. Targets use the minimum of their values.
+        bootstrap: True to train each Q-function on random rows of the minibatch. The values of the Q-functions then
+            differ more where data are scarce.
+        share_encoder: True if all Q-functions share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
-        batch_size: Transitions of a minibatch.
-        n_frames: Number of images that are stacked along the channels to one observation.
-        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
-            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
-            of actions and rewards.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
-            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
-            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
-            fits "min_max" to the environment's bounds.
-        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
-            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
-        impl: An agent that is used instead of one built by the estimator; None for none.
-        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
-            TypeError that names the equivalent here.
+        batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
+        use_batch_norm: True to apply batch normalisation after each layer of the networks.
+        use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+            `pfrl_like.gpu.Device`.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
+            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
+            episodes, except for scalers that are already fitted.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
+            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            "min_max" to the bounds of the action space.
+        reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
+            rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
+        augmentation: List of augmentations or of names of augmentations, or an `AugmentationPipeline`. None or an empty
+            list disables augmentation.
+        n_augmentations: Number of augmented copies of each row. The loss is the mean over the copies.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        dynamics: Dynamics model, such as `MOPO`. At the beginning of each epoch it generates additional transitions for
+            this epoch. If None, the estimator uses recorded transitions only.
+        n_epochs: Number of epochs if `fit` is called without the argument `n_epochs`. None means 1000.
+        impl: Agent to use. If None, the estimator builds an agent.
+        kwargs: Unknown hyperparameters. They are ignored with a warning. Hyperparameters of later d3rlpy versions raise
+            a TypeError that names the equivalent in this library.
     """
 
     loss_names: ClassVar[Any] = {"critic_loss": "loss", "actor_loss": "policy_loss"}
@@ -220,7 +235,7 @@ class ActorCritic(QLearning):
     def _actor_critic(
         self, agent_class: Any, policy: nn.Module, critics: nn.Module, weight_decay: float = 0.0, **options: Any
     ) -> Any:
-        """Make an agent that takes two critics; the first one is the ensemble, the second one None."""
+        """Build an agent with two critic arguments: the first critic is the ensemble, the second critic is None."""
         return agent_class(
             policy, critics, None, adam(policy, self.actor_learning_rate, self.eps, weight_decay),
             adam(critics, self.critic_learning_rate, self.eps), None, gamma=self.gamma, soft_update_tau=self.tau,

@@ -1,4 +1,4 @@
-"""Training of estimators in an environment: collection of steps and updates, at the end of every epoch or between."""
+"""Training of estimators in an environment: collection of steps, and updates between steps or at the end of epochs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -26,19 +26,19 @@ from pfrl_like.utils.env_values import Allowed, mask_columns, mask_keyword, requ
 
 
 class Collector:
-    """Acts in an environment like an agent and stores the steps; a subclass defines how the algorithm acts.
+    """Acts in an environment like an agent and stores the steps; a subclass defines `choose`.
 
     Args:
-        algo: The algorithm, with `n_frames` and `discrete_action`.
+        algo: Algorithm with the attributes `n_frames` and `discrete_action`.
         buffer: Replay buffer in which steps are stored.
-        explorer: One of `pfrl_like.explorers` or of `pfrl_like.online.explorers`, or anything with
-            `sample(algo, observation, step)`, which needs the keyword `action_mask` where actions are masked; None
-            leaves the actions to the algorithm.
-        action_space: Action space from which the actions of the first `random_steps` steps are drawn.
-        random_steps: Number of first steps, whose actions are drawn uniformly from the allowed ones.
+        explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`, or an object with the method
+            `sample(algo, observation, step)`. If the environment masks actions, `sample` also needs the keyword
+            `action_mask`. If None, the algorithm chooses all actions.
+        action_space: Action space from which the actions of the first `random_steps` steps are sampled.
+        random_steps: Number of first steps with random actions, sampled uniformly from the allowed actions.
 
     Raises:
-        TypeError: If `explorer` is no explorer, or made for other actions.
+        TypeError: If `explorer` is not an explorer, or is an explorer for the other kind of actions.
     """
 
     def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
@@ -48,7 +48,7 @@ class Collector:
         explorer = explorer if of_space is None else of_space(action_space)
         selects = hasattr(explorer, "select_action")
         if explorer is not None and not selects and not hasattr(explorer, "sample"):
-            raise TypeError(f"explorer is {explorer!r:.80}, expected one of pfrl_like.explorers or online.explorers")
+            raise TypeError(f"explorer is {explorer!r:.80}, expected an explorer of pfrl_like.explorers")
         check_explorer(explorer, "discrete" if algo.discrete_action else "continuous", type(algo).__name__)
         self.explorer: Any = explorer if selects else None
         self.sampler: Any = None if selects else explorer
@@ -59,54 +59,54 @@ class Collector:
 
     def _begin(self) -> None:
         self._frames = LastFrames(self.algo.n_frames)
-        self._obs: Any = None  # the last observation of a running episode, as the environment returned it
-        self._stack: Any = None  # the same, stacked with the frames before it
+        self._obs: Any = None  # last observation of the running episode, unstacked
+        self._stack: Any = None  # last observation with stacked frames
 
     def _push(self, obs: Any) -> None:
         self._obs, self._stack = obs, self._frames.push(obs)
 
     def explored(self, own: Callable[..., Any], obs: Any, action_mask: Any, step: int) -> Any:
-        """The action that an algorithm predicts or draws, or that the explorer makes of it.
+        """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
 
         Args:
-            own: `predict` or `sample_action` of the algorithm.
-            obs: One observation, frames stacked.
-            action_mask: True where an action is allowed, [n_actions]; None allows all.
-            step: Number of the step, for the explorer.
+            own: The method `predict` or `sample_action` of the algorithm.
+            obs: One observation with stacked frames.
+            action_mask: True for allowed actions, [n_actions]. None allows all actions.
+            step: Number of steps so far, for the explorer.
         """
 
         def predicted() -> Any:
             action = own(np.asarray(obs)[None], **required_keyword(own, action_mask))[0]
             return action.item() if np.ndim(action) == 0 else action
 
-        told = None if action_mask is None else Allowed([action_mask])
-        return predicted() if self.explorer is None else self.explorer.select_action(step, predicted, told)
+        allowed = None if action_mask is None else Allowed([action_mask])
+        return predicted() if self.explorer is None else self.explorer.select_action(step, predicted, allowed)
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """The action of the algorithm, or that the explorer makes of it.
+        """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
 
         Args:
-            obs: One observation, frames stacked.
-            action_mask: True where an action is allowed, [n_actions]; None allows all.
+            obs: One observation with stacked frames.
+            action_mask: True for allowed actions, [n_actions]. None allows all actions.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how to act")
+        raise NotImplementedError(f"{type(self).__name__} does not define choose")
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """The action for the environment's newest observation."""
+        """Return the action for the newest observation of the environment."""
         if self._obs is None:
             self._push(obs)
         if self.steps < self.random_steps:
             self._action = sample_allowed(self.action_space, action_mask)
         elif self.sampler is not None:
-            told = required_keyword(self.sampler.sample, action_mask)
-            self._action = self.sampler.sample(self.algo, self._stack, self.steps, **told)
+            keyword = required_keyword(self.sampler.sample, action_mask)
+            self._action = self.sampler.sample(self.algo, self._stack, self.steps, **keyword)
         else:
             self._action = self.choose(self._stack, action_mask)
         self._mask = action_mask
         return self._action
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Store the step."""
+        """Store the last step."""
         self.steps += 1
         before = self._obs
         self._push(obs)
@@ -116,54 +116,56 @@ class Collector:
             self._begin()
 
     def stop_episode(self) -> None:
-        """Cut off the running episode; the next step begins a new one."""
+        """Truncate the running episode; the next step begins a new episode."""
         self.buffer.stop_current_episode()
         self._begin()
 
 
 class AgentCollector(Collector):
-    """Acts with an estimator's agent; with `predict` or `sample_action` if actions are scaled or these overridden.
+    """Acts with an estimator's agent.
+
+    If the user overrides `predict` or `sample_action`, or actions are scaled, these methods choose the actions.
 
     Args:
         algo: The estimator.
         buffer: Replay buffer in which steps are stored.
-        explorer: One of `pfrl_like.explorers` or of `pfrl_like.online.explorers`, or anything with
-            `sample(algo, observation, step)`, which needs the keyword `action_mask` where actions are masked; None
-            leaves the actions to the algorithm. Within the context it is the agent's explorer.
-        action_space: Action space from which the actions of the first `random_steps` steps are drawn.
-        random_steps: Number of first steps, whose actions are drawn uniformly from the allowed ones.
+        explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`, or an object with the method
+            `sample(algo, observation, step)`. If the environment masks actions, `sample` also needs the keyword
+            `action_mask`. If None, the algorithm chooses all actions. Within the context, it is the agent's explorer.
+        action_space: Action space from which the actions of the first `random_steps` steps are sampled.
+        random_steps: Number of first steps with random actions, sampled uniformly from the allowed actions.
     """
 
     def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
         self.agent = algo.impl
         super().__init__(algo, buffer, explorer, action_space, random_steps)
         self._before = self.agent.explorer
-        self._asks = algo.action_scaler_ is not None or is_overridden(algo, "predict", "sample_action")
+        self._uses_predict = algo.action_scaler_ is not None or is_overridden(algo, "predict", "sample_action")
 
     def __enter__(self) -> Self:
         """Set the agent's explorer."""
-        if self.explorer is not None and not self._asks:
+        if self.explorer is not None and not self._uses_predict:
             self.agent.explorer = self.explorer
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Restore the agent's former explorer."""
+        """Restore the agent's original explorer."""
         self.agent.explorer = self._before
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """The action of the agent in training."""
-        if self._asks:
+        """Return the action of the agent in training."""
+        if self._uses_predict:
             own = self.algo.predict if self.explorer is not None else partial(drawn_actions, self.algo)
             return self.explored(own, obs, action_mask, self.agent.t)
         return self.agent.act(obs, **mask_keyword(action_mask))
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Store the step, and count it."""
+        """Store the last step, and increase the agent's step counter."""
         super().observe(obs, reward, done, reset, action_mask=action_mask)
         self.agent.count_step()
 
     def dry_run(self, obs: Any, action_space: Any) -> None:
-        """Raise an error if the agent cannot act in an environment; its first observation is used for the check."""
+        """Raise an error if the agent cannot act in an environment; `obs` is its first observation."""
         if self.algo.action_scaler_ is not None:
             action_space = Box(-1.0, 1.0, action_space.shape)
         n_frames = self.algo.n_frames
@@ -172,7 +174,7 @@ class AgentCollector(Collector):
 
 
 def drawn_actions(algo: Any, obs: Any, **options: Any) -> Any:
-    """Actions that an algorithm samples; those that it predicts if it cannot sample."""
+    """Return actions from `sample_action`, or from `predict` if the algorithm cannot sample actions."""
     try:
         return algo.sample_action(obs, **options)
     except NotImplementedError:
@@ -180,7 +182,7 @@ def drawn_actions(algo: Any, obs: Any, **options: Any) -> Any:
 
 
 class OnlineFitting:
-    """The online training of estimators."""
+    """Mixin for the online training of estimators."""
 
     def fit_online(
         self,
@@ -209,47 +211,48 @@ class OnlineFitting:
         random_steps: int = 0,
         callback: Callable[[Any, int, int], Any] | None = None,
     ) -> Self:
-        """Learn in an environment; an agent that is already built continues its training.
+        """Train in an environment; if the agent is already built, its training continues.
 
         Args:
-            env: An environment that `pfrl_like.env.as_gymnasium` accepts.
-            buffer: Replay buffer of transitions, with unstacked observations: one of `pfrl_like.replay_buffers` or
-                `pfrl_like.online.buffers`; None makes one of a million steps.
-            explorer: Chooses the actions: one of `pfrl_like.explorers` or `pfrl_like.online.explorers`; None leaves
-                them to the policy, which explores only if it is stochastic.
-            n_epochs: Number of epochs; each collects steps, and then learns from them.
-            n_steps_per_epoch: Steps per epoch.
-            n_updates_per_epoch: Updates at the end of an epoch.
-            update_start_step: Steps before the first update, which may follow the next step. There is no update while
-                the buffer holds fewer than `batch_size` steps; an epoch without updates for that reason prints no
-                losses, and a warning says so, once a process.
-            eval_env: Environment of evaluations, another one than `env`; None for no evaluation.
-            eval_epsilon: Probability of a random action in evaluation.
-            eval_interval: Epochs between evaluations.
-            experiment_name: Name of the folder; None for that of the class with "_online".
-            with_timestamp: Whether the time is appended to the name.
-            logdir: Directory in which the folder is made.
-            verbose: Whether hyperparameters and metrics are printed.
-            show_progress: Whether progress is shown.
-            tensorboard: Whether metrics are written for TensorBoard, too, under `runs`.
-            save_interval: Epochs between saved models.
-            save_metrics: Whether anything is written to disk.
-            n_steps: Steps in total, instead of `n_epochs`; updates are then made between steps, every `update_interval`
-                steps, not at the end of an epoch.
-            update_interval: Steps between updates, if `n_steps` is given.
-            n_updates: Number of updates every `update_interval` steps, if `n_steps` is given.
-            random_steps: Number of first steps, whose actions are drawn uniformly from the allowed ones.
-            callback: Called with (estimator, epoch, steps so far) at the end of every epoch.
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+            buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
+                with unstacked observations. If None, a buffer of one million transitions is created.
+            explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. If None, the policy chooses the
+                actions, so there is exploration only if the policy is stochastic.
+            n_epochs: Number of epochs. Each epoch collects steps and then makes updates.
+            n_steps_per_epoch: Number of steps per epoch.
+            n_updates_per_epoch: Number of updates at the end of an epoch.
+            update_start_step: Number of first steps without updates. There is also no update if the buffer contains
+                fewer than `batch_size` steps. If an epoch has no update for this reason, it prints no losses, and a
+                warning is issued, once per process.
+            eval_env: Environment for evaluations. It must not be `env`. None disables evaluation.
+            eval_epsilon: Probability of a random action during evaluation.
+            eval_interval: Number of epochs between evaluations.
+            experiment_name: Name of the folder. If None, the class name plus "_online" is used.
+            with_timestamp: True to append the current time to the name.
+            logdir: Directory in which the folder is created.
+            verbose: True to print hyperparameters and metrics.
+            show_progress: True to show a progress bar.
+            tensorboard: True to also write metrics for TensorBoard to the directory `runs`.
+            save_interval: Number of epochs between saved models.
+            save_metrics: True to write metrics and models to disk.
+            n_steps: Total number of steps. It replaces `n_epochs`. Updates are then made every `update_interval` steps,
+                not at the end of an epoch. If None, `n_epochs` is used.
+            update_interval: Number of steps between updates. Used if `n_steps` is not None.
+            n_updates: Number of updates every `update_interval` steps. Used if `n_steps` is not None.
+            random_steps: Number of first steps with random actions, sampled uniformly from the allowed actions.
+            callback: Function that is called with (estimator, epoch, steps so far) at the end of every epoch.
 
         Returns:
             The estimator itself.
 
         Raises:
-            ValueError: On numbers out of range, an environment whose observations are no arrays, a buffer that cannot
-                hold a minibatch, or an `eval_env` that is `env`.
-            TypeError: If the environment has actions of another kind, or something is no environment, buffer,
-                explorer, function or path, or an explorer takes no `action_mask` where the environment has one.
-            NonFiniteError: On NaN or infinity in observations, rewards or losses.
+            ValueError: If a number is out of range, observations of the environment are not arrays, the capacity of the
+                buffer is smaller than a minibatch, or `eval_env` is `env`.
+            TypeError: If the environment has the wrong kind of actions, or an argument is not an environment, buffer,
+                explorer, function or path. If the environment masks actions and the explorer has no keyword
+                `action_mask`.
+            NonFiniteError: If observations, rewards or losses contain NaN or infinity.
         """
         check_counts(
             n_epochs=n_epochs, eval_interval=eval_interval, update_interval=update_interval, n_updates=n_updates
@@ -271,7 +274,7 @@ class OnlineFitting:
         buffer = checked_buffer(buffer, algo.batch_size)
         spaces.check_single_rewards(algo.reward_scaler_, buffer)
         data = drawn_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
-        if not data.options:  # with stacking, the agent itself would store stacks in it
+        if not data.options:  # if frames are stacked, the agent must not store stacks in the buffer
             algo.impl.replay_buffer = buffer
         collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
         schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
@@ -284,15 +287,15 @@ class OnlineFitting:
 def train_online(
     training: Training, source: Any, updates: OnlineUpdates, eval_env: Any, eval_epsilon: float, eval_interval: int = 1
 ) -> None:
-    """Train an estimator while its data are collected.
+    """Train an estimator in an environment.
 
     Args:
-        training: The training: its algorithm, epochs and log.
-        source: Source of the training loop, which acts in the environment.
-        updates: Callback of the training loop, which makes the updates.
-        eval_env: Environment of evaluations, another one than the training's; None for no evaluation.
-        eval_epsilon: Probability of a random action in evaluation.
-        eval_interval: Epochs between evaluations.
+        training: The `Training`, which contains the estimator and the options of epochs and log.
+        source: Source of the training loop that acts in the environment.
+        updates: Callback of the training loop that makes the updates.
+        eval_env: Environment for evaluations. It must not be the training environment. None disables evaluation.
+        eval_epsilon: Probability of a random action during evaluation.
+        eval_interval: Number of epochs between evaluations.
     """
     evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
     training.algo.eval_results_ = {} if evaluate is None else {"evaluation": []}
@@ -305,14 +308,14 @@ def train_online(
 
 @dataclasses.dataclass
 class OnlineEpochs:
-    """Callback of the training loop that logs losses, and saves, evaluates and logs at the end of every epoch.
+    """Callback of the training loop that logs losses, and at the end of every epoch saves, evaluates and logs.
 
     Args:
-        training: The training: its algorithm, epochs and log.
+        training: The `Training`, which contains the estimator and the options of epochs and log.
         log: Log of metrics and models.
-        updates: Callback of the training loop, which makes the updates.
-        evaluate: Function of the algorithm that returns a score; None for no evaluation.
-        eval_interval: Epochs between evaluations.
+        updates: Callback of the training loop that makes the updates.
+        evaluate: Function of the estimator that returns a score. None disables evaluation.
+        eval_interval: Number of epochs between evaluations.
 
     Attributes:
         epoch: Number of the epoch.
@@ -328,11 +331,11 @@ class OnlineEpochs:
         self._begin(self.training.first)
 
     def _begin(self, epoch: int) -> None:
-        self.epoch, self._logged = epoch, 0  # `_logged`: updates of the epoch whose losses have been logged
+        self.epoch, self._logged = epoch, 0  # `_logged`: number of updates with logged losses
         self.updates.begin_epoch(epoch)
 
     def __call__(self, clock: Clock) -> None:
-        """Log losses if they are due, and end the epoch after its last step."""
+        """Log losses if logging is due, and end the epoch after its last step."""
         training, algo, returns = self.training, self.training.algo, self.updates.returns
         if training.interval is not None and clock.t % training.interval == 0:
             self.log.metrics(self.epoch, clock.t, self._losses())
@@ -353,7 +356,7 @@ class OnlineEpochs:
         self._begin(self.epoch + 1)
 
     def _losses(self) -> Mapping[str, float | None]:
-        """Mean losses over the updates of the epoch that have not been logged yet; None for each without updates."""
+        """Return the mean losses over the updates that are not logged yet; all values are None if there are none."""
         source, logged = self.updates.source, self._logged
         self._logged = len(source)
         new = self._logged - logged
@@ -361,14 +364,15 @@ class OnlineEpochs:
 
 
 def build_for_env(algo: Any, env: Any) -> None:
-    """Build an estimator's agent for an environment, or check that a built one fits.
+    """Build an estimator's agent for an environment, or check that a built agent matches the environment.
+
+    A "min_max" scaler of actions is fitted to the bounds of the action space. Other scalers must already be fitted.
 
     Raises:
-        NotFittedError: If a scaler is not fitted. Data fit scalers; the bounds of the environment fit "min_max" scalers
-            of actions.
-        TypeError: If `env` is no environment, or its actions are of another kind than the estimator's.
-        ValueError: If its actions are no vectors, its observations no arrays, or their shapes differ from those that
-            the agent was built for.
+        NotFittedError: If a scaler is not fitted.
+        TypeError: If `env` is not an environment, or has the wrong kind of actions.
+        ValueError: If continuous actions are not vectors, observations are not arrays, or shapes differ from the shapes
+            for which the agent was built.
     """
     shape, size = spaces.shapes_of_env(algo, env)
     if algo.impl is None:
@@ -382,20 +386,20 @@ def build_for_env(algo: Any, env: Any) -> None:
 
 
 def checked_buffer(buffer: Any, batch_size: int) -> Any:
-    """The replay buffer, checked to hold a minibatch; None makes one of a million steps.
+    """Return the replay buffer after checks; if `buffer` is None, return a new buffer of one million transitions.
 
     Raises:
-        TypeError: If `buffer` is no replay buffer.
-        ValueError: If its capacity is smaller than a minibatch.
+        TypeError: If `buffer` is not a replay buffer.
+        ValueError: If the capacity of the buffer is smaller than a minibatch.
     """
     if buffer is None:
         return ReplayBuffer(1_000_000)
     needed = ("append_batch", "sample_batch", "stop_current_episode", "__len__")
     if not all(hasattr(buffer, name) for name in needed):
         raise TypeError(
-            f"buffer is {buffer!r:.80}, expected one of pfrl_like.replay_buffers or pfrl_like.online.buffers"
+            f"buffer is {buffer!r:.80}, expected a buffer of pfrl_like.replay_buffers or pfrl_like.online.buffers"
         )
     capacity = getattr(buffer, "capacity", None)
     if capacity is not None and capacity < batch_size:
-        raise ValueError(f"buffer has a capacity of {capacity}, expected at least batch_size, {batch_size}")
+        raise ValueError(f"buffer has a capacity of {capacity}, expected at least {batch_size} (batch_size)")
     return buffer

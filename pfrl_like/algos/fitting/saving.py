@@ -1,4 +1,7 @@
-"""Saving, loading and copying of estimators: hyperparameters as JSON, models as tensors; reading executes no code."""
+"""Saving, loading and copying of estimators.
+
+Hyperparameters are saved as JSON and models as tensors. Loading a file executes no code.
+"""
 
 import contextlib
 import copy
@@ -28,27 +31,27 @@ from pfrl_like.utils.checks import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
 from pfrl_like.utils.plain_values import Configurable
 
-#: Largest numbers of parameters and of tensors in networks that a file of hyperparameters may describe.
+#: Maximum numbers of parameters and of tensors in the networks that a file of hyperparameters describes.
 MOST_NUMBERS, MOST_TENSORS = 1 << 27, 1 << 12
 
-#: All estimator classes by name; `params.json` contains the name.
+#: Estimator classes; keys are the class names, which `params.json` contains.
 ESTIMATORS: dict[str, type[Any]] = {}
-#: Largest size of a `params.json` in bytes, more than any needs; scalers of images hold a number for each pixel.
+#: Maximum size of a `params.json` in bytes. Scalers of images contain one number per pixel.
 _MAX_JSON = 1 << 28
-#: Entries of a model's file, with their types.
+#: Entries of a model file; values are the types of the entries.
 _PARTS = {"attributes": dict, "state": str, "params": str}
 #: Entries of every `params.json` in addition to the hyperparameters.
-_TOLD = {"observation_shape", "action_size"}
-#: Entries that a `params.json` may have and no constructor takes.
-_OF_THE_FILE = {"algorithm", "reward_convention"}
-#: Exceptions raised on invalid contents of a file.
-_CANNOT_BE = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
-#: Attributes that building the agent changes.
-_BUILT = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
+_SHAPES = {"observation_shape", "action_size"}
+#: Entries of a `params.json` that are not constructor arguments.
+_NOT_ARGUMENTS = {"algorithm", "reward_convention"}
+#: Exceptions that invalid contents of a file cause.
+_CONTENT_ERRORS = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
+#: Attributes that `create_impl` changes.
+_BUILT_KEYS = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
 def _plain(name: str, value: Any) -> Any:
-    if name == "dynamics" and value is not None:  # its networks are saved in another file
+    if name == "dynamics" and value is not None:  # the networks of the dynamics model are saved in another file
         return value._json_params() if isinstance(value, Saving) else f"{value!r:.200}"
     if name == "augmentation":
         return [
@@ -60,34 +63,34 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the hyperparameters in a `params.json`.
+    """Return the hyperparameters in a `params.json`.
 
     Raises:
-        CheckpointError: If the file is damaged or is no `params.json`.
+        CheckpointError: If the file is damaged or is not a `params.json`.
     """
     path = os.fspath(fname)
     return _complete(read_json(path, _MAX_JSON), path)
 
 
 def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
-    """The hyperparameters, checked to have the shapes of observations and actions.
+    """Return the hyperparameters; raise an error if the shapes of observations and actions are missing.
 
-    Older files of an `FQE` have them under other names: the class as "class", and its configuration as "config".
+    Older files of an `FQE` have other keys: "class" for the name of the class, and "config" for its configuration.
     """
-    if not params.keys() >= _TOLD:
-        raise CheckpointError(path, f"holds no hyperparameters of an estimator, which have {', '.join(sorted(_TOLD))}")
+    if not params.keys() >= _SHAPES:
+        raise CheckpointError(path, f"has no hyperparameters of an estimator, expected {', '.join(sorted(_SHAPES))}")
     if "class" not in params:
         return params
     with told_by(path):
-        told = {"n_frames": 1, "discrete_action": None, **params, **params["config"], "algorithm": params["class"]}
-        return told | {"scaler": told["observation_scaler"]}
+        full = {"n_frames": 1, "discrete_action": None, **params, **params["config"], "algorithm": params["class"]}
+        return full | {"scaler": full["observation_scaler"]}
 
 
 def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-    """Write an agent's state, with the hyperparameters that it was built with.
+    """Write the state of an agent and the hyperparameters from which the agent was built.
 
     Raises:
-        CheckpointError: If the file cannot be written; an old file of this name stays.
+        CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
     """
     path = os.fspath(fname)
     content = {
@@ -98,25 +101,25 @@ def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params:
 
 
 def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the agent's state and the hyperparameters.
+    """Return the state of the agent and the hyperparameters.
 
     Raises:
-        CheckpointError: If the file is damaged, or is no model.
+        CheckpointError: If the file is damaged or is not a model file.
     """
     path = os.fspath(fname)
     content = load_tensors(path)
     if not isinstance(content, dict) or {name: type(part) for name, part in content.items()} != _PARTS:
-        raise CheckpointError(path, "holds no model that save_model wrote")
+        raise CheckpointError(path, "is not a model file that save_model wrote")
     state = {"attributes": content["attributes"], "state": parse_json(content["state"].encode(), path)}
     return state, _complete(parse_json(content["params"].encode(), path), path)
 
 
 @contextlib.contextmanager
 def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn errors within the block, caused by invalid contents of a file, into a CheckpointError that names the file.
+    """Context that converts errors about invalid file contents into a CheckpointError that names the file.
 
-    Networks larger than `MOST_NUMBERS` or `MOST_TENSORS` are an error while they are made, before their memory is
-    written to.
+    Raises an error if the networks have more than `MOST_NUMBERS` parameters or `MOST_TENSORS` tensors. The error is
+    raised during construction, before the parameters are initialised.
     """
     numbers = tensors = 0
 
@@ -125,15 +128,15 @@ def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
         if parameter is not None:
             numbers, tensors = numbers + parameter.numel(), tensors + 1
         if numbers > MOST_NUMBERS or tensors > MOST_TENSORS:
-            raise ValueError(f"its networks have more than {MOST_NUMBERS} parameters in {MOST_TENSORS} tensors")
+            raise ValueError(f"the networks have more than {MOST_NUMBERS} parameters or {MOST_TENSORS} tensors")
 
     handle = register_module_parameter_registration_hook(count)
     try:
         yield
-    except _CANNOT_BE as error:
+    except _CONTENT_ERRORS as error:
         if isinstance(error, CheckpointError) and error.path == str(fname):
             raise
-        raise CheckpointError(fname, f"tells what cannot be: {error}") from error
+        raise CheckpointError(fname, f"has invalid contents: {error}") from error
     finally:
         handle.remove()
 
@@ -145,14 +148,16 @@ def export_greedy(
     as_onnx: bool = False,
     action_scaler: Scaler | None = None,
 ) -> None:
-    """Export an agent's greedy policy; errors are those of `save_policy`.
+    """Export the greedy policy of an agent; raises the same errors as `save_policy`.
 
     Args:
         agent: The agent.
-        observation_shape: Shape of its observations, frames stacked.
-        fname: The file. A name that ends in `.onnx` or `.pt2` (for `torch.export`) chooses that format.
-        as_onnx: Whether the format is ONNX for any name; otherwise other names get TorchScript.
-        action_scaler: Scaler whose inverse is applied to the actions in the file; None for none.
+        observation_shape: Shape of one observation with stacked frames.
+        fname: Path of the file. The ending `.onnx` selects the ONNX format, and `.pt2` selects the format of
+            `torch.export`.
+        as_onnx: True to use ONNX for every file name. False to use TorchScript for names with other endings.
+        action_scaler: Scaler of actions. The exported policy applies its inverse to the actions. None leaves the
+            actions unscaled.
     """
 
     def make_copy() -> Any:
@@ -176,13 +181,17 @@ def export_greedy(
 
 
 def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
-    """Make an estimator from the contents of its `params.json`, built if it was; warns that it has no `dynamics`."""
-    given = {name: value for name, value in params.items() if name not in {*_OF_THE_FILE, *_TOLD}}
+    """Create an estimator from the contents of its `params.json`.
+
+    The agent is built if the saved estimator had an agent. A warning is raised if the saved estimator had a `dynamics`
+    model, because the file does not contain the model.
+    """
+    given = {name: value for name, value in params.items() if name not in {*_NOT_ARGUMENTS, *_SHAPES}}
     if (dynamics := given.pop("dynamics", None)) is not None:
-        told = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
+        model = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
         warnings.warn(
-            f"this {kind.__name__} learnt with {told} as dynamics, whose networks are in a file of their own: give "
-            "it again by set_params(dynamics=...), or it learns without",
+            f"this {kind.__name__} was trained with {model} as dynamics, whose networks are not in the file: pass the "
+            "dynamics model to set_params(dynamics=...), or training continues without it",
             UserWarning,
             stacklevel=levels_to_the_caller(),
         )
@@ -198,9 +207,9 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
 
 
 class Saving:
-    """Saving and loading of estimators, export of their policies, and copying from one estimator to another.
+    """Mixin that saves and loads estimators, exports policies, and copies parameters from other estimators.
 
-    Parameters of networks and states of optimisers are copied; all are checked before anything is copied.
+    The copy methods check all parameters and optimiser states before the first change.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -208,33 +217,33 @@ class Saving:
         ESTIMATORS[cls.__name__] = cls
 
     def save_model(self: Any, fname: str | os.PathLike[str]) -> None:
-        """Save all parameters and the states of optimisers, so that training can continue.
+        """Save all parameters and optimiser states, so that training can resume.
 
         Raises:
-            NotFittedError: Before the agent is built.
-            CheckpointError: If the file cannot be written; an old file of this name stays.
+            NotFittedError: If the agent is not built yet.
+            CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
         """
         write_model(fname, self._agent.state_dict(), self._json_params())
 
-    #: The method that adapters of `pfrl_like.loggers` call to save models.
+    #: Method that the adapters of `pfrl_like.loggers` call to save models.
     save = save_model
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:
-        """Load a model saved by `save_model`.
+        """Load a model that `save_model` saved.
 
-        An estimator that is not built yet, or has other scalers, is built anew with the saved shapes and scalers.
+        If the agent is not built yet, or the scalers differ, the agent is built with the saved shapes and scalers.
 
         Raises:
-            CheckpointError: If the file is damaged, or is the model of another algorithm or of other networks; the
+            CheckpointError: If the file is damaged, or is a model of another algorithm, or has other networks. The
                 estimator stays unchanged.
         """
         state, params = read_model(fname)
         if params.get("algorithm") != type(self).__name__:
-            raise CheckpointError(fname, f"holds {params.get('algorithm')}, expected {type(self).__name__}")
-        self._take(fname, state, params)
+            raise CheckpointError(fname, f"is a model of {params.get('algorithm')}, expected {type(self).__name__}")
+        self._restore_model(fname, state, params)
 
-    def _take(self: Any, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-        before = {name: getattr(self, name) for name in _BUILT}
+    def _restore_model(self: Any, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+        before = {name: getattr(self, name) for name in _BUILT_KEYS}
         try:
             own = {name: _plain(name, getattr(self, f"{name}_")) for name in SCALERS}
             if self.impl is None or any(params.get(name) != described for name, described in own.items()):
@@ -244,40 +253,41 @@ class Saving:
                     self.create_impl(params["observation_shape"], params["action_size"])
             try:
                 self._load(state)
-            except _CANNOT_BE as error:  # names the part, but not the file
-                raise CheckpointError(fname, f"does not fit: {error}") from error
+            except _CONTENT_ERRORS as error:  # the error names the part, but not the file
+                raise CheckpointError(fname, f"does not match the estimator: {error}") from error
         except BaseException:
             vars(self).update(before)
             raise
 
     def _load(self: Any, state: Mapping[str, Any]) -> None:
-        """Load the state that `save_model` wrote into the agent."""
+        """Load a state that `save_model` wrote into the agent."""
         self.impl.load_state_dict(state)
 
     def save_policy(self: Any, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
-        """Export the greedy policy to a file that runs without this library; its input is called `input_0`.
+        """Export the greedy policy to a file that runs without this library; the name of its input is `input_0`.
 
-        The input is raw observations, as float32 (`frames.astype(np.float32)` of images), and the output actions of the
-        data: the file contains the scalers, but does not stack frames. Random numbers that the policy draws are fixed,
-        as in `export` of agents.
+        The input is a batch of raw observations as float32 (for images `frames.astype(np.float32)`), with stacked
+        frames. The output is a batch of unscaled actions, because the file contains the scalers. Random numbers of the
+        policy are constants in the file, as in `export` of agents.
 
         Args:
-            fname: The file. A name that ends in `.onnx` or `.pt2` (for `torch.export`) chooses that format.
-            as_onnx: Whether the format is ONNX for any name; otherwise other names get TorchScript.
+            fname: Path of the file. The ending `.onnx` selects the ONNX format, and `.pt2` selects the format of
+                `torch.export`.
+            as_onnx: True to use ONNX for every file name. False to use TorchScript for names with other endings.
 
         Raises:
-            NotFittedError: Before the agent is built.
+            NotFittedError: If the agent is not built yet.
             ExportError: If the policy cannot be exported in this format.
-            CheckpointError: If the file cannot be written; an old file of this name stays.
+            CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
             MissingDependencyError: If a package for the format is not installed.
         """
         export_greedy(self._agent, self._stacked_shape, fname, as_onnx, self.action_scaler_)
 
     def _json_params(self: Any) -> dict[str, Any]:
-        """Hyperparameters as JSON values, except `impl`.
+        """Return the hyperparameters, except `impl`, as JSON values.
 
-        Scalers, augmentations and dynamics are described, GPUs are numbers. A function of the user is given by its
-        name, from which it cannot be made again.
+        The values of scalers, augmentations and dynamics are descriptions. The value of a GPU is its index. The value
+        of a user's function is its name, and the function cannot be restored from the name.
         """
         scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
         given = self.get_params(deep=False) | scalers
@@ -287,22 +297,25 @@ class Saving:
 
     @classmethod
     def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
-        """Make an estimator with the hyperparameters of a `params.json`, built, so that it can load a model.
+        """Create an estimator with the hyperparameters of a `params.json`, and build its agent.
 
-        Called on `Estimator` it makes one of the class that the file names.
+        The estimator can then load a model.
+
+        `Estimator.from_json` returns an estimator of the class that the file names.
 
         Args:
-            fname: The file.
-            use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+            fname: Path of the file.
+            use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
+                `pfrl_like.gpu.Device`.
 
         Raises:
-            CheckpointError: If the file is damaged, or of another algorithm.
+            CheckpointError: If the file is damaged or belongs to another algorithm.
         """
         return cls._of_params(fname, params_from_json(fname), Device.of(use_gpu))
 
     @classmethod
     def _made(cls, given: dict[str, Any]) -> Any:
-        """Make an estimator with the given hyperparameters."""
+        """Create an estimator with the given hyperparameters."""
         return cls(**given)
 
     @classmethod
@@ -310,45 +323,45 @@ class Saving:
         name = params.get("algorithm")
         kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
-            unknown = f"{cls.__name__}{' or of a class that is imported' if kind is None else ''}"
-            raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {unknown}")
+            unknown = f"{cls.__name__}{' or of an imported class' if kind is None else ''}"
+            raise CheckpointError(fname, f"has hyperparameters of {name!r}, expected hyperparameters of {unknown}")
         with told_by(fname):
             return cast(Self, made_of(kind, {**params, "use_gpu": use_gpu}))
 
     # Copying from another estimator
 
     def copy_policy_from(self, algo: Any) -> None:
-        """Copy the parameters of another estimator's policy, which has the same architecture, to policy and target.
+        """Copy the policy parameters of another estimator with the same architecture to policy and target network.
 
-        A target gets the parameters of the other estimator's target, or of its network if it has no target. Scalers,
-        through which a network sees observations, actions and rewards, are not copied. If they differ, the network
-        behaves differently, and a warning says so; `scaler=algo.scaler_`, and so on, in the constructor makes them the
-        same.
+        The target network gets the parameters of the other estimator's target network, or of the other policy if there
+        is no target network. Scalers are not copied. If the scalers of the two estimators differ, the policy behaves
+        differently, and a warning is raised. To use the same scalers, pass `scaler=algo.scaler_`, and likewise the
+        other scalers, to the constructor.
 
         Args:
-            algo: The other estimator.
+            algo: Estimator to copy from.
 
         Raises:
-            NotFittedError: If one of the two is not built yet.
-            TypeError: If `algo` is no estimator.
-            ValueError: If one of the two has no policy, or the networks differ; nothing is copied.
+            NotFittedError: If the agent of one of the two estimators is not built yet.
+            TypeError: If `algo` is not an estimator.
+            ValueError: If one of the two estimators has no policy, or the networks differ. Nothing is copied.
         """
         self._copy(algo, "policy")
 
     def copy_policy_optim_from(self, algo: Any) -> None:
-        """Copy the optimiser state of another estimator's policy, such as running means of gradients.
+        """Copy the optimiser state of another estimator's policy, such as the running means of gradients.
 
-        Learning rates and other hyperparameters are not copied. Arguments and errors are those of `copy_policy_from`; a
-        ValueError is also raised if the optimisers are of different kinds.
+        Learning rates and other hyperparameters are not copied. Arguments and errors are the same as in
+        `copy_policy_from`. A ValueError is also raised if the optimisers have different classes.
         """
         self._copy_states(algo, "policy")
 
     def copy_q_function_from(self, algo: Any) -> None:
-        """Copy the parameters of another estimator's Q-functions; arguments and errors as in `copy_policy_from`."""
+        """Copy the parameters of another estimator's Q-functions; see `copy_policy_from` for arguments and errors."""
         self._copy(algo, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
-        """Copy the optimiser state of another estimator's Q-functions; errors as in `copy_policy_optim_from`."""
+        """Copy the optimiser state of another estimator's Q-functions; see `copy_policy_optim_from` for errors."""
         self._copy_states(algo, "Q-function")
 
     def _copy(self: Any, algo: Any, what: str) -> None:
@@ -364,28 +377,28 @@ class Saving:
         take_states_of(ours, theirs, pairs, what)
 
     def _shared(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
-        """Pairs of names of the networks of a kind: in this estimator's agent and in the other one's."""
+        """Return pairs of attribute names of the networks of a kind: in this agent and in the agent of `algo`."""
         if not isinstance(algo, Saving):
             raise TypeError(f"algo is {type(algo).__name__}, expected an estimator")
         ours, theirs = _names(self._agent, what), _names(algo._agent, what)  # type: ignore[attr-defined]
         if not ours or len(ours) != len(theirs):
             kinds = f"{type(algo).__name__} to {type(self).__name__}"
-            raise ValueError(f"{kinds}: expected two estimators that have a {what}")
+            raise ValueError(f"cannot copy from {kinds}: expected two estimators that have a {what}")
         return [*zip(ours, theirs, strict=True)]
 
     def reset_optimizer_states(self: Any) -> None:
-        """Reset the states of all optimisers."""
+        """Clear the states of all optimisers."""
         reset_optimizers(self._agent)
 
 
-def _owner(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:
+def _optimizer_of(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:
     for optimizer in optimizers:
         if any(each is param for group in optimizer.param_groups for each in group["params"]):
             return optimizer
-    raise ValueError(f"there is no optimiser of a parameter of shape {tuple(param.shape)}")
+    raise ValueError(f"no optimiser contains the parameter of shape {tuple(param.shape)}")
 
 
-def _put(optimizer: Optimizer, new: dict[int, dict[str, Any]]) -> None:
+def _set_states(optimizer: Optimizer, new: dict[int, dict[str, Any]]) -> None:
     whole = optimizer.state_dict()
     params = [param for group in optimizer.param_groups for param in group["params"]]
     states = {i: new.get(id(param), whole["state"].get(i)) for i, param in enumerate(params)}
@@ -400,21 +413,21 @@ def _warn_of_scalers(algo: Any, other: Any, what: str) -> None:
         described = [None if each is None else each.describe() for each in (ours, theirs)]
         if described[0] != described[1] and (what, column) != ("policy", "rewards"):
             warnings.warn(
-                f"the {what} has learnt from {column} through the {name} {theirs!r:.60}, and sees them through "
-                f"{ours!r:.60} here: make the estimator with {name}=algo.{name}_ of the other one",
+                f"the copied {what} was trained with the {name} {theirs!r:.60}, but this estimator has {ours!r:.60}: "
+                f"construct this estimator with {name}=algo.{name}_",
                 UserWarning,
                 stacklevel=levels_to_the_caller(),
             )
 
 
 def _names(agent: Any, what: str) -> list[str]:
-    """The names of an agent's attributes that are networks of a kind, "policy" or "Q-function"."""
+    """Return the names of an agent's attributes that are networks of a kind, "policy" or "Q-function"."""
     names = ("policy",) if what == "policy" else getattr(agent, "critic_arguments", ("model",))
     return [name for name in names if isinstance(getattr(agent, name, None), nn.Module)]
 
 
 def _with_targets(ours: Any, theirs: Any, name: str, other_name: str) -> Iterator[tuple[nn.Module, nn.Module]]:
-    """Pairs of the network to copy to and the network to copy from: the network, then its target if there is one."""
+    """Yield pairs (network to copy to, network to copy from) for a network and its target network, if any."""
     other = getattr(theirs, other_name)
     yield getattr(ours, name), other
     if (target := getattr(ours, f"target_{name}", None)) is not None:
@@ -426,22 +439,22 @@ def _optimizers(agent: Any) -> list[Any]:
 
 
 def check_form(own: nn.Module, other: nn.Module, what: str) -> None:
-    """Raise an error if the parameters of another network do not fit.
+    """Raise an error if the parameters of two networks have different names or shapes.
 
     Raises:
-        ValueError: If they have other names or shapes; the message says what the network is.
+        ValueError: If names or shapes differ. The message contains `what`, the name of the network.
     """
     try:
         check_same_form(own, other)
     except ValueError as error:
-        raise ValueError(f"algo has a {what} of another form: {error}") from error
+        raise ValueError(f"algo has a {what} with different parameters: {error}") from error
 
 
 def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
-    """Copy the parameters of other networks; each pair has the own network and the other one.
+    """Copy parameters between networks; each pair is (network to copy to, network to copy from).
 
     Raises:
-        ValueError: If the parameters of a pair have other names or shapes; nothing is copied.
+        ValueError: If the parameters of a pair have different names or shapes. Nothing is copied.
     """
     for own, other in pairs:
         check_form(own, other, what)
@@ -450,18 +463,18 @@ def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], what: str) -> No
 
 
 def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
-    """Copy the optimiser states of another agent's networks; learning rates and the like are not copied.
+    """Copy the optimiser states of another agent's networks; learning rates and other settings are not copied.
 
     Args:
-        agent: The agent.
-        other: The other agent.
-        networks: Networks of the agent, each with that of the other agent.
+        agent: Agent to copy to.
+        other: Agent to copy from.
+        networks: Pairs (network of `agent`, network of `other`).
         what: Name of the networks in messages.
 
     Raises:
-        ValueError: If the networks differ in names or shapes of parameters, the optimisers differ in class, an
-            optimiser is missing, or its state has a tensor that is neither a number nor of the parameter's shape; all
-            states stay unchanged.
+        ValueError: If the networks differ in names or shapes of parameters, the classes of the optimisers differ, an
+            optimiser is missing, or a tensor of an optimiser state is neither a scalar nor of the parameter's shape.
+            All states stay unchanged.
     """
     for own, theirs in networks:
         check_form(own, theirs, what)
@@ -470,19 +483,19 @@ def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, n
     others = [param for _, theirs in networks for param in theirs.parameters()]
     new: dict[int, dict[str, Any]] = {}
     for param, given in zip(params, others, strict=True):
-        own_optimizer, source = _owner(param, optimizers), _owner(given, sources)
+        own_optimizer, source = _optimizer_of(param, optimizers), _optimizer_of(given, sources)
         if type(own_optimizer) is not type(source):
-            raise ValueError(f"algo learns by {type(source).__name__}, expected {type(own_optimizer).__name__}")
+            raise ValueError(f"algo has the optimiser {type(source).__name__}, expected {type(own_optimizer).__name__}")
         new[id(param)] = copy.deepcopy(source.state.get(given, {}))
         for name, value in new[id(param)].items():
             if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
                 got, expected = tuple(value.shape), tuple(param.shape)
-                raise ValueError(f"algo has an optimiser whose {name} has shape {got}, expected {expected}")
-    for optimizer in {id(each): each for each in (_owner(param, optimizers) for param in params)}.values():
-        _put(optimizer, new)
+                raise ValueError(f"algo has an optimiser state {name!r} of shape {got}, expected {expected}")
+    for optimizer in {id(each): each for each in (_optimizer_of(param, optimizers) for param in params)}.values():
+        _set_states(optimizer, new)
 
 
 def reset_optimizers(agent: Any) -> None:
-    """Reset the states of all optimisers of an agent."""
+    """Clear the states of all optimisers of an agent."""
     for optimizer in _optimizers(agent):
         optimizer.state.clear()

@@ -1,4 +1,4 @@
-"""Observations and actions of estimators: shapes, kinds of actions, scalers, and actions drawn from a policy."""
+"""Observations and actions of estimators: shapes, kinds of actions, checks and scalers."""
 
 import copy
 import dataclasses
@@ -24,23 +24,24 @@ from pfrl_like.utils.env_values import action_size_of, space_kind
 
 
 def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
-    """Shape of an environment's observations, and size of an action or number of discrete actions.
+    """Return the observation shape of an environment, and the size of an action or the number of discrete actions.
 
     Args:
-        algo: The algorithm that is to act there: `discrete_action` is the kind of its actions, None for either;
-            `instead` names the algorithm for the other kind.
+        algo: Algorithm that acts in the environment. Its attribute `discrete_action` is True for discrete actions,
+            False for continuous actions, or None for both. Its attribute `instead` is the name of the algorithm for the
+            other kind.
         env: The environment.
 
     Raises:
-        TypeError: If `env` is no environment, or its actions are of another kind.
-        ValueError: If its actions are no vectors, or its observations no arrays.
+        TypeError: If `env` is not an environment, or has the other kind of actions.
+        ValueError: If continuous actions are not vectors, or observations are not arrays.
     """
     adapted = as_gymnasium(env)
     kind = space_kind(adapted.action_space)
     discrete = kind == "discrete" if algo.discrete_action is None else algo.discrete_action
     wanted = "Discrete" if discrete else "a Box"
     if kind != ("discrete" if discrete else "box"):
-        got = f"got {adapted.action_space}{_way_out(algo)}"
+        got = f"got {adapted.action_space}{_advice(algo)}"
         raise TypeError(f"{type(algo).__name__} needs an environment whose actions are {wanted}, {got}")
     if not adapted.observation_space.shape:
         space = adapted.observation_space
@@ -48,13 +49,13 @@ def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
     return tuple(adapted.observation_space.shape), action_size_of(adapted.action_space)
 
 
-def check_action_kind(algo: Any, discrete_action: bool, came: str = "the episodes have") -> None:
-    """Raise an error if data have another kind of actions than an algorithm.
+def check_action_kind(algo: Any, discrete_action: bool, subject: str = "the episodes have") -> None:
+    """Raise an error if data have discrete actions and an algorithm has continuous actions, or the reverse.
 
     Args:
         algo: The algorithm.
-        discrete_action: Whether actions of the data are discrete.
-        came: Beginning of the sentence about the data in the message.
+        discrete_action: True if actions of the data are discrete.
+        subject: Subject and verb of the sentence about the data in the error message.
 
     Raises:
         TypeError: If the kinds differ.
@@ -62,12 +63,12 @@ def check_action_kind(algo: Any, discrete_action: bool, came: str = "the episode
     if algo.discrete_action not in (None, discrete_action):
         kinds = {True: "discrete", False: "continuous"}
         raise TypeError(
-            f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but {came} "
-            f"{kinds[discrete_action]} ones{_way_out(algo)}"
+            f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but {subject} "
+            f"{kinds[discrete_action]} actions{_advice(algo)}"
         )
 
 
-def _way_out(algo: Any) -> str:
+def _advice(algo: Any) -> str:
     return f": use {algo.instead}" if hasattr(algo, "instead") else ""
 
 
@@ -77,27 +78,28 @@ def check_built_for(
     size: int | None,
     observation_shape: Any,
     action_size: int,
-    came: str = "",
+    prefix: str = "",
 ) -> None:
-    """Raise an error if observations or actions have other shapes than those that an algorithm was built for.
+    """Raise an error if observations or actions do not have the shapes for which an algorithm was built.
 
     Args:
         algo: The algorithm.
-        built: Shape of the observations that it was built for; None for an agent of the user, which is not checked.
-        size: Size of the actions, or number of discrete actions, that it was built for.
+        built: Observation shape for which the algorithm was built. None for an agent of the user, which is not checked.
+        size: Size of an action, or number of discrete actions, for which the algorithm was built.
         observation_shape: Shape of an observation of the data.
-        action_size: Size of an action of the data, or number of discrete actions that occur, which may be smaller.
-        came: Beginning of the message.
+        action_size: Size of an action of the data, or number of discrete actions in the data. The number of discrete
+            actions may be smaller than `size`.
+        prefix: Prefix of the error message.
 
     Raises:
-        ValueError: If they differ.
+        ValueError: If the shapes differ.
     """
     if built is None or size is None:
         return
     if tuple(observation_shape) != built or action_size > size or (action_size < size and not algo.discrete_action):
         raise ValueError(
-            f"{came}observations {tuple(observation_shape)} and actions of size {action_size} came, but "
-            f"{type(algo).__name__} was built for {built} and {size}"
+            f"{prefix}got observations of shape {tuple(observation_shape)} and actions of size {action_size}, but "
+            f"{type(algo).__name__} was built for shape {built} and size {size}"
         )
 
 
@@ -105,25 +107,25 @@ def check_as_many(obs: Any, actions: Any) -> None:
     """Raise an error if the numbers of observations and actions differ.
 
     Raises:
-        ValueError: If they differ.
+        ValueError: If the numbers differ.
     """
     if len(actions) != len(obs):
-        raise ValueError(f"there are {len(obs)} observations in x and {len(actions)} actions, expected as many")
+        raise ValueError(f"action has {len(actions)} rows, but x has {len(obs)} observations: expected equal numbers")
 
 
 def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> NDArray[Any]:
-    """Observations as an array for networks, [n, ...]: float64 becomes float32, other types stay.
+    """Return observations as an array for networks, [n, ...]; float64 is converted to float32.
 
     Args:
-        x: Observations, [n, ...], frames stacked.
-        shape: Shape of one observation, frames stacked; None if it is not known.
+        x: Observations with stacked frames, [n, ...].
+        shape: Shape of one observation with stacked frames; None if unknown.
         n_frames: Number of images that are stacked.
 
     Raises:
-        ValueError: If the observations have another shape, or are no numbers.
-        NonFiniteError: On NaN or infinity.
+        ValueError: If the observations have another shape or are not numbers.
+        NonFiniteError: If an observation contains NaN or infinity.
     """
-    obs = numbers_in("x", x) if shape is not None else np.asarray(_on_the_host(x))
+    obs = numbers_in("x", x) if shape is not None else np.asarray(_on_cpu(x))
     obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
     if shape is not None and obs.shape[1:] != shape:
         raise ValueError(f"x has shape {obs.shape}, expected {shape_of_several(shape, n_frames)}")
@@ -132,22 +134,22 @@ def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> ND
 
 
 def shape_of_several(shape: tuple[int, ...], n_frames: int) -> str:
-    """Text of the shape of n observations, frames stacked, for messages."""
+    """Return the shape of n observations with stacked frames as text for error messages."""
     frames = f", {n_frames} frames stacked" if n_frames > 1 and len(shape) == 3 else ""
     return f"(n, {', '.join(map(str, shape))}){frames}"
 
 
 def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
-    """Actions as an array for networks, [n, size] of floats or [n] of integers.
+    """Return actions as an array for networks: floats [n, size], or integers [n] if discrete.
 
     Args:
         action: Actions, [n, size], or [n] or [n, 1] if discrete.
-        size: Size of a continuous action, or number of discrete actions; None if it is not known.
-        discrete: Whether actions are discrete.
+        size: Size of a continuous action, or number of discrete actions; None if unknown.
+        discrete: True if actions are discrete.
 
     Raises:
-        ValueError: If the actions have another shape or are no numbers, or a discrete action does not exist.
-        NonFiniteError: On NaN or infinity.
+        ValueError: If the actions have another shape or are not numbers, or if a discrete action does not exist.
+        NonFiniteError: If an action contains NaN or infinity.
     """
     actions = numbers_in("action", action)
     check_finite("action", actions)
@@ -161,15 +163,15 @@ def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
     numbers = actions.reshape(-1).astype(np.int64)
     wrong = (numbers != actions.reshape(-1)) | (numbers < 0) | (numbers >= (math.inf if size is None else size))
     if wrong.any():
-        raise ValueError(f"action has {actions.reshape(-1)[wrong][0]}, expected integers from 0 to below {size}")
+        raise ValueError(f"action has {actions.reshape(-1)[wrong][0]}, expected integers >= 0 and < {size}")
     return numbers
 
 
 def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
-    """The shape of one observation as a tuple.
+    """Return the shape of one observation as a tuple.
 
     Raises:
-        ValueError: If it is no shape of an array, such as that of nested observations.
+        ValueError: If `observation_shape` is not the shape of one array, for example for nested observations.
     """
     is_shape = isinstance(observation_shape, Iterable) and not isinstance(observation_shape, str | Mapping)
     sizes = [*observation_shape] if is_shape else []
@@ -179,37 +181,37 @@ def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
 
 
 def numbers_in(name: str, values: Any) -> NDArray[Any]:
-    """An argument as an array of real numbers; tensors may be on any device.
+    """Return an argument as an array of real numbers; tensors may be on any device.
 
     Raises:
-        ValueError: If it is no array of real numbers.
+        ValueError: If the argument is not an array of real numbers.
     """
-    array = as_array(_on_the_host(values))
+    array = as_array(_on_cpu(values))
     if array is None or array.dtype.kind == "c":
         raise ValueError(f"{name}: got {describe(values)}, expected an array of real numbers")
     return array
 
 
-def _on_the_host(values: Any) -> Any:
+def _on_cpu(values: Any) -> Any:
     return values.detach().cpu() if isinstance(values, Tensor) else values
 
 
 class ActionSpace(enum.Enum):
-    """The kinds of actions."""
+    """Kinds of actions."""
 
     CONTINUOUS = 1
     DISCRETE = 2
 
 
 class Spaces:
-    """Shapes of observations and actions that an estimator is built for.
+    """Mixin with the observation and action shapes of an estimator.
 
     Attributes:
-        observation_shape_: Shape of one observation, frames not stacked; None before the agent is built.
+        observation_shape_: Shape of one observation without stacked frames; None before the agent is built.
         action_size_: Size of a continuous action, or number of discrete actions; None before the agent is built.
     """
 
-    #: Whether actions are discrete.
+    #: True if actions are discrete.
     discrete_action: ClassVar[bool] = False
 
     n_frames: int
@@ -218,7 +220,7 @@ class Spaces:
 
     @property
     def observation_shape(self) -> tuple[int, ...] | None:
-        """Shape of one observation, frames not stacked; None before the agent is built."""
+        """Shape of one observation without stacked frames; None before the agent is built."""
         return self.observation_shape_
 
     @property
@@ -227,37 +229,37 @@ class Spaces:
         return self.action_size_
 
     def get_action_type(self) -> ActionSpace:
-        """The kind of actions, an `ope.ActionSpace`."""
+        """Return the kind of actions, an `ope.ActionSpace`."""
         return ActionSpace.DISCRETE if self.discrete_action else ActionSpace.CONTINUOUS
 
     @property
     def _stacked_shape(self) -> tuple[int, ...]:
-        """Shape of one observation, frames stacked."""
+        """Shape of one observation with stacked frames."""
         if self.observation_shape_ is None:
-            raise NotFittedError(f"{type(self).__name__} does not know the shape of observations: call create_impl")
+            raise NotFittedError(f"{type(self).__name__} is not built yet and has no observation shape: call fit")
         return stacked_shape(self.observation_shape_, self.n_frames)
 
     def check_shapes(self, observation_shape: Any, action_size: int) -> None:
-        """Raise an error if data have other shapes than those that the agent was built for.
+        """Raise an error if data do not have the shapes for which the agent was built.
 
         Raises:
-            ValueError: If they differ; data may have fewer discrete actions than the agent.
+            ValueError: If the shapes differ. Data may have fewer discrete actions than the agent.
         """
         check_built_for(self, self.observation_shape_, self.action_size_, observation_shape, action_size)
 
 
-#: Hyperparameters that are scalers, each with the column of data that it scales.
+#: Names of the scaler hyperparameters; values are the columns that the scalers transform.
 SCALERS = {"scaler": "observations", "action_scaler": "actions", "reward_scaler": "rewards"}
 
 
 @dataclasses.dataclass
 class BatchScaling:
-    """Scales the actions and rewards of a minibatch, and then augments it; an agent learns from the result.
+    """Function that scales the actions and rewards of a minibatch and then augments the minibatch.
 
     Args:
-        action_scaler: Fitted scaler of actions; None for none.
-        reward_scaler: Fitted scaler of rewards; None for none.
-        augment: Function that augments the scaled minibatch; None for none.
+        action_scaler: Fitted scaler of actions. None leaves actions unchanged.
+        reward_scaler: Fitted scaler of rewards. None leaves rewards unchanged.
+        augment: Function that augments the scaled minibatch. None disables augmentation.
     """
 
     action_scaler: Scaler | None
@@ -278,21 +280,21 @@ class BatchScaling:
 
 
 def made_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
-    """Copies of the scalers that an estimator was given, by name; they may be unfitted.
+    """Return copies of an estimator's scalers, keyed by hyperparameter name; the copies may be unfitted.
 
     Args:
         algo: The estimator.
-        fitted: Whether to take the estimator's fitted scalers where it has them.
+        fitted: True to return the estimator's fitted scalers, if they exist, in place of copies.
 
     Raises:
-        ValueError: On an unknown name, or an `action_scaler` of discrete actions.
-        TypeError: If one is no scaler.
+        ValueError: If a name is unknown, or there is an `action_scaler` and actions are discrete.
+        TypeError: If a hyperparameter is not a scaler.
     """
     if algo.discrete_action and algo.action_scaler is not None:
         raise ValueError(
-            f"action_scaler is {algo.action_scaler!r:.80}, but {type(algo).__name__} has discrete actions: leave it out"
+            f"action_scaler is {algo.action_scaler!r:.80}, but {type(algo).__name__} has discrete actions: use None"
         )
-    # Before the first fit the attribute is the given scaler as an object, which the user may have fitted.
+    # Before the first fit, the attribute is the user's scaler object, which may already be fitted.
     given = {name: getattr(algo, name) for name in SCALERS if getattr(algo, f"{name}_") is None}
     given = algo.get_params(deep=False) | given
     made = {name: copy.deepcopy(make_scaler(given[name], column)) for name, column in SCALERS.items()}
@@ -300,29 +302,29 @@ def made_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
 
 
 def take_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
-    """Set the fitted scalers of an estimator as its attributes; its hyperparameters stay as they were given.
+    """Set the fitted scalers of an estimator as attributes; `get_params` still returns the user's values.
 
     Raises:
-        NotFittedError: If one is not fitted.
+        NotFittedError: If a scaler is not fitted.
     """
     for name, scaler in made.items():
         if scaler is not None and not scaler.fitted:
-            given, told = algo.get_params(deep=False)[name], algo.names_in_errors.get(name, name)
-            raise NotFittedError(f"{told} is {given!r}, which is not fitted: fit does it, or fit_scaler")
+            given, argument = algo.get_params(deep=False)[name], algo.names_in_errors.get(name, name)
+            raise NotFittedError(f"{argument} is {given!r}, which is not fitted: call fit or fit_scaler first")
     for name, scaler in made.items():
         vars(algo).update({name: scaler, f"{name}_": scaler})
 
 
 def check_scalers_taken(algo: Any) -> None:
-    """Raise an error if an estimator has a scaler and an `impl` given by the user, which learns without the scaler.
+    """Raise an error if an estimator has a scaler and an `impl` of the user, which does not use the scaler.
 
     Raises:
-        ValueError: If there are both; the message names the scaler.
+        ValueError: If the estimator has both. The message contains the name of the scaler.
     """
     for name in SCALERS:
         if (given := getattr(algo, name)) is not None and getattr(algo, f"{name}_") is None:
-            given = "the agent was given as impl and learns without: leave it out"
-            raise ValueError(f"{name} is {given!r:.80}, but {given}")
+            reason = "the agent passed as impl does not use it: use None"
+            raise ValueError(f"{name} is {given!r:.80}, but {reason}")
 
 
 def fit_to_space(scaler: Scaler | None, action_space: Any) -> None:
@@ -336,13 +338,13 @@ def fit_to_space(scaler: Scaler | None, action_space: Any) -> None:
 
 
 def check_single_rewards(reward_scaler: Any, data: Any) -> None:
-    """Raise an error if there is a scaler of single rewards and a buffer of n-step returns.
+    """Raise an error if a reward scaler is combined with a buffer of n-step returns.
 
     Raises:
-        ValueError: If there are both.
+        ValueError: If there is a `reward_scaler` and `num_steps` of the buffer is larger than 1.
     """
     if reward_scaler is not None and (num_steps := getattr(data, "num_steps", 1)) > 1:
         raise ValueError(
-            f"the buffer has num_steps {num_steps}, whose sums of rewards a reward_scaler of single rewards does "
-            "not fit: use num_steps=1, or no reward_scaler"
+            f"the buffer has num_steps {num_steps}, but a reward_scaler scales single rewards, not n-step sums: use "
+            "num_steps=1, or no reward_scaler"
         )

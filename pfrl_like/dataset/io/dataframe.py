@@ -1,4 +1,4 @@
-"""Datasets as pandas frames, with a row for each time step."""
+"""Datasets as pandas frames with one row per time step."""
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
@@ -22,28 +22,28 @@ def table_from_frame(
     optional: Mapping[str, str | None],
     reward_convention: str | None,
 ) -> tuple[Table, bool]:
-    """Table of a frame, and whether its actions are discrete.
+    """Convert a frame to a table; also returns True if the actions are discrete.
 
-    The arguments are those of `from_dataframe`. `optional` maps the optional arguments to their column names:
-    `terminal`, `timeout`, `episode` and `log_prob`.
+    The arguments are the arguments of `from_dataframe`. `optional` maps `terminal`, `timeout`, `episode` and `log_prob`
+    to their column names.
 
     Raises:
-        ValueError: If the data are invalid, a value is missing or no number, or no column is named.
-        KeyError: If the frame lacks a column.
-        TypeError: If `frame` is no frame, or an argument that has to be a list is none.
+        ValueError: If the data are invalid, if a value is missing or not numeric, or if a list of columns is empty.
+        KeyError: If the frame does not have a column.
+        TypeError: If `frame` is not a frame, or if an argument that must be a list is not a list.
     """
     lists = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
     lists |= {} if next_observations is None else {"next_observations": next_observations}
     single = {name: [column] for name, column in optional.items() if column is not None}
     _check_columns(frame, reward=[reward], **lists, **single)
-    told = agreed(CONVENTION, frame.attrs.get(CONVENTION), reward_convention)
-    convention = SAME_ROW if told is None else told
+    stated_convention = agreed(CONVENTION, frame.attrs.get(CONVENTION), reward_convention)
+    convention = SAME_ROW if stated_convention is None else stated_convention
     action = _indices(frame, actions) if isinstance(actions, str) else _vectors(frame, "actions", actions)
     obs, following = _vectors(frame, "observations", observations), None
     if next_observations is not None:
-        if (came := len(next_observations)) != len(observations):
-            expected = f"{len(observations)} as of observations"
-            raise ValueError(f"next_observations: got {came} columns, expected {expected}")
+        if (n_columns := len(next_observations)) != len(observations):
+            expected = f"{len(observations)}, as many as observations"
+            raise ValueError(f"next_observations: got {n_columns} columns, expected {expected}")
         following = _vectors(frame, "next_observations", next_observations)
         dtype = np.result_type(obs, following)
         obs, following = obs.astype(dtype, copy=False), following.astype(dtype, copy=False)
@@ -62,11 +62,11 @@ def table_from_frame(
 
 
 def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:
-    """Frame of a table, as documented in `to_dataframe`; its `attrs` hold the reward conventions.
+    """Convert a table to a frame, as documented in `to_dataframe`; the frame's `attrs` contain the reward conventions.
 
     Raises:
         MissingDependencyError: If pandas is not installed.
-        ValueError: If observations are no vectors, on another convention, or if no rows remain in it.
+        ValueError: If observations are not vectors, if the convention is unknown, or if the result has no rows.
     """
     try:
         import pandas
@@ -88,7 +88,7 @@ def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:
 
 
 def _check_columns(frame: Any, **named: Sequence[str]) -> None:
-    """Refuse an object that is no frame, a missing column and a missing value."""
+    """Raise an error if `frame` is not a frame, a column does not exist, or a value is missing."""
     if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
         raise TypeError(f"frame is {type(frame).__name__}, expected a pandas DataFrame")
     for argument, names in named.items():
@@ -96,32 +96,32 @@ def _check_columns(frame: Any, **named: Sequence[str]) -> None:
             raise TypeError(f"{argument} is {names!r}, expected a list of columns")
         if not len(names):
             raise ValueError(f"{argument}: got {names!r}, expected at least one column")
-        if lacking := [name for name in names if not isinstance(name, Hashable) or name not in frame.columns]:
-            raise KeyError(f"{argument}: there is no column {lacking[0]!r}, the frame has {[*frame.columns]}")
+        if unknown := [name for name in names if not isinstance(name, Hashable) or name not in frame.columns]:
+            raise KeyError(f"{argument}: the frame has no column {unknown[0]!r}, only {[*frame.columns]}")
         for name in names:
             missing = frame[name].isna().to_numpy()
             if missing.any():
                 row = int(np.argmax(missing))
-                raise NonFiniteError(name, f"{argument}: column {name!r} has no value in row {row}, expected one")
+                raise NonFiniteError(name, f"{argument}: column {name!r} has no value in row {row}, expected a number")
 
 
 def _numbers(frame: Any, argument: str, column: str) -> NDArray[Any]:
-    """Numbers in a column."""
+    """Return the numbers in a column."""
     values = frame[column].to_numpy()
     numbers = as_array(values.tolist() if values.dtype == object else values)
     if numbers is None or numbers.ndim != 1:
         row = next((i for i, value in enumerate(values) if as_array(value) is None or np.ndim(value)), 0)
-        raise ValueError(f"{argument}: column {column!r} holds {values[row]!r:.80} in row {row}, expected numbers")
+        raise ValueError(f"{argument}: column {column!r} contains {values[row]!r:.80} in row {row}, expected numbers")
     return numbers
 
 
 def _vectors(frame: Any, argument: str, columns: Sequence[str]) -> NDArray[Any]:
-    """Numbers in some columns, side by side."""
+    """Return the numbers in some columns, shape [n, number of columns]."""
     return np.stack([_numbers(frame, argument, column) for column in columns], axis=1)
 
 
 def _flags(frame: Any, argument: str, column: str | None) -> NDArray[np.bool_]:
-    """Flags in a column; without a column no flag is set."""
+    """Return the flags in a column; if `column` is None, no flag is set."""
     n = len(frame)
     if column is None:
         return np.zeros(n, np.bool_)
@@ -129,8 +129,8 @@ def _flags(frame: Any, argument: str, column: str | None) -> NDArray[np.bool_]:
 
 
 def _indices(frame: Any, column: str) -> NDArray[Any]:
-    """Discrete actions in a column."""
+    """Return the discrete actions in a column."""
     try:
         return actions_of(_numbers(frame, "actions", column), len(frame), True)
     except ValueError as error:
-        raise ValueError(f"{error}; a list of columns, actions=[{column!r}], makes them continuous") from error
+        raise ValueError(f"{error}; for continuous actions, pass a list of columns, actions=[{column!r}]") from error

@@ -1,4 +1,4 @@
-"""Datasets as HDF5 files: the library's own, those of d3rlpy 0.x, 1.x and 2.x, and files in D4RL's form."""
+"""Datasets as HDF5 files: files of this library and of d3rlpy 0.x, 1.x and 2.x, and files in D4RL's form."""
 
 import contextlib
 import io
@@ -15,18 +15,18 @@ from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
 from pfrl_like.storage.atomic import refused
 
-#: Followed by a number: Minari's name for a part of a tuple.
+#: Prefix of Minari's names of tuple elements: `_index_0`, `_index_1`, ...
 INDEX = "_index_"
 _MOST_LEVELS = 32
-_COST = 1 << 14  # bytes added for every member, more than it takes in a file
+_COST = 1 << 14  # bytes charged per member; an upper bound of its overhead in the file
 _FILTERS = {1, 2, 3, 4, 5, 6, 32000}  # H5Z_FILTER_DEFLATE to _SCALEOFFSET, and h5py's LZF
 
 
 def h5py_module() -> Any:
-    """The package h5py.
+    """Import the package h5py.
 
     Raises:
-        MissingDependencyError: If it is not installed.
+        MissingDependencyError: If h5py is not installed.
     """
     try:
         import h5py
@@ -36,19 +36,19 @@ def h5py_module() -> Any:
 
 
 class Members:
-    """Group of a file; errors in a member are raised as `ValueError` or as one of h5py's errors.
+    """A group of a file. Errors in a member are raised as `ValueError` or as one of h5py's errors.
 
     Args:
         group: The group.
-        budget: Memory limit that its members share with those of other groups of the file.
-        level: Number of groups that contain it.
+        budget: Memory limit, which all groups of the file share.
+        level: Number of groups that contain this group.
     """
 
     def __init__(self, group: Any, budget: Budget, level: int = 0) -> None:
         if not hasattr(group, "keys"):
-            raise ValueError(f"{group.name} is no group")
+            raise ValueError(f"{group.name} is not a group")
         if level > _MOST_LEVELS:
-            raise ValueError("its groups are nested too deep")
+            raise ValueError("the groups of the file are nested too deeply")
         self.group = group
         self.budget = budget
         self.level = level
@@ -64,26 +64,26 @@ class Members:
         return len(self.group)
 
     def node(self, name: str) -> Any:
-        """Dataset or group of a name.
+        """Return the dataset or group with this name.
 
         Raises:
-            ValueError: If there is none, or if it is in another file.
+            ValueError: If the name does not exist, or refers to another file.
         """
         if name not in self:
-            raise ValueError(f"it lacks {name!r}")
+            raise ValueError(f"the file has no {name!r}")
         if self.group.id.links.get_info(name.encode()).type != h5py_module().h5l.TYPE_HARD:
-            raise ValueError(f"{name!r} is a link to elsewhere, which is not followed")
+            raise ValueError(f"{name!r} is a link, and links are not supported")
         return self.group[name]
 
     def within(self, name: str) -> "Members":
-        """Members of a group."""
+        """Return the members of a group."""
         return Members(self.node(name), self.budget, self.level + 1)
 
     def read(self, name: str) -> Any:
-        """Array of this name, or the dict or tuple of arrays that a group stores.
+        """Return the array with this name, or the dict or tuple of arrays that a group stores.
 
         Raises:
-            ValueError: If it is in another file, is larger than the size of the file allows, or holds no numbers.
+            ValueError: If the data are in another file, exceed the memory limit, or are not numbers.
         """
         node = self.node(name)
         if not hasattr(node, "keys"):
@@ -94,33 +94,33 @@ class Members:
         return tuple(parts[key] for key in numbered) if set(parts) == set(numbered) else parts
 
     def numbers(self, node: Any) -> Any:
-        """Return the dataset after checking that it holds readable numbers.
+        """Return the dataset after a check that it contains readable numbers.
 
         Raises:
-            ValueError: If it is in another file, is larger than the size of the file allows, or holds no numbers.
+            ValueError: If the data are in another file, exceed the memory limit, or are not numbers.
         """
-        self.stored_here(node)
+        self.check_readable(node)
         if node.dtype.kind not in "biuf":
-            raise ValueError(f"{node.name} holds {node.dtype}, expected numbers")
+            raise ValueError(f"{node.name} contains {node.dtype}, expected numbers")
         self.budget.spend(math.prod(node.shape) * node.dtype.itemsize + _COST, node.name)
         return node
 
-    def stored_here(self, node: Any) -> None:
-        """Refuse a dataset that is no array, has its values in other files, has too large chunks or needs a plugin.
+    def check_readable(self, node: Any) -> None:
+        """Raise an error if a dataset is not an array, refers to other files, has too large chunks or needs a plugin.
 
         Raises:
-            ValueError: If it is such a dataset.
+            ValueError: If the dataset cannot be read safely.
         """
         if getattr(node, "shape", None) is None:
-            raise ValueError(f"{node.name} is no array")
+            raise ValueError(f"{node.name} is not an array")
         if node.external or node.is_virtual:
-            raise ValueError(f"{node.name} has its values in other files, which are not read")
+            raise ValueError(f"{node.name} has its values in other files, which is not supported")
         if math.prod(node.chunks or ()) * node.dtype.itemsize > self.budget.left:
-            raise ValueError(f"{node.name} announces chunks of shape {node.chunks}, which no file of this size has")
-        # Filters that are no part of HDF5 are refused: to unpack their data it would load a shared library.
+            raise ValueError(f"{node.name} has chunks of shape {node.chunks}, which exceed the memory limit")
+        # Filters outside HDF5 are rejected, because HDF5 would load a shared library to decode them.
         layout = node.id.get_create_plist()
         if used := {layout.get_filter(i)[0] for i in range(layout.get_nfilters())} - _FILTERS:
-            raise ValueError(f"{node.name} is packed by the filters {sorted(used)}, which are no part of HDF5")
+            raise ValueError(f"{node.name} uses the filters {sorted(used)}, which are not part of HDF5")
 
 
 @contextlib.contextmanager
@@ -129,10 +129,10 @@ def new_hdf5(path: str | os.PathLike[str], **options: Any) -> Iterator[Any]:
 
     Args:
         path: The file.
-        options: Further arguments of `h5py.File`.
+        options: Other arguments of `h5py.File`.
 
     Raises:
-        CheckpointError: If it cannot be written; an old file of this name is still in place.
+        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
         MissingDependencyError: If h5py is not installed.
     """
     h5py = h5py_module()
@@ -144,9 +144,9 @@ def new_hdf5(path: str | os.PathLike[str], **options: Any) -> Iterator[Any]:
 
 
 class _Output(io.FileIO):
-    """File that never fails and keeps the first error, since an error reported to HDF5 crashes the process at exit.
+    """File that stores its first error and does not raise it: an error reported to HDF5 crashes the process at exit.
 
-    After an error writes are ignored, and reads return zeros.
+    After the first error, writes are ignored and reads return zeros.
     """
 
     error: OSError | None = None
@@ -156,7 +156,7 @@ class _Output(io.FileIO):
         count = len(rest)
         try:
             while rest and self.error is None:
-                rest = rest[super().write(rest) :]  # a nearly full disk may write only a part
+                rest = rest[super().write(rest) :]  # if the disk is nearly full, a write may be partial
         except OSError as error:
             self.error = error
         return count
@@ -181,10 +181,10 @@ _MOST_EPISODES = 1 << 24
 
 
 def write_hdf5(path: str, flat: Flat) -> None:
-    """Write arrays atomically, under their names, so that other tools find them.
+    """Write arrays atomically, under their names, so that other tools can read them.
 
     Raises:
-        CheckpointError: If they cannot be written; an old file of this name is still in place.
+        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
     """
     with new_hdf5(path) as file:
         for name, values in flat.arrays.items():
@@ -192,13 +192,13 @@ def write_hdf5(path: str, flat: Flat) -> None:
         for name, number in flat.numbers().items():
             file[name] = number
         if flat.convention == SAME_ROW:
-            file["version"] = "1.0"  # marks this convention for d3rlpy
+            file["version"] = "1.0"  # marks SAME_ROW for d3rlpy
         file.attrs["format"] = FORMAT
         file.attrs.update(flat.conventions())
 
 
 def write_nested(parent: Any, name: str, values: Any) -> None:
-    """Write an array, or a group of them for a dict or tuple."""
+    """Write an array, or a group of arrays for a dict or tuple."""
     if isinstance(values, np.ndarray):
         parent[name] = values
         return
@@ -209,16 +209,18 @@ def write_nested(parent: Any, name: str, values: Any) -> None:
 
 
 def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None = None) -> Flat:
-    """Content of an HDF5 file.
+    """Return the content of an HDF5 file.
 
     Args:
         path: The file.
-        memory_map: Leave observations in the file and read them on access. This needs a file without compression or
-            chunks, which nobody changes. None does it where they take more than 1 GiB and the file allows it.
-        max_bytes: Limit on the memory of its arrays; None is `RATIO` times the size of the file, and at least `FLOOR`.
+        memory_map: True to leave observations in the file and read them on access. The file must be uncompressed and
+            contiguous, and must not change while it is mapped. None maps observations larger than 1 GiB if the file
+            permits it.
+        max_bytes: Limit on the memory of the arrays, in bytes; None means max(`RATIO` * file size, `FLOOR`).
 
     Raises:
-        CheckpointError: If it is damaged or truncated, refers to other files, or holds something else than numbers.
+        CheckpointError: If the file is damaged or truncated, refers to other files, or contains other data than
+            numbers.
         MissingDependencyError: If h5py is not installed.
     """
     with opened(path, max_bytes) as file:
@@ -227,20 +229,20 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
         arrays = {name: file.read(name) for name in ARRAYS[1:] if name in file}
         if "observations" in file:
             arrays["observations"] = _observations(file, path, memory_map)
-        told = [file.group.attrs.get(name) for name in CONVENTIONS]
-        convention, shown = (None if value is None else str(value) for value in told)
-        if convention is None and "version" in file:  # d3rlpy writes a version since it uses that convention
+        stored_conventions = [file.group.attrs.get(name) for name in CONVENTIONS]
+        convention, shown = (None if value is None else str(value) for value in stored_conventions)
+        if convention is None and "version" in file:  # d3rlpy versions that write `version` use SAME_ROW
             convention = SAME_ROW
         return flat_from(arrays, convention, shown)
 
 
 @contextlib.contextmanager
 def opened(path: str, max_bytes: int | None = None) -> Iterator[Members]:
-    """Open an HDF5 file and yield its members; all errors become a `CheckpointError`."""
+    """Open an HDF5 file and yield its members; all errors are raised as a `CheckpointError`."""
     h5py = h5py_module()
     with open_regular(path) as plain:
         budget = Budget(os.fstat(plain.fileno()).st_size, max_bytes)
-    with refused(path, "is damaged, or holds no dataset"), h5py.File(path, "r") as file:
+    with refused(path, "is damaged, or does not contain a dataset"), h5py.File(path, "r") as file:
         yield Members(file, budget)
 
 
@@ -258,10 +260,10 @@ def _observations(file: Members, path: str, memory_map: bool | None) -> Any:
 
 
 def _read_episodes(file: Members) -> Flat:
-    """Content of a file of d3rlpy 2.x, which stores separate arrays for each episode."""
+    """Return the content of a file of d3rlpy 2.x, which stores separate arrays for each episode."""
     count = int(file.read("num_episodes"))
     if not 0 < count <= min(_MOST_EPISODES, len(file)):
-        raise ValueError(f"it announces {count} episodes")
+        raise ValueError(f"num_episodes is {count}, expected 1 to {min(_MOST_EPISODES, len(file))}")
     parts: dict[str, list[Any]] = {"observations": [_parts_of(file, f"observations_{i}") for i in range(count)]}
     parts |= {name: [file.read(f"{name}_{i}") for i in range(count)] for name in ("actions", "rewards")}
     ends = np.cumsum([len(rewards) for rewards in parts["rewards"]]) - 1
@@ -277,7 +279,7 @@ def _parts_of(file: Members, name: str) -> Any:
         return file.read(name)
     count = next(j for j in range(len(file) + 1) if f"{name}_{j}" not in file)
     if not count:
-        raise ValueError(f"it lacks {name}")
+        raise ValueError(f"the file has no {name}")
     return tuple(file.read(f"{name}_{j}") for j in range(count))
 
 
@@ -292,6 +294,6 @@ def concatenated(parts: list[Any]) -> Any:
 
 
 def is_hdf5(path: str | os.PathLike[str]) -> bool:
-    """True if a file begins like an HDF5 file."""
+    """True if a file begins with the signature of HDF5."""
     with open_regular(os.fspath(path)) as file:
         return file.read(len(MAGIC)) == MAGIC

@@ -1,4 +1,4 @@
-"""Datasets in Minari's form: a folder with `data/metadata.json` and `data/main_data.hdf5`, a group for each episode."""
+"""Datasets in Minari's form: a folder with `data/metadata.json` and `data/main_data.hdf5` (one group per episode)."""
 
 import io
 import json
@@ -21,46 +21,46 @@ from pfrl_like.dataset.table import Table
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
 
-_LOG_PROB = "log_prob"  # an info; like every info it has a row for the reset, before those of the steps
+_LOG_PROB = "log_prob"  # key in `infos`; like all infos it has an extra first row for the reset
 _DATA, _META = "main_data.hdf5", "metadata.json"
-#: Limit on the bytes of metadata, which hold all bounds of image spaces.
+#: Limit on the size of the metadata in bytes; the metadata contain all bounds of image spaces.
 LARGEST_META = 1 << 26
 _EPISODE = re.compile(r"episode_(\d+)")
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)*-v\d+")
 
 
 def check_minari_id(**named: str) -> None:
-    """Refuse a text that is no dataset id, for instance the path of a folder elsewhere.
+    """Raise an error if a text is not a dataset id of Minari, for instance if it is a path.
 
     Raises:
-        ValueError: Naming the argument.
+        ValueError: If an id is invalid. The message contains the argument's name.
     """
     for name, value in named.items():
         if not _NAME.fullmatch(value) or ".." in value:
-            raise ValueError(f"{name}: got {value!r}, expected an id of Minari's form, as 'mujoco/hopper/medium-v0'")
+            raise ValueError(f"{name}: got {value!r}, expected an id of Minari, such as 'mujoco/hopper/medium-v0'")
 
 
 def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, bool, int]:
-    """Table of a dataset, whether its actions are discrete, and their least number.
+    """Read a dataset as a table; also returns True if its actions are discrete, and their minimum number.
 
     Args:
-        directory: Its folder.
-        max_bytes: Limit on the memory of its arrays; None is `RATIO` times the size of the file, and at least `FLOOR`.
+        directory: The dataset's folder.
+        max_bytes: Limit on the memory of the arrays, in bytes; None means max(`RATIO` * file size, `FLOOR`).
 
     Raises:
-        CheckpointError: If there is none in this directory, or it is damaged.
+        CheckpointError: If the directory contains no dataset, or the dataset is damaged.
         MissingDependencyError: If h5py is not installed.
     """
     data = directory if (directory / _META).exists() else directory / "data"
     meta = read_json(str(data / _META), LARGEST_META)
     kind = meta.get("data_format", "hdf5")
     if kind != "hdf5":
-        raise CheckpointError(data, f"holds data in the form {kind!r}; expected hdf5")
+        raise CheckpointError(data, f"has data_format {kind!r}, expected 'hdf5'")
     image = _image_shape(meta)
     with opened(str(data / _DATA), max_bytes) as file:
         numbers = sorted(int(found[1]) for name in file if (found := _EPISODE.fullmatch(name)))
         if not numbers:
-            raise CheckpointError(data / _DATA, "holds no episode")
+            raise CheckpointError(data / _DATA, "contains no episodes")
         return *_table([_read_episode(file.within(f"episode_{i}"), image) for i in numbers]), _n_actions(meta)
 
 
@@ -74,15 +74,15 @@ def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, 
     steps = len(parts["rewards"])
     lengths = {name: len(first_leaf(parts[name])) - (name in ("observations", _LOG_PROB)) for name in parts}
     if any(length != steps for length in lengths.values()) or not steps:
-        raise ValueError(f"{episode.group.name} has arrays of steps {lengths}, expected {steps} each, and at least 1")
+        raise ValueError(f"{episode.group.name} has arrays of lengths {lengths}, expected {steps} each, and at least 1")
     if _LOG_PROB in parts:
         parts[_LOG_PROB] = parts[_LOG_PROB][1:]
     return parts
 
 
 def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
-    told = [name for name in episodes[0] if all(name in episode for episode in episodes)]
-    arrays = {name: concatenated([episode[name] for episode in episodes]) for name in told}
+    common_names = [name for name in episodes[0] if all(name in episode for episode in episodes)]
+    arrays = {name: concatenated([episode[name] for episode in episodes]) for name in common_names}
     obs, n_obs = field_of(arrays["observations"])
     ends = np.cumsum([len(episode["rewards"]) for episode in episodes]) - 1
     n = int(ends[-1]) + 1
@@ -90,7 +90,7 @@ def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
     actions, rewards = actions_of(arrays["actions"], n, discrete), numbers_of("rewards", arrays["rewards"], n)
     terminal = flags_of("terminations", arrays["terminations"], n)
     if early := np.setdiff1d(np.flatnonzero(terminal), ends).tolist():
-        raise ValueError(f"terminations: set in step {early[0]}, which is not the last of its episode")
+        raise ValueError(f"terminations: set in step {early[0]}, which is not the last step of its episode")
     at = np.delete(np.arange(n_obs), ends + np.arange(1, len(ends) + 1))
     log_prob = log_probs_of(_LOG_PROB, arrays[_LOG_PROB], n, discrete) if _LOG_PROB in arrays else None
     return assembled(
@@ -100,7 +100,7 @@ def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
 
 
 def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Shape of image observations, which Minari compresses by default."""
+    """Return the shape of image observations, which Minari compresses by default; None if they are not images."""
     space = _space_of(meta, "observation_space")
     shape: Any = space.get("shape")
     known = isinstance(shape, list) and len(shape) == 3 and all(type(size) is int for size in shape)
@@ -109,14 +109,14 @@ def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _n_actions(meta: Mapping[str, Any]) -> int:
-    """Number of discrete actions of the space; 0 if it is unknown, or if actions are no numbers from 0 on."""
+    """Return the number of discrete actions of the space; 0 if it is unknown, or if the actions do not start at 0."""
     space = _space_of(meta, "action_space")
     n = space.get("n") if space.get("type") == "Discrete" and space.get("start", 0) == 0 else 0
     return n if type(n) is int and 0 < n <= MOST_ACTIONS else 0
 
 
 def _space_of(meta: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Description of a space in the metadata; empty if it is none."""
+    """Return the description of a space in the metadata; {} if the metadata have no valid description."""
     try:
         space = json.loads(meta.get(name, "{}"))
     except (ValueError, TypeError, RecursionError):
@@ -125,11 +125,11 @@ def _space_of(meta: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _decoded(node: Any, shape: tuple[int, ...], episode: Members) -> NDArray[np.uint8]:
-    """Images that are stored as JPEG files, one row of bytes each."""
-    episode.stored_here(node)
+    """Return images that are stored as JPEG files, one row of bytes per image."""
+    episode.check_readable(node)
     bytes_each = h5py_module().check_vlen_dtype(node.dtype) == np.uint8
     if not (bytes_each or (node.dtype == np.uint8 and node.ndim == 2)):
-        raise ValueError(f"{node.name} holds {node.dtype}, expected images")
+        raise ValueError(f"{node.name} contains {node.dtype}, expected images")
     episode.budget.spend(len(node) * math.prod(shape), node.name)
     images = np.empty((len(node), *shape), np.uint8)
     for i, content in enumerate(node):
@@ -141,19 +141,19 @@ def _decoded(node: Any, shape: tuple[int, ...], episode: Members) -> NDArray[np.
 
 
 def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_id: str, env_spec: str | None) -> None:
-    """Write a dataset; `metadata.json` is written last and makes it complete.
+    """Write a dataset. The file `metadata.json` is written last, when the dataset is complete.
 
     Raises:
-        ValueError: If `dataset_id` is invalid, or there is no transition.
-        CheckpointError: If there is such a dataset already, or it cannot be written.
+        ValueError: If `dataset_id` is invalid, or if there are no transitions.
+        CheckpointError: If the dataset exists already, or cannot be written.
     """
     check_minari_id(dataset_id=dataset_id)
     data = directory / dataset_id / "data"
     if (data / _META).exists():
-        raise CheckpointError(data, "holds a dataset already")
+        raise CheckpointError(data, "already contains a dataset")
     kept = np.flatnonzero(table.lengths > 0)
     if not len(kept):
-        raise ValueError("the dataset holds no transition, expected at least one")
+        raise ValueError("the dataset has no transitions, expected at least one")
     make_directory(str(data))
     with new_hdf5(data / _DATA, track_order=True) as file:
         for i, number in enumerate(kept.tolist()):
@@ -202,7 +202,7 @@ def _nested_space(field: Field, structure: Any) -> dict[str, Any]:
 
 
 def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Description of a Box space that contains every array of this shape and dtype."""
+    """Return the description of a Box space that contains every array of this shape and dtype."""
     low, high = (-np.inf, np.inf) if dtype.kind == "f" else (0, 1)
     if dtype.kind in "iu":
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max

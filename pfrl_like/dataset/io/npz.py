@@ -17,65 +17,65 @@ _SUFFIX = ".npy"
 
 
 def write_npz(path: str, flat: Flat) -> None:
-    """Write arrays, atomically, with `reward_convention` among them.
+    """Write arrays, atomically, and also `reward_convention`.
 
     Raises:
-        CheckpointError: If they cannot be written, for instance because observations are nested.
+        CheckpointError: If the file cannot be written, for instance because observations are nested.
     """
     if not isinstance(flat.arrays["observations"], np.ndarray):
-        raise CheckpointError(path, "cannot hold nested observations; write an HDF5 file (.h5)")
+        raise CheckpointError(path, "cannot store nested observations; write an HDF5 file (.h5)")
     arrays = {**flat.arrays, **flat.numbers(), "format": FORMAT, **flat.conventions()}
     atomic_write(path, lambda file: np.savez(file, **arrays))
 
 
 def read_npz(path: str, max_bytes: int | None = None) -> Flat:
-    """Content of a `.npz` file; nothing is unpickled, and the size of the file limits the memory.
+    """Return the content of a `.npz` file. Nothing is unpickled, and the size of the file limits the memory.
 
     Args:
         path: The file.
-        max_bytes: Limit on the memory of its arrays; None is `RATIO` times the size of the file, and at least `FLOOR`.
+        max_bytes: Limit on the memory of the arrays, in bytes; None means max(`RATIO` * file size, `FLOOR`).
 
     Raises:
-        CheckpointError: If it is damaged, holds objects, or exceeds the limit.
+        CheckpointError: If the file is damaged, contains objects, or exceeds the limit.
     """
     with open_regular(path) as file, refused(path, "is neither HDF5 nor an archive of arrays (.npz)"):
         with zipfile.ZipFile(file) as archive:
             arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
-        told = [str(arrays.pop(name)) if name in arrays else None for name in CONVENTIONS]
-        return flat_from(arrays, *told)
+        stored_conventions = [str(arrays.pop(name)) if name in arrays else None for name in CONVENTIONS]
+        return flat_from(arrays, *stored_conventions)
 
 
 def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]:
     wanted = {*ARRAYS, *CONVENTIONS}
     members = [info for info in archive.infolist() if info.filename.removesuffix(_SUFFIX) in wanted]
     if len({info.filename for info in members}) != len(members):
-        raise ValueError("two of its members have one name")
+        raise ValueError("two arrays have the same name")
     found = {}
     for info in members:
         budget.spend(info.file_size, info.filename)
         with archive.open(info) as member:
             if size_of_npy(io.BytesIO(member.read(1 << 16)), "biufU") != info.file_size:
-                raise ValueError(f"{info.filename} has not the size of its array")
+                raise ValueError(f"{info.filename} has a different size than its array")
             member.seek(0)
             found[info.filename.removesuffix(_SUFFIX)] = np.lib.format.read_array(member, allow_pickle=False)
     return found
 
 
 def size_of_npy(start: BinaryIO, kinds: str) -> int:
-    """Total bytes of a `.npy` file.
+    """Return the total size of a `.npy` file in bytes.
 
     Args:
-        start: Its first bytes.
+        start: First bytes of the file.
         kinds: Allowed kinds of dtypes.
 
     Raises:
-        ValueError: If it is no such file, or holds another kind.
+        ValueError: If the file is not a `.npy` file, or has a dtype of another kind.
     """
     version = np.lib.format.read_magic(start)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
-        raise ValueError(f"it is of the unknown format {version}")
+        raise ValueError(f"the .npy format {version} is unknown")
     shape, _, dtype = readers[version](start)
     if dtype.kind not in kinds:
-        raise ValueError(f"it holds {dtype}, expected numbers")
+        raise ValueError(f"the array contains {dtype}, expected numbers")
     return int(np.prod(shape, dtype=object)) * dtype.itemsize + start.tell()

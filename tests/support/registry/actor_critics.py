@@ -46,6 +46,7 @@ from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import SoftmaxCategoricalHead
 from registry.effects import (
     ACTOR_CRITIC,
+    CONSERVATIVE,
     DQN,
     KIN,
     ONE_REGION,
@@ -176,10 +177,9 @@ def discrete_policy(recurrent: bool) -> nn.Module:
 
 # What the arguments change
 
-FQE = "unit/agents/test_fitted_q_evaluation.py::test_"
+FQE = "unit/ope/test_fqe.py::test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions"
 IMITATING = "unit/agents/test_imitating_agents.py::test_"
 IMITATION = "golden/test_imitation_losses.py::test_"
-CONSERVATIVE = "golden/test_conservative_losses.py::test_"
 
 OF_EXPLORING: Table = {
     **REPLAY,
@@ -193,33 +193,27 @@ OF_EXPLORING: Table = {
     "explorer": Effect(AdditiveGaussian(0.5), "actions parameters", held_by=DQN + "explorer_chooses_in_training_only"),
     "max_grad_norm": learnt(0.01, ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
     "batch_accumulator": learnt("sum", ACTOR_CRITIC + "weights_and_accumulator_count_in_every_loss"),
-    "burnin_action_func": Effect(
-        lambda: np.full(2, 0.25, np.float32), "actions parameters",
-        held_by=ACTOR_CRITIC + "burn_in_actions_come_until_the_policy_has_learnt",
-    ),
+    "burnin_action_func": Effect(lambda: np.full(2, 0.25, np.float32), "actions parameters",
+        ACTOR_CRITIC + "burn_in_actions_come_until_the_policy_has_learnt"),
     "act_deterministically": Effect(True, "evaluation", held_by=ACTOR_CRITIC + "svg0_samples_unless_told_otherwise"),
     "compile": not_compiled("policy_optimizer", "policy", ONE_REGION),
     "policy_update_delay": learnt(4, ACTOR_CRITIC + "td3s_policy_and_targets_move_once_every_delay"),
-    "soft_update_tau": Effect(
-        0.5, "targets parameters", held_by=ACTOR_CRITIC + "td3s_policy_and_targets_move_once_every_delay"
-    ),
-    "target_policy_smoothing_func": learnt(
-        lambda action: -action, ACTOR_CRITIC + "the_smoothing_function_disturbs_the_targets_action"
-    ),
+    "soft_update_tau": Effect(0.5, "targets parameters",
+        ACTOR_CRITIC + "td3s_policy_and_targets_move_once_every_delay"),
+    "target_policy_smoothing_func": learnt(lambda action: -action,
+        ACTOR_CRITIC + "the_smoothing_function_disturbs_the_targets_action"),
     "further_q_funcs": Effect(
         THIRD, "parameters statistics", also={"further_q_func_optimizers": of_critics(sgd)},
         held_by=ACTOR_CRITIC + "more_critics_make_targets_lower_and_are_saved",
     ),
-    "further_q_func_optimizers": learnt(
-        of_critics(sgd, lr=1e-3), given={"further_q_funcs": THIRD, "further_q_func_optimizers": of_critics(sgd)}
-    ),
+    "further_q_func_optimizers": learnt(of_critics(sgd, lr=1e-3),
+        given={"further_q_funcs": THIRD, "further_q_func_optimizers": of_critics(sgd)}),
 }  # fmt: skip
 
 OF_SAC: Table = {
     **OF_EXPLORING,
-    "act_deterministically": Effect(
-        False, "evaluation", held_by=ACTOR_CRITIC + "sac_acts_by_the_mode_only_in_evaluation_and_only_if_told"
-    ),
+    "act_deterministically": Effect(False, "evaluation",
+        ACTOR_CRITIC + "sac_acts_by_the_mode_only_in_evaluation_and_only_if_told"),
     "soft_update_tau": Effect(0.5, "targets parameters", held_by=ACTOR_CRITIC + "sacs_targets_move_after_every_update"),
     "initial_temperature": learnt(0.9, ACTOR_CRITIC + "the_temperature_weighs_the_entropy_in_target_and_policy"),
     "entropy_target": learnt(5.0, ACTOR_CRITIC + "the_temperature_follows_the_entropy"),
@@ -245,14 +239,10 @@ OF_FQE: Table = {
     **OF_EXPLORING,
     **{name: REPLAY[name] for name in ("target_update_interval", "target_update_method", "soft_update_tau")},
     **SEVERAL_CRITICS,
-    "act_deterministically": Effect(
-        False, "evaluation parameters", held_by=FQE + "modes_or_samples_are_evaluated_as_act_deterministically_says"
-    ),
+    "act_deterministically": Effect(False, "evaluation parameters", held_by=FQE),
     "max_grad_norm": learnt(0.01, ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
-    "compile": Effect(
-        True, refused="Adadelta", held_by=ONE_REGION,
-        given={"q_func_optimizers": Made(lambda all: [adadelta(each) for each in all["q_funcs"]])},
-    ),
+    "compile": Effect(True, refused="Adadelta", held_by=ONE_REGION,
+        given={"q_func_optimizers": Made(lambda all: [adadelta(each) for each in all["q_funcs"]])}),
 }  # fmt: skip
 
 CQL: Table = {

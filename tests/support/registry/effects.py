@@ -14,6 +14,7 @@ from pfrl_like.utils.batch_states import batch_states
 from registry.entry import Table
 
 DQN = "unit/agents/test_dqn_arguments.py::test_"
+MOMENTS = "unit/agents/test_batch_normalisation.py::test_the_target_gets_the_moments_with_the_parameters"
 ACTOR_CRITIC = "unit/agents/test_actor_critics.py::test_"
 ON_POLICY = "unit/learning/compatibility/test_on_policy_arguments.py::test_"
 ASYNC = "unit/learning/test_async_actor_critic.py::test_"
@@ -22,6 +23,7 @@ KIN = "unit/agents/test_sac_kin.py::test_"
 QUANTILES = "unit/agents/test_quantile_agents.py::test_"
 ACTORS = "unit/learning/test_acting_copy.py::test_"
 LEARNING = "golden/test_advantage_learning.py::test_"
+CONSERVATIVE = "golden/test_conservative_losses.py::test_"
 COMPILED = "unit/optimizers/test_compiled_step.py::test_"
 ONE_REGION = COMPILED + "all_losses_and_the_noise_of_an_actor_critic_are_one_region"
 
@@ -49,7 +51,7 @@ def multiplied(network: nn.Module, factor: float) -> nn.Module:
 
 def learnt(value: Any, held_by: str = "", **options: Any) -> Effect:
     """Another value, which changes what is learnt."""
-    return Effect(value, "parameters", held_by=held_by, **options)
+    return Effect(value, "parameters", held_by, **options)
 
 
 def anew(name: str) -> Effect:
@@ -101,21 +103,15 @@ REPEATED = Effect(None, refused="multiple values for")
 REPLAYED = {"given": SEQUENCES, "held_by": DQN + "episodic_update_len_limits_the_sequences"}
 
 COMMON: Table = {
-    "gpu": Effect(99, refused="cuda:99", held_by=DQN + "gpu_none_or_negative_is_the_cpu"),
-    "device": Effect("cuda:99", refused="cuda:99", held_by=DQN + "gpu_none_or_negative_is_the_cpu"),
-    "gamma": learnt(0.3, DQN + "gamma_discounts_the_next_value"),
-    "phi": Effect(
-        lambda obs: -3 * obs, "parameters evaluation",
-        held_by=DQN + "phi_is_applied_in_acting_and_in_learning_but_not_in_storing",
-    ),
-    "batch_states": Effect(
-        of_other_features, "parameters evaluation",
-        held_by=DQN + "batch_states_of_the_users_own_gets_the_list_of_observations_the_device_and_phi",
-    ),
+    "gpu": Effect(99, refused="cuda:99"),
+    "device": Effect("cuda:99", refused="cuda:99"),
+    "gamma": learnt(0.3),
+    "phi": Effect(lambda obs: -3 * obs, "parameters evaluation",
+        DQN + "phi_is_applied_in_acting_and_in_learning_but_not_in_storing"),
+    "batch_states": Effect(of_other_features, "parameters evaluation",
+        DQN + "batch_states_of_the_users_own_gets_the_list_of_observations_the_device_and_phi"),
     "logger": Effect(logging.getLogger("of.a.user"), "log", held_by=DQN + "logger_hears_of_a_refused_update"),
-    "recurrent": Effect(
-        False, refused="recurrent is False", given=SEQUENCES, held_by=DQN + "recurrent_learns_from_sequences"
-    ),
+    "recurrent": Effect(False, refused="recurrent is False", given=SEQUENCES),
     "max_grad_norm": learnt(0.01, DQN + "max_grad_norm_limits_the_whole_gradient"),
 }  # fmt: skip
 
@@ -126,17 +122,12 @@ REPLAY: Table = {
     "minibatch_size": learnt(7, DQN + "minibatch_size_is_the_number_of_transitions"),
     "update_interval": Effect(5, "updates parameters", held_by=DQN + "update_interval_is_the_steps_between_updates"),
     "n_times_update": Effect(3, "updates parameters", held_by=DQN + "n_times_update_is_the_updates_at_each_of_them"),
-    "target_update_interval": Effect(
-        10, "targets parameters", held_by=DQN + "target_update_interval_is_the_steps_between_moves_of_the_target"
-    ),
-    "target_update_method": Effect("soft", "targets parameters", held_by=DQN + "soft_updates_move_by_soft_update_tau"),
-    "soft_update_tau": Effect(
-        0.5, "targets parameters", given={"target_update_method": "soft"},
-        held_by=DQN + "soft_updates_move_by_soft_update_tau",
-    ),
+    "target_update_interval": Effect(10, "targets parameters",
+        DQN + "target_update_interval_is_the_steps_between_moves_of_the_target"),
+    "target_update_method": Effect("soft", "targets parameters", held_by=MOMENTS),
+    "soft_update_tau": Effect(0.5, "targets parameters", given={"target_update_method": "soft"}, held_by=MOMENTS),
     "batch_accumulator": learnt("sum", DQN + "batch_accumulator_sum_is_the_mean_times_the_rows"),
     "episodic_update_len": learnt(2, **REPLAYED),
-    "num_steps": learnt(
-        3, "golden/test_returns.py::test_an_agent_learns_from_the_value_after_n_steps", given=SEQUENCES
-    ),
+    "num_steps": learnt(3, "golden/test_returns.py::test_an_agent_learns_from_the_value_after_n_steps",
+        given=SEQUENCES),
 }  # fmt: skip

@@ -88,12 +88,9 @@ OF_ON_POLICY: Table = {
     "batch_states": Effect(of_other_features, "parameters evaluation", held_by=ON_POLICY + "phi_and_batch_states"),
     "logger": Effect(logging.getLogger("of.a.user"), "log"),
     "max_grad_norm": learnt(0.01, ON_POLICY + "max_grad_norm"),
-    "act_deterministically": Effect(
-        True, "evaluation", held_by=ON_POLICY + "act_deterministically_is_for_evaluation"
-    ),
-    "obs_normalizer": learnt(
-        Made(lambda _: EmpiricalNormalization(5)), ON_POLICY + "obs_normalizer_learns_between_targets_and_update"
-    ),
+    "act_deterministically": Effect(True, "evaluation", ON_POLICY + "act_deterministically_is_for_evaluation"),
+    "obs_normalizer": learnt(Made(lambda _: EmpiricalNormalization(5)),
+        ON_POLICY + "obs_normalizer_learns_between_targets_and_update"),
     "update_interval": Effect(15, "updates parameters", held_by=ON_POLICY + "update_interval"),
     "minibatch_size": Effect(10, "updates parameters", held_by=ON_POLICY + "minibatch_size_and_epochs"),
     "epochs": Effect(1, "updates parameters", held_by=ON_POLICY + "minibatch_size_and_epochs"),
@@ -129,9 +126,7 @@ OF_ON_POLICY: Table = {
     "tau": Effect(0.2, "parameters", given={"use_gae": True}),
     "beta": Effect(1.0, "parameters"),
     "batchsize": Effect(3, "updates parameters", held_by=ON_POLICY + "batchsize_counts_episodes"),
-    "backward_separately": Effect(
-        True, "passes", given={"batchsize": 2},
-    ),
+    "backward_separately": Effect(True, "passes", given={"batchsize": 2}),
     "learn_from_truncated": Effect(True, "updates parameters", held_by=ON_POLICY + "learn_from_truncated"),
 }  # fmt: skip
 
@@ -180,52 +175,43 @@ OF_A3C: Table = {
     "t_max": Effect(3, "updates parameters", held_by=ASYNC + "updates_come_after_t_max_steps_and_at_ends"),
     "beta": learnt(1.0, "golden/test_a3c_loss.py::test_loss_of_two_steps"),
     "process_idx": Effect(3, "process"),
-    "phi": Effect(
-        lambda obs: -3 * obs, "parameters evaluation", held_by=ASYNC + "batch_states_and_phi_make_the_features"
-    ),
-    "batch_states": Effect(
-        of_other_features, "parameters evaluation", held_by=ASYNC + "batch_states_and_phi_make_the_features"
-    ),
+    "phi": Effect(lambda obs: -3 * obs, "parameters evaluation", ASYNC + "batch_states_and_phi_make_the_features"),
+    "batch_states": Effect(of_other_features, "parameters evaluation",
+        ASYNC + "batch_states_and_phi_make_the_features"),
     "pi_loss_coef": learnt(0.1, "golden/test_a3c_loss.py::test_loss_of_two_steps"),
     "v_loss_coef": learnt(5.0, "golden/test_a3c_loss.py::test_loss_of_two_steps"),
     "keep_loss_scale_same": learnt(True, ASYNC + "keep_loss_scale_same_weighs_short_rollouts_up"),
     "normalize_grad_by_t_max": learnt(True, ASYNC + "normalize_grad_by_t_max_divides_by_the_number_of_steps"),
-    "use_average_reward": learnt(
-        True, "golden/test_a3c_loss.py::test_average_reward_is_taken_off_and_follows_the_advantages"
-    ),
+    "use_average_reward": learnt(True,
+        "golden/test_a3c_loss.py::test_average_reward_is_taken_off_and_follows_the_advantages"),
     "average_reward_tau": learnt(
         0.5, "golden/test_a3c_loss.py::test_average_reward_is_taken_off_and_follows_the_advantages",
         given={"use_average_reward": True},
     ),
     "act_deterministically": Effect(True, "evaluation"),
     "max_grad_norm": learnt(0.01, ASYNC + "max_grad_norm_bounds_the_gradient"),
-    "average_entropy_decay": Effect(0.5, "statistics", held_by=ASYNC + "running_means_decay_as_told"),
-    "average_value_decay": Effect(0.5, "statistics", held_by=ASYNC + "running_means_decay_as_told"),
+    "average_entropy_decay": Effect(0.5, "statistics"),
+    "average_value_decay": Effect(0.5, "statistics"),
 }  # fmt: skip
 
 OF_ACER: Table = {
     **OF_A3C,
     "replay_buffer": small(EpisodicReplayBuffer),
-    "beta": learnt(1.0, ACER + "each_argument_changes_what_is_learnt"),
-    "pi_loss_coef": learnt(0.1, ACER + "each_argument_changes_what_is_learnt"),
-    "Q_loss_coef": learnt(5.0, ACER + "each_argument_changes_what_is_learnt"),
+    "beta": learnt(1.0),
+    "pi_loss_coef": learnt(0.1),
+    "Q_loss_coef": learnt(5.0),
     "use_trust_region": learnt(False, ACER + "without_trust_region_there_is_no_divergence"),
-    "trust_region_alpha": Effect(
-        0.5, "targets parameters", held_by=ACER + "the_average_model_follows_at_the_rate_told"
-    ),
-    "trust_region_delta": learnt(1e-6, ACER + "each_argument_changes_what_is_learnt"),
-    "truncation_threshold": learnt(0.5, ACER + "an_untruncated_weight_has_no_correction"),
-    "disable_online_update": Effect(
-        True, "updates parameters", held_by=ACER + "disable_online_update_learns_from_replay_alone"
-    ),
-    "n_times_replay": Effect(
-        4, "updates parameters", held_by=ACER + "replay_follows_each_rollout_once_the_buffer_holds_enough"
-    ),
-    "replay_start_size": Effect(
-        20, "updates parameters", held_by=ACER + "replay_follows_each_rollout_once_the_buffer_holds_enough"
-    ),
-    "normalize_loss_by_steps": learnt(False, ACER + "each_argument_changes_what_is_learnt"),
-    "use_Q_opc": learnt(True, ACER + "each_argument_changes_what_is_learnt"),
+    "trust_region_alpha": Effect(0.5, "targets parameters", ACER + "the_average_model_follows_at_the_rate_told"),
+    "trust_region_delta": learnt(1e-6),
+    "truncation_threshold": learnt(0.5),
+    "disable_online_update": Effect(True, "updates parameters",
+        ACER + "disable_online_update_learns_from_replay_alone"),
+    "n_times_replay": Effect(4, "updates parameters",
+        ACER + "replay_follows_each_rollout_once_the_buffer_holds_enough"),
+    "replay_start_size": Effect(20, "updates parameters",
+        ACER + "replay_follows_each_rollout_once_the_buffer_holds_enough"),
+    "normalize_loss_by_steps": learnt(False),
+    "use_Q_opc": learnt(True),
     "average_value_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),
     "average_entropy_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),
     "average_kl_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),
@@ -265,13 +251,10 @@ OF_ACTORS: Table = {
     "phi": Effect(lambda obs: -obs, "evaluation", held_by=ACTORS + "a_state_q_function_actor_acts_as_the_agent_does"),
     "recurrent": Effect(False, refused="recurrent is False", given=SEQUENCES),
     "logger": Effect(held_by=ACTORS + "a_state_q_function_actor_tells_its_logger_that_nobody_listens"),
-    "batch_states": Effect(
-        lambda states, device, phi: -batch_states(states, device, phi), "evaluation",
-        held_by=ACTORS + "a_state_q_function_actor_makes_batches_as_it_is_told",
-    ),
-    "episodic_update_len": Effect(
-        2, "sent", given=SEQUENCES, held_by=ACTORS + "a_state_q_function_actor_sends_states_every_so_many_steps"
-    ),
+    "batch_states": Effect(lambda states, device, phi: -batch_states(states, device, phi), "evaluation",
+        ACTORS + "a_state_q_function_actor_makes_batches_as_it_is_told"),
+    "episodic_update_len": Effect(2, "sent", ACTORS + "a_state_q_function_actor_sends_states_every_so_many_steps",
+        given=SEQUENCES),
 }  # fmt: skip
 
 # Agents
@@ -289,9 +272,7 @@ ENTRIES = (
     Entry(agents.A2C, FAMILY, PARTS),
     Entry(
         agents.REINFORCE, FAMILY, PARTS,
-        effects={
-            "average_entropy_decay": Effect(0.5, "statistics", held_by=ON_POLICY + "decay_of_reinforces_entropy")
-        },
+        effects={"average_entropy_decay": Effect(0.5, "statistics", ON_POLICY + "decay_of_reinforces_entropy")},
     ),
     Entry(agents.TRPO, FAMILY, PARTS),
     Entry(agents.A3C, ASYNCHRONOUS, PARTS),

@@ -30,6 +30,7 @@ from pfrl_like import agents
 from pfrl_like.agents.dpp import DPPL, DPPGreedy
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from registry.effects import (
+    CONSERVATIVE,
     DQN,
     LEARNING,
     QUANTILES,
@@ -92,9 +93,8 @@ OF_Q_FUNCTIONS: Table = {
     **REPLAY,
     "q_function": anew("q_function"),
     "optimizer": slower("q_function"),
-    "explorer": Effect(
-        ConstantEpsilonGreedy(1.0, lambda: 1), "actions parameters", held_by=DQN + "explorer_chooses_in_training_only"
-    ),
+    "explorer": Effect(ConstantEpsilonGreedy(1.0, lambda: 1), "actions parameters",
+        DQN + "explorer_chooses_in_training_only"),
     "clip_delta": learnt(False, DQN + "clip_delta_makes_large_errors_count_linearly"),
     "burn_in": learnt(2, DQN + "burn_in_brings_the_state_up_to_date", given=SEQUENCES),
     "compile": not_compiled("optimizer", "q_function", LEARNING + "a_compiled_update_gives_the_same_numbers"),
@@ -102,9 +102,8 @@ OF_Q_FUNCTIONS: Table = {
     "eta": learnt(0.1, LEARNING + "the_argument_changes_the_loss"),
     "quantile_thresholds_N": learnt(2, QUANTILES + "arguments_say_how_many_fractions_are_drawn"),
     "quantile_thresholds_N_prime": learnt(2, QUANTILES + "arguments_say_how_many_fractions_are_drawn"),
-    "quantile_thresholds_K": Effect(
-        1, "evaluation parameters", given=SPREAD, held_by=QUANTILES + "arguments_say_how_many_fractions_are_drawn"
-    ),
+    "quantile_thresholds_K": Effect(1, "evaluation parameters",
+        QUANTILES + "arguments_say_how_many_fractions_are_drawn", given=SPREAD),
     "act_deterministically": Effect(
         True, "evaluation", given={**SPREAD, "quantile_thresholds_K": 1},
         held_by=QUANTILES + "acting_deterministically_takes_even_fractions_in_evaluation_only",
@@ -143,10 +142,6 @@ ENTRIES = (
     Entry(agents.FQF, FAMILY, PARTS, fits={"q_function": ("proposed",)}, effects={**UNCLIPPED, **FLAT}),
     Entry(
         agents.DiscreteCQL, FAMILY, PARTS, fits=DISCRETE,
-        effects={
-            "conservative_weight": learnt(
-                3.0, "golden/test_conservative_losses.py::test_discrete_cql_is_double_dqn_and_the_gap"
-            )
-        },
+        effects={"conservative_weight": learnt(3.0, CONSERVATIVE + "discrete_cql_is_double_dqn_and_the_gap")},
     ),
 )  # fmt: skip

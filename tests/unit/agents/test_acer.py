@@ -45,28 +45,6 @@ def off_policy(batch: Batch) -> bool:
     return batch.extra is not None and "mu" in batch.extra
 
 
-CHANGES: list[dict[str, Any]] = [
-    {"beta": 0.5}, {"pi_loss_coef": 0.3}, {"Q_loss_coef": 0.1}, {"trust_region_delta": 1e-6},
-    {"normalize_loss_by_steps": False}, {"use_Q_opc": True}, {"replay": False},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("options", CHANGES, ids=lambda options: "+".join(options))
-def test_each_argument_changes_what_is_learnt(options: dict[str, Any]) -> None:
-    common = {"lr": 0.5, "trust_region_delta": 1e-3}
-    plain, other = make_acer(**common), make_acer(**{**common, **options})
-    play(plain)
-    play(other)
-    assert not torch.equal(parameters(plain), parameters(other))
-
-
-def test_an_untruncated_weight_has_no_correction() -> None:
-    truncated, plain = (make_acer(lr=0.5, truncation_threshold=threshold) for threshold in (0.5, None))
-    play(truncated)
-    play(plain)
-    assert not torch.equal(parameters(truncated), parameters(plain))
-
-
 def test_replay_follows_each_rollout_once_the_buffer_holds_enough() -> None:
     for start, expected in ((6, [False, False, True, True, True]), (7, [False, False])):
         agent = make_acer(replay_start_size=start, n_times_replay=3)
@@ -119,17 +97,6 @@ def test_the_buffer_holds_the_distributions_that_acted_in_training() -> None:
     (logits,) = batch.extra["mu"]  # type: ignore[index]
     distribution, _, _ = agent.model(batch.obs)
     assert_close(logits, distribution.logits.detach())
-
-
-def test_replay_of_unchanged_parameters_is_the_online_update() -> None:
-    online, replayed = make_acer(t_max=6, n_times_replay=0, lr=1.0), make_acer(t_max=6, n_times_replay=0, lr=0.0)
-    before = parameters(online)
-    play(online, 6)
-    play(replayed, 6)
-    replayed.optimizer.param_groups[0]["lr"] = 1.0
-    replayed.replay_start_size = 1
-    replayed.update_from_replay()
-    assert_close(parameters(replayed) - before, parameters(online) - before, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -10,14 +10,10 @@ from actor_critic_parts import ACTION, OBS, make_agent, make_batch, make_critic,
 from gymnasium import spaces
 from torch import nn
 
-from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC, SoftActorCritic
+from pfrl_like.agents import REDQ, TQC, DiscreteSAC, SoftActorCritic
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.nn import BoundByTanh, ConcatObsAndAction, EmpiricalNormalization
-from pfrl_like.policies import (
-    DeterministicHead,
-    SoftmaxCategoricalHead,
-    SquashedGaussianHead,
-)
+from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
 from pfrl_like.q_functions import (
     DistributionalFCSAQFunction,
     FCSAQFunction,
@@ -115,6 +111,18 @@ class Mean(nn.Module):
             ValueError,
             "q_func1 and q_func2 .* different z_values, expected the same v_min",
         ),
+        (
+            lambda: twice(lambda: QuantileFCStateQFunctionWithDiscreteAction(OBS, 2, 5, 8, 1)),
+            TypeError,
+            "q_func1 .*: make ConcatObsAndAction its first",
+        ),
+        (
+            lambda: twice(
+                lambda: nn.Sequential(ConcatObsAndAction(), nn.Linear(OBS + ACTION, 2), SquashedGaussianHead())
+            ),
+            TypeError,
+            "q_func1 .* gives SquashedGaussian, .* DiscreteActionValue: use for example an FCSAQFunction$",
+        ),
     ],
 )
 def test_critics_that_cannot_be_learnt_from_are_refused_before_they_learn(
@@ -122,26 +130,6 @@ def test_critics_that_cannot_be_learnt_from_are_refused_before_they_learn(
 ) -> None:
     with pytest.raises(error, match=message):
         make_sac(make_policy(), critics()).dry_run(SPACE.sample(), ACTIONS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "critic", "message"),
-    [
-        (
-            TQC,
-            lambda: QuantileFCStateQFunctionWithDiscreteAction(OBS, 2, 5, 8, 1),
-            "q_func1 .*: make ConcatObsAndAction its first layer",
-        ),
-        (
-            CrossQ,
-            lambda: nn.Sequential(ConcatObsAndAction(), nn.Linear(OBS + ACTION, 2), SquashedGaussianHead()),
-            "q_func1 .* gives SquashedGaussian, .* DiscreteActionValue: use for example an FCSAQFunction$",
-        ),
-    ],
-)
-def test_the_critic_that_would_fit_is_one_of_state_and_action(kind: Any, critic: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        make_sac(make_policy(), twice(critic), kind).dry_run(SPACE.sample())
 
 
 def make_redq(critics: Any, optimizers: Any) -> Any:

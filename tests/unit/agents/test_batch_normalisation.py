@@ -1,7 +1,6 @@
 """Agents whose Q-function has batch normalisation: which network is in which mode when."""
 
 import copy
-import functools
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from pfrl_like.agents import DQN
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.nn import MLPBN, EmpiricalNormalization
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.testing import check_agent
 
 
 def make_normalised(agent: str = "DQN", **options: Any) -> DQN:
@@ -75,9 +73,3 @@ def test_a_refused_update_leaves_the_moments_alone(normalisation: Any) -> None:
     with pytest.raises(NonFiniteError):
         one.update(batch.replace(obs=batch.obs * torch.nan))
     assert all(torch.equal(value, before[name]) for name, value in one.model.state_dict().items())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
-def test_it_keeps_the_contracts(agent: str) -> None:
-    check_agent(functools.partial(make_normalised, agent))

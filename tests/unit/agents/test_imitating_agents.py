@@ -21,17 +21,11 @@ from pfrl_like.agents.offline.awac import EXPECTED, binary_weight
 from pfrl_like.agents.offline.iql import state_value_of
 from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions import exponential_weight
 from pfrl_like.nn import Lambda
-from pfrl_like.policies import (
-    DeterministicHead,
-    GaussianHeadWithDiagonalCovariance,
-    SquashedGaussianHead,
-)
+from pfrl_like.policies import DeterministicHead, GaussianHeadWithDiagonalCovariance, SquashedGaussianHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
-from pfrl_like.testing import check_agent
 from pfrl_like.testing.play import difference
 
 ACTOR_CRITICS = ("TD3PlusBC", "ReBRAC", "AWAC", "CRR", "IQL")
@@ -58,13 +52,6 @@ def recorded(discrete: bool = False, n: int = 48) -> MDPDataset:
 
 
 # Contracts
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_agent_keeps_the_contracts(kind: str, buffer: str) -> None:
-    check_agent(functools.partial(make, kind, buffer), ABC(size=2, discrete=kind == "DiscreteBC"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

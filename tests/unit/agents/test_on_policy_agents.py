@@ -2,13 +2,14 @@
 
 import copy
 import dataclasses
-import json
+import functools
 import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from async_parts import make_a3c, make_acer
 from gymnasium import spaces
 from masked_parts import OneAllowed
 from on_policy_parts import ON_POLICY, Table, drive, make_nets, make_on_policy, one_hot
@@ -21,7 +22,6 @@ from pfrl_like.learning.minibatches import everything
 from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.policies import MultiCategoricalHead, SoftmaxCategoricalHead
-from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import difference, play_one, play_several
 from pfrl_like.utils import set_random_seed
@@ -95,21 +95,18 @@ def test_inactive_environments_leave_no_row_and_cost_no_draw() -> None:
     assert steps.advantage.tolist() == pytest.approx([1 + 0.475 * 3, 3, 2 + 15 - 20])
 
 
-REFUSED_REWARDS = [
-    (float("nan"), NonFiniteError), (1e39, NonFiniteError), (np.float64(-1e39), NonFiniteError),
-    pytest.param(10**400, NonFiniteError, id="too long to be printed"), ("1", TypeError), (None, TypeError),
-]  # fmt: skip
-
-
-@EVERY
-@pytest.mark.parametrize(("reward", "error"), REFUSED_REWARDS)
-def test_a_reward_that_is_no_finite_number_is_refused_where_it_is_stored(kind: str, reward: Any, error: Any) -> None:
-    agent = make_on_policy(kind)
+@pytest.mark.parametrize(
+    "make", [*(functools.partial(make_on_policy, kind) for kind in ON_POLICY), make_a3c, make_acer],
+    ids=[*ON_POLICY, "A3C", "ACER"],
+)  # fmt: skip
+@pytest.mark.parametrize(("reward", "error"), [(1e39, NonFiniteError), ("1", TypeError)])
+def test_a_reward_that_is_no_finite_number_is_refused_where_it_is_stored(make: Any, reward: Any, error: Any) -> None:
+    agent = make()
     agent.act(one_hot(0))
     with pytest.raises(error, match="reward is"):
         agent.observe(one_hot(1), reward, False, False)
     agent.observe(one_hot(1), 1.0, False, False)
-    assert (agent.t, len(agent._rollout)) == (1, 1)
+    assert agent.t == 1
 
 
 def test_a_refused_reward_among_several_leaves_none_stored() -> None:
@@ -184,34 +181,6 @@ def test_minibatches_larger_than_a_rollout_are_warned_of(caplog: Any) -> None:
     assert not caplog.text
     make_on_policy(minibatch_size=11)
     assert "minibatch_size is 11, but update_interval gives only 10 steps" in caplog.text
-
-
-def test_a_state_of_another_agent_is_refused() -> None:
-    agent = make_on_policy()
-    play_one(agent, CHAIN, 4)
-    state = agent.saved_state()
-    for bad in ({"t": -1}, {"more": 1}):
-        with pytest.raises(ValueError, match="the state has"):
-            agent.restore_state({**state, **bad})
-    assert difference(agent.saved_state(), state) is None
-
-
-def test_steps_are_saved_as_arrays_beside_the_text(tmp_path: Any) -> None:
-    agent = make_on_policy()
-    play_one(agent, CHAIN, 4)
-    saved = agent.saved_state()["rollout"]["columns"]["obs"]
-    assert saved.data_ptr() == agent._rollout._columns["obs"].data_ptr()  # nothing is copied before it is written
-    agent.save(str(tmp_path))
-    [text], [arrays] = tmp_path.glob("state-*.json"), tmp_path.glob("state-tensors-*.pt")
-    state = json.loads(text.read_text())[""]["rollout"]
-    assert (state["env"], state["columns"]["obs"]) == (None, None)
-    assert any(torch.equal(tensor, saved) for _, tensor in load_tensors(str(arrays)))
-
-
-def test_many_cut_off_episodes_are_a_few_arrays() -> None:
-    agent = make_on_policy("PPO", True)
-    play_one(agent, Chain(time_limit=2), 9)
-    assert [len(rows) for rows, *_ in agent.saved_state()["rollout"]["tails"]] == [4]
 
 
 # Learning from elsewhere

@@ -118,11 +118,3 @@ def test_the_proposal_learns_at_a_rate_of_its_own() -> None:
     one.update(make_batch(0))
     still = {name for name, param in q_function.named_parameters() if torch.equal(param, before[name])}
     assert still == {"proposal.weight", "proposal.bias"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("agent", QUANTILE_AGENTS)
-def test_a_compiled_update_learns(agent: str) -> None:
-    one = make_agent(agent, compile=True)
-    losses = [one.update(make_batch(0))[1]["loss"].item() for _ in range(40)]
-    assert np.mean(losses[-5:]) < np.mean(losses[:5])

@@ -17,7 +17,6 @@ from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC
 from pfrl_like.agents.discrete_sac import discrete_sac_next_value, discrete_sac_policy_loss
 from pfrl_like.agents.soft_actor_critic import soft_next_value, soft_reward
 from pfrl_like.batch import Batch
-from pfrl_like.envs.abc import ABC
 from pfrl_like.functions.losses import truncated_mixture
 from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import SoftmaxCategoricalHead
@@ -26,15 +25,9 @@ from pfrl_like.q_functions import (
     DropoutFCSAQFunction,
     QuantileSingleModelStateQFunctionWithDiscreteAction,
 )
-from pfrl_like.testing import check_agent
 from pfrl_like.testing.play import play_one
 
-OPTIONS: dict[str, Any] = {
-    "replay_start_size": 10,
-    "minibatch_size": 4,
-    "entropy_target": -2.0,
-    "initial_temperature": 0.2,
-}
+OPTIONS: Any = {"replay_start_size": 10, "minibatch_size": 4, "entropy_target": -2.0, "initial_temperature": 0.2}
 adam = functools.partial(torch.optim.Adam, lr=1e-2)
 
 
@@ -61,20 +54,6 @@ def make_crossq(buffer: str = "uniform", **options: Any) -> Any:
         return nn.Sequential(ConcatObsAndAction(), *layers)
 
     return make_sac(CrossQ, make_policy(), [critic(), critic()], buffer, **{"policy_update_delay": 2, **options})
-
-
-def make_discrete(buffer: str = "uniform") -> Any:
-    return DiscreteSAC(**arguments_of(DiscreteSAC, replay_buffer=MAKE_BUFFER[buffer](1_000)))
-
-
-MAKERS: dict[str, Any] = {"TQC": make_tqc, "REDQ": make_redq, "CrossQ": make_crossq, "DiscreteSAC": make_discrete}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
-@pytest.mark.parametrize("kind", MAKERS)
-def test_agent_keeps_the_contracts(kind: str, buffer: str) -> None:
-    check_agent(functools.partial(MAKERS[kind], buffer), ABC(size=2, discrete=kind == "DiscreteSAC"))
 
 
 # TQC
@@ -269,5 +248,7 @@ def test_discrete_critics_are_of_one_form() -> None:
     critics = [quantiles_of([0.0, 4.0]), q_of(0.0, 4.0)]
     for pair in (critics, critics[::-1]):
         agent = make_sac(DiscreteSAC, POLICY, pair)
-        with pytest.raises(TypeError, match="the critics give .*ActionValue, .*ActionValue, of which none"):
+        with pytest.raises(
+            TypeError, match="the critics return .*ActionValue, .*ActionValue, which cannot be compared"
+        ):
             agent.update(BATCH)

@@ -32,8 +32,7 @@ def make_batch(n: int = 4) -> Batch:
 
 @pytest.mark.representatives(5)
 @pytest.mark.parametrize(
-    ("agent", "buffer"),
-    sparing(itertools.product(AGENTS, [*BUFFERS, *RECURRENT_BUFFERS]), ("uniform",)),
+    ("agent", "buffer"), sparing(itertools.product(AGENTS, [*BUFFERS, *RECURRENT_BUFFERS]), ("uniform",))
 )
 def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def even(value: ImplicitQuantileActionValue, n: int) -> torch.Tensor:
@@ -196,18 +195,6 @@ def test_the_target_takes_no_gradient() -> None:
     agent = make_agent()
     agent.update(make_batch())
     assert all(param.grad is None and not param.requires_grad for param in agent.target_model.parameters())
-
-
-def test_frozen_layers_stay_frozen() -> None:
-    torch.manual_seed(0)
-    q_function = nn.Sequential(nn.Linear(5, 8), nn.Linear(8, 2), DiscreteActionValueHead())
-    q_function[0].requires_grad_(False)
-    before = q_function[0].weight.clone()
-    agent = make_agent(q_function=q_function)
-    for _ in range(5):
-        agent.update(make_batch())
-    assert torch.equal(q_function[0].weight, before)
-    assert q_function[0].weight.grad is None
 
 
 @pytest.mark.parametrize("buffer", ["3-step prioritized", "prioritized episodic"])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, built, fitted, images, make, predicted, vectors
+from estimator_parts import ALL, QUIET, fitted, images, make, predicted, vectors
 
 from pfrl_like import algos, load_learnable
 from pfrl_like.agents.offline.awr import td_lambda_returns
@@ -77,7 +77,7 @@ def test_imitators_refuse_values_and_samples(name: str) -> None:
 def test_bcq_draws_its_predictions_and_has_no_other_samples() -> None:
     made = fitted("BCQ")
     assert not np.array_equal(made.predict(OBS), made.predict(OBS))
-    with pytest.raises(NotImplementedError, match="those of predict"):
+    with pytest.raises(NotImplementedError, match="already samples actions in predict"):
         made.sample_action(OBS)
 
 
@@ -119,9 +119,9 @@ def five_steps(observations: Any) -> MDPDataset:
     [
         ({}, [], ValueError, "no transition"),
         ({}, [1], TypeError, r"episodes\[0\] is int"),
-        ({"dynamics": 3}, vectors(True), TypeError, "dynamics is 3, expected one of pfrl_like.dynamics"),
+        ({"dynamics": 3}, vectors(True), TypeError, "dynamics is 3, expected a model of pfrl_like.dynamics"),
         ({}, five_steps(NESTED), ValueError, "observation_shape is {'x': .*}, expected the shape of one array"),
-        ({}, five_steps(np.zeros((5, 3))), ValueError, r"was built for \(4,\) and 3"),
+        ({}, five_steps(np.zeros((5, 3))), ValueError, r"was built for shape \(4,\) and size 3"),
     ],
     ids=["none", "number", "dynamics", "nested", "other shape"],
 )
@@ -143,7 +143,7 @@ def test_infinite_losses_end_training() -> None:
 def test_values_of_actions_that_cannot_be_are_refused() -> None:
     discrete, continuous = fitted("DQN"), fitted("SAC")
     for actions, bad in ((np.full(7, 3), 3), (np.full(7, -1), -1), (np.full((7, 1), 0.5), 0.5)):
-        with pytest.raises(ValueError, match=f"action has {bad}, expected integers from 0 to below 3"):
+        with pytest.raises(ValueError, match=f"action has {bad}, expected integers >= 0 and < 3"):
             discrete.predict_value(OBS, actions)
     assert discrete.predict_value(OBS, np.ones((7, 1), np.float32)).shape == (7,)
     for shape in ((7, 3), (7,), ()):
@@ -201,7 +201,7 @@ def test_dynamics_are_told_of_and_have_to_be_given_again(capsys: Any) -> None:
     assert "dynamics={'algorithm': 'MOPO'" in capsys.readouterr().out
     (path,) = Path("logs").glob("*/params.json")
     assert json.loads(path.read_text())["dynamics"]["lam"] == 0.25
-    with pytest.warns(UserWarning, match=r"learnt with MOPO as dynamics.*set_params\(dynamics=") as warned:
+    with pytest.warns(UserWarning, match=r"was trained with MOPO as dynamics.*set_params\(dynamics=") as warned:
         again = algos.SAC.from_json(path)
     assert again.dynamics is None and warned[0].filename == __file__
     assert again.set_params(dynamics=dynamics).fit(data, n_epochs=1, **QUIET).dynamics is dynamics
@@ -244,8 +244,11 @@ def test_files_of_something_else_are_refused(content: Any) -> None:
 @pytest.mark.parametrize(
     ("params", "text"),
     [
-        ({"algorithm": "SAC", "observation_shape": [4]}, "holds the hyperparameters of 'SAC', expected those of DQN"),
-        ({"algorithm": "DQN"}, "which have action_size, observation_shape"),
+        (
+            {"algorithm": "SAC", "observation_shape": [4]},
+            "has hyperparameters of 'SAC', expected hyperparameters of DQN",
+        ),
+        ({"algorithm": "DQN"}, "expected action_size, observation_shape"),
     ],
 )
 def test_hyperparameters_of_something_else_are_refused(params: Any, text: str) -> None:
@@ -266,6 +269,6 @@ def test_values_of_awr_are_those_of_states(name: str) -> None:
 
 
 def test_a_model_of_another_algorithm_is_refused() -> None:
-    built("SAC").save_model("sac.pt")
-    with pytest.raises(CheckpointError, match="holds SAC, expected DQN"):
+    fitted("SAC").save_model("sac.pt")
+    with pytest.raises(CheckpointError, match="is a model of SAC, expected DQN"):
         make("DQN").load_model("sac.pt")

@@ -96,15 +96,9 @@ def test_what_is_sampled_follows_the_options(tmp_path: Path, option: str, value:
     assert len(algorithm.replay_buffer) == algorithm.agent.t == steps
 
 
-@pytest.mark.slow
-def test_no_gradient_step_is_taken_before_the_buffer_is_large_enough(tmp_path: Path) -> None:
-    _, batches, *_ = run(tmp_path, min_buffer_size=17)  # of 24 steps: the last two iterations begin with 20 and 24
-    assert len(batches) == 2 * 2
-    assert not run(tmp_path / "other", min_buffer_size=25)[1]
-
-
 @pytest.mark.parametrize(("option", "value", "expected"), [
     ("n_train_steps", 7, {"updates": 5 * 7}), ("buffer_batch_size", 3, {"rows": 3}),
+    ("min_buffer_size", 17, {"updates": 2 * 2}),  # of 24 steps: the last two iterations begin with 20 and 24
     ("discount", 0.5, {"discount": 0.5}),
     ("reward_scale", 0.25, {"reward": 0.25}),
 ])  # fmt: skip
@@ -235,9 +229,8 @@ def test_a_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
     assert (runner.epoch, runner.step_itr, other.agent.t, len(other.replay_buffer)) == (3, 9, 36, 36)
     assert [row["epoch"] for row in epochs_of(tmp_path)] == ["1", "2", "3"]
     kept = {path.parent.name for path in tmp_path.glob("*/run")}
-    assert (
-        kept == {"24_checkpoint", "24_finish", "36_checkpoint", "36_finish"} and (tmp_path / "12_checkpoint").is_dir()
-    )
+    assert kept == {"24_checkpoint", "24_finish", "36_checkpoint", "36_finish"}
+    assert (tmp_path / "12_checkpoint").is_dir()
 
 
 class Keeping(EpochDQN):
@@ -288,20 +281,15 @@ def test_what_an_algorithm_replaces_and_cannot_be_saved_is_told(tmp_path: Path) 
             return super().train_once(itr, paths)
 
     _, how = resumed(tmp_path, 1, 2, kind=Marked)
-    reason = "mark of Marked changed and is not saved: saved_state may tell of it"
+    reason = "mark of Marked changed and is not saved: define saved_state on Marked"
     assert (how["resume"], how["reasons"]) == ("approximate", [reason])
 
 
 def test_snapshots_are_made_at_their_interval_and_at_the_end(tmp_path: Path) -> None:
     run(tmp_path, 5, snapshot_interval=2)
     assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{12 * epoch}_checkpoint" for epoch in (2, 4, 5)}
-
-
-@pytest.mark.slow
-def test_so_many_snapshots_are_kept(tmp_path: Path) -> None:
-    run(tmp_path, 4, keep_snapshots=2)
-    assert {path.parent.name for path in tmp_path.glob("*/run")} == {"36_checkpoint", "48_checkpoint", "48_finish"}
-    assert not (tmp_path / "24_checkpoint").exists()
+    run(tmp_path / "few", 4, keep_snapshots=2)
+    assert {path.name for path in (tmp_path / "few").glob("*_checkpoint")} == {"36_checkpoint", "48_checkpoint"}
 
 
 def test_a_snapshot_that_cannot_be_written_ends_training_or_does_not(tmp_path: Path) -> None:
@@ -318,10 +306,10 @@ def test_a_snapshot_that_cannot_be_written_ends_training_or_does_not(tmp_path: P
 
 def test_a_directory_without_a_snapshot_is_refused(tmp_path: Path) -> None:
     runner = EpochRunner(dqn(Episodes()), Episodes(), tmp_path)
-    with pytest.raises(CheckpointError, match="holds no snapshot"):
+    with pytest.raises(CheckpointError, match="contains no snapshot"):
         runner.restore()
     runner.algorithm.agent.save(str(tmp_path / "4_checkpoint"))
-    with pytest.raises(CheckpointError, match="4_checkpoint: holds an agent alone"):
+    with pytest.raises(CheckpointError, match="4_checkpoint: contains only an agent"):
         runner.restore()
 
 
@@ -345,7 +333,7 @@ def test_another_environment_and_loggers_of_ones_own_are_used(tmp_path: Path, ca
 
 @pytest.mark.parametrize(("change", "error", "text"), [
     ({"steps_per_epoch": 0}, ValueError, "steps_per_epoch"), ({"min_buffer_size": 2.5}, TypeError, "min_buffer_size"),
-    ({"min_buffer_size": 4}, ValueError, "at least buffer_batch_size, 5"),
+    ({"min_buffer_size": 4}, ValueError, r"at least 5 \(buffer_batch_size"),
     ({"min_buffer_size": 101}, ValueError, "capacity"),
     ({"reward_scale": float("nan")}, ValueError, "reward_scale"),
     ({"max_path_length": 0}, ValueError, "max_path_length"), ({"discont": 0.9}, TypeError, "discont"),
@@ -356,14 +344,14 @@ def test_bad_numbers_and_unknown_names_are_refused(change: Any, error: type[Exce
 
 
 def test_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="env_spec: got str, expected something with observation_space"):
+    with pytest.raises(TypeError, match="env_spec: got str, expected an object with observation_space"):
         dqn("CartPole-v1")
     box = Episodes(actions=gymnasium.spaces.Box(-1, 1, (1,)))
     with pytest.raises((TypeError, ValueError), match="Box"):
         EpochRunner(dqn(box), box, tmp_path / "box").train(1)
     with pytest.raises(TypeError, match="algorithm: got DoubleDQN, expected an EpochAlgorithm"):
         EpochRunner(dqn(Episodes()).agent, Episodes(), tmp_path)
-    with pytest.raises(ValueError, match="has the action_space Discrete\\(3\\), expected Discrete\\(2\\)"):
+    with pytest.raises(ValueError, match="has the action_space Discrete\\(3\\), but .* has Discrete\\(2\\)"):
         EpochRunner(dqn(Episodes()), Episodes(actions=gymnasium.spaces.Discrete(3)), tmp_path)
     with pytest.raises(TypeError, match="abstract"):
         OffPolicyRLAlgorithm(Episodes(), None, None, None)
@@ -376,5 +364,5 @@ def test_a_subclass_that_makes_no_agent_is_told_so(agent: Any) -> None:
             if agent is not None:
                 self.agent = agent
 
-    with pytest.raises(TypeError, match="init_opt of Without left (None|'an agent') as self.agent, expected one"):
+    with pytest.raises(TypeError, match="agent is (None|'an agent') after init_opt of Without, expected an agent"):
         Without(Episodes(), None, None, ReplayBuffer(100), min_buffer_size=64)

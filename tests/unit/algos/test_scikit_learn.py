@@ -1,7 +1,6 @@
 """Estimators within scikit-learn's tools, with episodes as samples."""
 
 import copy
-import multiprocessing
 import pickle
 from typing import Any
 
@@ -14,9 +13,8 @@ from pfrl_like.augmentation import AugmentationPipeline, ColorJitter
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
-from pfrl_like.metrics import td_error_scorer
 from pfrl_like.ope import FQEConfig, evaluate_offline
-from pfrl_like.preprocessing import MinMaxScaler, StandardScaler
+from pfrl_like.preprocessing import StandardScaler
 from pfrl_like.utils import set_random_seed
 
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -69,25 +67,6 @@ def test_the_score_of_a_pipeline_is_that_of_its_last_step() -> None:
         set_random_seed(0)
         scores.append(score(vectors(True).episodes))
     assert np.isfinite(scores[0]) and scores[0] == scores[1]
-
-
-@pytest.mark.slow
-def test_a_pipeline_is_cross_validated_and_searched() -> None:
-    def scoring(made: Any, episodes: Any) -> float:
-        return float(td_error_scorer(made[-1], made[:-1].transform(episodes)))
-
-    episodes = vectors(True).episodes
-    scores = model_selection.cross_validate(
-        piped(First()), episodes, cv=3, params=ONCE, scoring=scoring, return_estimator=True, error_score="raise"
-    )
-    assert (scores["test_score"] < 0).all() and {made[-1].impl.optim_t for made in scores["estimator"]} == {40 // 16}
-    search = model_selection.GridSearchCV(
-        piped(First()), {"algo__gamma": [0.5, 0.9], "first__n": [1, 3], "first": [First(), First(2)]}, cv=2,
-        scoring=lambda made, _: made[-1].impl.gamma + made[0].n, error_score="raise",
-    )  # fmt: skip
-    search.fit(episodes, **ONCE)
-    assert search.best_params_["algo__gamma"] == 0.9 and search.best_params_["first__n"] == 3
-    assert search.best_estimator_[-1].impl.optim_t == 60 // 16
 
 
 def test_parts_of_a_pipeline_are_set_and_cloned() -> None:
@@ -152,35 +131,6 @@ def test_gpus_are_numbers_that_copies_know() -> None:
         assert sklearn_base.clone(made).use_gpu == kept and copy.deepcopy(made).use_gpu == kept
 
 
-@pytest.mark.slow
-def test_scalers_by_name_are_searched_and_validated() -> None:
-    made, data = make("CQL", action_scaler="min_max", n_epochs=1), vectors(False)
-    grid = {"scaler": [None, "standard", MinMaxScaler()], "reward_scaler": ["standard", "return"]}
-    search = model_selection.GridSearchCV(made, grid, cv=2, scoring=td_error_scorer, error_score="raise")
-    search.fit(data.episodes, **QUIET)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all() and len(search.cv_results_["params"]) == 6
-    assert search.best_estimator_.action_scaler.fitted and not made.action_scaler.fitted
-    assert repr(search.best_estimator_.get_params()["scaler"]) == repr(search.best_params_["scaler"])
-    scores = model_selection.cross_validate(
-        search.best_estimator_, data, cv=2, scoring=td_error_scorer, params=QUIET, error_score="raise"
-    )
-    assert np.isfinite(scores["test_score"]).all()
-
-
-@pytest.mark.slow
-def test_a_grid_is_searched_by_several_processes() -> None:
-    search = model_selection.GridSearchCV(
-        make("DQN"), {"learning_rate": [1e-4, 1e-3]}, cv=2, scoring=td_error_scorer, refit=False, n_jobs=2,
-        error_score="raise",
-    )  # fmt: skip
-    try:
-        search.fit(vectors(True).episodes, n_epochs=1, **QUIET)
-    finally:
-        loky.get_reusable_executor().shutdown()  # its processes would stay for minutes
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert not multiprocessing.active_children()
-
-
 def test_whether_it_is_fitted_is_known() -> None:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
@@ -208,7 +158,7 @@ def test_its_own_score_is_what_off_policy_evaluation_expects(name: str) -> None:
     with pytest.raises(AttributeError, match=r"call pfrl_like\.ope\.evaluate_offline\(estimator, "):
         made.evaluate_offline(data)
     other_gamma = make(name, gamma=0.5, impl=made.impl)
-    with pytest.raises(ValueError, match=r"gamma is 0\.5, but config has 0\.9"):
+    with pytest.raises(ValueError, match=r"gamma is 0\.5, but gamma of config is 0\.9"):
         other_gamma.score(data, config=FQEConfig(gamma=0.9))
 
 

@@ -123,7 +123,7 @@ def test_an_impossible_priority_is_refused_before_anything_changes(priority):
     ("index", "values", "error", "message"),
     [
         ([0], [np.nan], NonFiniteError, "priority holds nan"),
-        ([2], [1.0], ValueError, "index holds 2"),
+        ([2], [1.0], ValueError, "index contains 2"),
         ([0, 1], [1.0], ValueError, r"\(2,\) and \(1,\)"),
     ],
 )
@@ -143,7 +143,7 @@ def test_what_cannot_be_priorities_of_items_is_refused(index, values, error, mes
         ({"size": 1, "written": 2}, "1 slots"),
         ({"size": 64, "written": 4}, "4 of 3 items"),
         ({"size": 64, "written": -1}, "-1 of 3 items"),
-        ({"size": 64, "written": 1}, "other priorities than the largest so far, 2.0"),
+        ({"size": 64, "written": 1}, "priorities other than max_priority=2.0"),
     ],
 )
 def test_a_layout_that_cannot_be_is_refused(layout, message):

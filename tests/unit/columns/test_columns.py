@@ -23,14 +23,6 @@ def batch_of(columns, rows, **kwargs):
     return columns.batch(np.array(rows), **arguments)
 
 
-def test_the_next_observation_of_a_step_is_that_of_the_step_after():
-    columns = Columns()
-    first, second = append(columns, 0), append(columns, 1)
-    assert columns.next_row[first] == columns.obs_row[second]
-    assert columns.successor[first] == second
-    assert n_observations(columns) == 3
-
-
 def test_an_observation_is_compared_when_it_comes_not_when_it_was_made():
     columns, shared = Columns(), vector(1)
     columns.append(vector(0), 0, 0.0, shared, False, 0, {})
@@ -99,7 +91,7 @@ def test_an_extra_that_would_hide_a_field_is_refused(name):
     ("changed", "message"),
     [
         (dict(reward=[1.0]), "reward: got .* of shape \\(1,\\), float64, expected 2 numbers"),
-        (dict(env_ids=[3, 3]), "env_ids: got \\[3, 3\\], expected 2 different ones"),
+        (dict(env_ids=[3, 3]), "env_ids: got \\[3, 3\\], expected 2 different ids"),
         (dict(next_obs=[vector(0), np.zeros(2, np.float32)]), "next_obs"),
         (dict(action=[0, 0.5]), "action"),
         (dict(extra={"note": [np.zeros(2), np.zeros(3)]}), "note"),
@@ -167,7 +159,7 @@ def test_a_step_that_is_not_terminal_and_has_no_next_observation_cannot_be_learn
     columns = Columns()
     columns.append(vector(0), 0, 0.0, None, False, 0, {})
     assert columns.transitions(np.array([1]))[0]["next_state"] is None
-    with pytest.raises(ValueError, match="next_state: None"):
+    with pytest.raises(ValueError, match="next_state: got None"):
         batch_of(columns, [1])
 
 

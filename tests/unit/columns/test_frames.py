@@ -108,7 +108,7 @@ def test_lazy_frames_that_lost_their_identity_are_still_shared():
 
 
 @pytest.mark.slow
-def test_the_users_frames_are_let_go_when_an_episode_ends():
+def test_the_users_frames_are_let_go_when_an_episode_ends_and_after_a_change():
     frames = [image(i, (1, 16, 16)) for i in range(5)]
     alive = weakref.ref(frames[4])
     buffer = ReplayBuffer()
@@ -117,6 +117,12 @@ def test_the_users_frames_are_let_go_when_an_episode_ends():
     gc.collect()
     assert alive() is not None
     buffer.stop_current_episode()
+    gc.collect()
+    assert alive() is None
+    frames = [image(i, (1, 16, 16)) for i in range(4)]
+    alive = weakref.ref(frames[0])
+    buffer.memory[0][0]["state"] = LazyFrames(frames, concatenated(0))
+    del frames
     gc.collect()
     assert alive() is None
 

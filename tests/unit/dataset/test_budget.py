@@ -16,7 +16,7 @@ def test_a_small_file_may_ask_for_the_floor_and_a_large_one_for_so_many_times_it
 def test_what_is_taken_is_no_longer_left() -> None:
     budget = Budget(0, 10)
     budget.spend(7, "a")
-    with pytest.raises(ValueError, match="b announces 4 bytes, and by max_bytes=10 it may take 3 more"):
+    with pytest.raises(ValueError, match="b needs 4 bytes, but the limit max_bytes=10 leaves 3 bytes"):
         budget.spend(4, "b")
     budget.spend(3, "c")
 
@@ -25,8 +25,6 @@ def test_what_is_taken_is_no_longer_left() -> None:
 def test_who_trusts_a_file_says_how_much_it_may_take(name: str, tmp_path) -> None:
     rows = np.zeros((5, 100_000), np.float32)
     next_row(rows, rows[:, :1], rows[:, 0], rows[:, 0]).dump(tmp_path / name)
-    with pytest.raises(
-        CheckpointError, match=rf"{name}: \S+ announces \d+ bytes, and by max_bytes=1000000 it may take"
-    ):
+    with pytest.raises(CheckpointError, match=rf"{name}: \S+ needs \d+ bytes, but the limit max_bytes=1000000 leaves"):
         MDPDataset.load(tmp_path / name, max_bytes=1_000_000)
     assert MDPDataset.load(tmp_path / name, max_bytes=3_000_000).observations.shape == (5, 100_000)

@@ -72,7 +72,7 @@ def test_check_tells_a_convention_that_was_assumed() -> None:
     with pytest.warns(UserWarning, match="reward_convention"):
         assumed = MDPDataset(*ROWS)
     (finding,) = [finding for finding in assumed.check() if finding.where == "rewards"]
-    assert "were read as 'next_row'" in finding.message and "reward_convention='same_row'" in finding.message
+    assert "('next_row')" in finding.message and "reward_convention='same_row'" in finding.message
     assert finding.kind == "convention" and not len(finding.places)
     named = MDPDataset(*ROWS, reward_convention="next_row")
     named.extend(assumed)
@@ -112,7 +112,7 @@ def test_integer_vectors_of_one_number_are_continuous_and_warned_of_once() -> No
     def make() -> MDPDataset:
         return MDPDataset(ROWS[0], INTEGERS, *ROWS[2:], reward_convention="same_row")
 
-    with pytest.warns(UserWarning, match=r"actions are integers of shape \(3, 1\), .* need discrete_action=True"):
+    with pytest.warns(UserWarning, match=r"actions are integers of shape \(3, 1\), .* pass discrete_action=True"):
         dataset = make()
     assert not dataset.is_action_discrete() and not warned(make)
 

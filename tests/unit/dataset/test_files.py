@@ -128,7 +128,7 @@ def test_files_of_d3rlpy_1_say_their_convention_by_a_version(tmp_path) -> None:
     arrays = flat(episode_terminals=np.array([0, 0, 1, 0, 1]), discrete_action=False, version="1.0")
     path = write(tmp_path / "one.h5", arrays)
     assert MDPDataset.load(path).to_arrays()["rewards"].tolist() == [0.5, 1.5, 2.5, 3.5]
-    with pytest.raises(CheckpointError, match="the data say 'same_row'"):
+    with pytest.raises(CheckpointError, match="the data contain 'same_row'"):
         MDPDataset.load(path, reward_convention="next_row")
 
 
@@ -179,7 +179,7 @@ def test_archives_that_announce_more_than_they_hold_are_refused(tmp_path) -> Non
     path = tmp_path / "bomb.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("observations.npy", "w") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)})
-    with pytest.raises(CheckpointError, match="has not the size"):
+    with pytest.raises(CheckpointError, match="has a different size"):
         MDPDataset.load(path)
 
 
@@ -191,7 +191,7 @@ def test_files_do_not_refer_to_other_files(tmp_path) -> None:
         file["actions"] = h5py.ExternalLink("other.h5", "/actions")
     with h5py.File(raw, "a") as file:
         file.create_dataset("actions", (5, 1), "f4", external=[(str(tmp_path / "other.h5"), 0, 20)])
-    for path, message in ((link, "link to elsewhere"), (raw, "in other files")):
+    for path, message in ((link, "is a link"), (raw, "in other files")):
         with pytest.raises(CheckpointError, match=message):
             MDPDataset.load(path, reward_convention="next_row")
 
@@ -199,7 +199,7 @@ def test_files_do_not_refer_to_other_files(tmp_path) -> None:
 def test_sizes_that_no_storage_explains_are_refused(tmp_path) -> None:
     with h5py.File(tmp_path / "bomb.h5", "w") as file:
         file.create_dataset("observations", (1 << 30, 100), "f8", chunks=(1024, 100))
-    with pytest.raises(CheckpointError, match="announces"):
+    with pytest.raises(CheckpointError, match="needs .* bytes"):
         MDPDataset.load(tmp_path / "bomb.h5", memory_map=False)
 
 
@@ -225,7 +225,7 @@ def test_minari_folders_have_the_form_that_minari_reads(tmp_path) -> None:
 
 
 def test_a_folder_is_told_from_a_file(tmp_path) -> None:
-    with pytest.raises(CheckpointError, match="is a folder, expected a file: load_minari reads Minari's folders"):
+    with pytest.raises(CheckpointError, match="is a folder, expected a file: load_minari reads folders of Minari"):
         MDPDataset.load(minari(tmp_path))
 
 
@@ -258,7 +258,7 @@ def test_damaged_minari_folders_are_refused(tmp_path) -> None:
     with h5py.File(folder / "data/main_data.hdf5", "a") as file:
         del file["episode_0/rewards"]
         file["episode_0/rewards"] = np.zeros(7)
-    with pytest.raises(CheckpointError, match="arrays of steps"):
+    with pytest.raises(CheckpointError, match="arrays of lengths"):
         MDPDataset.load_minari(folder)
     (folder / "data/main_data.hdf5").write_bytes(b"nothing")
     with pytest.raises(CheckpointError):
@@ -271,9 +271,9 @@ def test_no_file_is_written_that_would_hold_no_row(tmp_path) -> None:
     one = next_row(np.zeros((1, 2), np.float32), np.zeros((1, 1), np.float32), [0.0], [1])
     one.dump(tmp_path / "data.npz")
     assert MDPDataset.load(tmp_path / "data.npz").n_steps == 0
-    with pytest.raises(ValueError, match="'same_row' has rows for transitions, but the dataset has none"):
+    with pytest.raises(ValueError, match="'same_row' stores transitions, but the dataset has no transitions"):
         one.dump(tmp_path / "none.npz", reward_convention="same_row")
-    with pytest.raises(ValueError, match="the dataset holds no transition"):
+    with pytest.raises(ValueError, match="the dataset has no transitions"):
         one.dump_minari(tmp_path, "none-v0")
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
@@ -282,14 +282,6 @@ def test_no_file_is_written_that_would_hold_no_row(tmp_path) -> None:
 def test_a_bound_that_is_no_number_is_refused_before_anything_is_read(load, tmp_path) -> None:
     with pytest.raises(TypeError, match=r"max_bytes is '10' \(str\), expected an integer"):
         load(tmp_path / "nowhere.npz", max_bytes="10")
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_text_is_no_file_of_a_dataset(name: str, tmp_path) -> None:
-    (tmp_path / name).write_text("observation,action,reward")
-    with pytest.raises(CheckpointError, match="is neither HDF5 nor an archive of arrays") as refused:
-        MDPDataset.load(tmp_path / name)
-    assert "from_dataframe" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -305,7 +297,7 @@ def test_files_are_not_called_what_they_are_not(tmp_path) -> None:
         with pytest.raises(ValueError, match=r"\.h5 \(HDF5\) or \.npz"):
             numbered().dump(tmp_path / name)
         (tmp_path / name).write_text("observation,action,reward")
-        with pytest.raises(CheckpointError, match=r"is neither HDF5 .*; from_dataframe takes a table that pandas"):
+        with pytest.raises(CheckpointError, match=r"is neither HDF5 .*; read the file with pandas"):
             MDPDataset.load(tmp_path / name)
         (tmp_path / name).unlink()
     numbered().dump(tmp_path / "mine.set")

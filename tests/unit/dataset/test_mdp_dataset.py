@@ -192,13 +192,13 @@ BAD = [
     (0, {"a": np.zeros((3, 1), complex)}, ValueError, "observations: .* expected arrays of real numbers"),
     (1, np.zeros((2, 1)), ValueError, "actions: got 2 rows, expected 3"),
     (1, np.zeros(3), ValueError, "discrete_action=True"),
-    (1, np.zeros((3, 1), complex), ValueError, "actions: got .* complex128, expected an array with real numbers"),
-    (2, np.zeros(3, complex), ValueError, "rewards: got .* complex128, expected an array with real numbers"),
+    (1, np.zeros((3, 1), complex), ValueError, "actions: got .* complex128, expected an array of real numbers"),
+    (2, np.zeros(3, complex), ValueError, "rewards: got .* complex128, expected an array of real numbers"),
     (2, np.array([0, 0, np.inf]), NonFiniteError, "rewards: got inf in row 2"),
     (2, np.zeros(4), ValueError, "rewards: got shape"),
     (3, np.array([0, 2, 1]), ValueError, "terminals: got 2 in row 1"),
     (3, np.zeros((3, 2)), ValueError, "terminals: got shape"),
-    (3, np.array(["n", "n", "y"]), ValueError, "terminals: got ndarray of <U1, expected an array with real numbers"),
+    (3, np.array(["n", "n", "y"]), ValueError, "terminals: got ndarray of <U1, expected an array of real numbers"),
 ]
 
 
@@ -216,7 +216,7 @@ def test_actions_that_are_no_indices_are_refused(actions) -> None:
 
 
 def test_a_row_ends_an_episode_in_one_way() -> None:
-    with pytest.raises(ValueError, match="both are set in row 2, .* give `timeouts & ~terminals`"):
+    with pytest.raises(ValueError, match="both are set in row 2, .* pass `timeouts & ~terminals`"):
         next_row(*ROWS, timeouts=np.array([0, 0, 1]))
 
 
@@ -249,7 +249,7 @@ def test_check_names_what_looks_wrong() -> None:
     }
     observations[3, 0] = np.nan
     assert ("nan", [3]) in [(finding.kind, finding.places.tolist()) for finding in dataset.check()]
-    assert "observations hold NaN or infinity in these rows of dataset.observations: 3 (episode 1, step 1)" in [
+    assert "observations contain NaN or infinity in these rows of dataset.observations: 3 (episode 1, step 1)" in [
         finding.message for finding in dataset.check()
     ]
     with pytest.raises(ValueError, match=r"action_space: got Discrete\(2\), which is discrete"):
@@ -308,7 +308,7 @@ def test_a_dataset_and_its_episodes_tell_what_they_are() -> None:
         "MDPDataset(2 episodes, 3 transitions, observations float32[1] in memory, continuous float32 actions of size 1)"
     )
     assert repr(dataset.episodes) == (
-        "[Episode(2 transitions, return 6, terminated), Episode(1 transitions, return 8, cut off)]"
+        "[Episode(2 transitions, return 6, terminated), Episode(1 transitions, return 8, truncated)]"
     )
 
 

@@ -78,7 +78,7 @@ def test_a_dataset_of_episodes_knows_the_actions_that_these_did_not_take() -> No
 @pytest.mark.parametrize(
     "episodes, error, message",
     [
-        ([], ValueError, "episodes hold no transition"),
+        ([], ValueError, "episodes: got no transitions"),
         (np.zeros((2, 3)), TypeError, r"episodes\[0\] is ndarray, expected an Episode"),
         ("data.h5", TypeError, "episodes is str, expected a dataset or a list of episodes"),
     ],

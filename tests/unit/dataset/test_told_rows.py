@@ -46,7 +46,7 @@ def test_next_observations_are_learnt_where_they_were_told() -> None:
     batch = chosen.batch(np.arange(len(chosen)))
     assert batch.obs.tolist() == [[5.0], [7.0]] and batch.next_obs.tolist() == [[6.0], [9.0]]
     assert len(Selection(both)) == 3
-    with pytest.raises(ValueError, match="next observation was told"):
+    with pytest.raises(ValueError, match="ends in a terminal state"):
         Selection(dataset([1, 1, 1, 1]), told_next=True)
 
 
@@ -56,5 +56,5 @@ def test_predictions_of_what_was_not_told_are_not_scored() -> None:
             return np.asarray(x) + 1.0, np.zeros(len(x))
 
     assert observation_error(Model(), dataset([0, 1, 0, 0]).episodes) == pytest.approx(-0.5)  # 0 and 1
-    with pytest.raises(ValueError, match="next observation was told"):
+    with pytest.raises(ValueError, match="has a recorded next observation"):
         observation_error(Model(), dataset([1, 1, 1, 1]).episodes)

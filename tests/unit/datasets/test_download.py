@@ -77,7 +77,9 @@ def test_a_part_that_holds_everything_or_more_is_noticed(server: FileServer, tmp
 def test_a_wrong_checksum_is_refused_and_the_file_removed(server: FileServer, tmp_path: Path, there: bool) -> None:
     if there:
         (tmp_path / "file").write_bytes(CONTENT)
-    with pytest.raises(CheckpointError, match=f"has the checksum {SHA256}, expected sha256 {'0' * 64}; it is removed"):
+    with pytest.raises(
+        CheckpointError, match=f"has the checksum {SHA256}, expected sha256 {'0' * 64}; the file was removed"
+    ):
         downloaded(f"{server.url}/file", tmp_path / "file", "0" * 64)
     assert [path.name for path in tmp_path.iterdir()] == ["file.lock"]
     assert downloaded(f"{server.url}/file", tmp_path / "file", SHA256.upper()).read_bytes() == CONTENT
@@ -87,7 +89,7 @@ def test_a_busy_server_is_asked_again_and_a_missing_file_is_not(server: FileServ
     server.refuses = [503, 429]
     assert downloaded(f"{server.url}/file", tmp_path / "file").read_bytes() == CONTENT
     server.asked.clear()
-    with pytest.raises(DownloadError, match="the server answers 404 Not Found"):
+    with pytest.raises(DownloadError, match="the server returned 404 Not Found"):
         downloaded(f"{server.url}/other", tmp_path / "other")
     assert len(server.asked) == 1
 

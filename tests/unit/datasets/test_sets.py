@@ -111,13 +111,13 @@ def test_a_damaged_or_foreign_file_is_refused(server: FileServer) -> None:
 @pytest.mark.parametrize(
     ("get", "name", "expected"),
     [
-        (datasets.get_d4rl, "hopper", "a name like 'hopper-medium-v2'"),
+        (datasets.get_d4rl, "hopper", "a name such as 'hopper-medium-v2'"),
         (datasets.get_d4rl, "hopper-medium-v3", "v1 or v2"),
-        (datasets.get_pybullet, "hopper-medium-v0", "'hopper-bullet-mixed-v0', of d4rl-pybullet"),
-        (datasets.get_atari, "breakout-v0", "a name like 'breakout-mixed-v0'"),
+        (datasets.get_pybullet, "hopper-medium-v0", "'hopper-bullet-mixed-v0' \\(d4rl-pybullet"),
+        (datasets.get_atari, "breakout-v0", "a name such as 'breakout-mixed-v0'"),
         (datasets.get_atari, "breakout-epoch-51-v0", "epoch-1 to epoch-50"),
-        (datasets.get_minari, "../door/human-v2", "an id of Minari's"),
-        (datasets.get_pybullet, "hopper-bullet-mixed-v0", "put the file at .*pybullet/hopper-bullet-mixed-v0.hdf5"),
+        (datasets.get_minari, "../door/human-v2", "an id of Minari"),
+        (datasets.get_pybullet, "hopper-bullet-mixed-v0", "copy the file to .*pybullet/hopper-bullet-mixed-v0.hdf5"),
     ],
 )
 def test_an_unknown_name_is_refused_and_known_ones_are_told(get: Any, name: str, expected: str) -> None:

@@ -25,7 +25,6 @@ from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.runs.secrets import MASK
 from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
-from pfrl_like.testing.play import difference
 
 
 class Root(nn.Module):
@@ -58,22 +57,6 @@ def refused(agent: Any, outdir: Path, scale: float = 100.0, noise: float = 0.0) 
 
     with pytest.raises(NonFiniteError):
         train_agent(agent, Chain(time_limit=7), 30, outdir, step_hooks=[spoil])
-
-
-@pytest.mark.slow
-def test_the_record_names_the_layer_and_the_range_of_its_input(tmp_path: Path) -> None:
-    agent = make()
-    refused(agent, tmp_path)
-    record = json.loads((tmp_path / "crash-20" / "crash.json").read_text())
-    layer = record["layer"]
-    assert (layer["name"], layer["class"]) == ("model.1", "Root") and record["parameters"] == []
-    low, high = layer["input"][0]["range"]
-    assert layer["input"][0]["not_finite"] == 0 < layer["output"][0]["not_finite"] and low < -5.0 < high
-    assert record["error"] == record["error_again"] and "loss" in record["error"]
-    assert set(record["gradients"]) == {"model.0.weight", "model.0.bias", "model.2.weight", "model.2.bias"}
-    assert set(load_tensors(str(tmp_path / "crash-20" / "gradients.pt"))) == set(record["gradients"])
-    batch, other = (load_tensors(str(tmp_path / name)) for name in ("bad_batch-20.pt", "crash-20/batch.pt"))
-    assert not difference(batch, other)
 
 
 @pytest.mark.slow
@@ -146,7 +129,7 @@ def test_parameters_that_are_not_finite_are_named_and_cannot_be_saved(tmp_path: 
         train_agent(agent, Chain(time_limit=7), 30, tmp_path, step_hooks=[spoil])
     record = json.loads((tmp_path / "crash-16" / "crash.json").read_text())
     assert record["parameters"] == ["model.2.bias"] and "model.2.bias" in record["agent_not_saved"]
-    with pytest.raises(CheckpointError, match="has no agent: model"):
+    with pytest.raises(CheckpointError, match="contains no agent: model"):
         replay_crash(make(), tmp_path / "crash-16")
 
 
@@ -174,6 +157,8 @@ def test_what_an_agent_collected_itself_is_learnt_from_again(kind: str, recurren
     (folder,) = tmp_path.glob("crash-*")
     record = json.loads((folder / "crash.json").read_text())
     assert record["layer"]["class"] == "Fault" and record["error"] == record["error_again"]
+    assert record["layer"]["input"][0]["not_finite"] == 0 < record["layer"]["output"][0]["not_finite"]
+    assert load_tensors(str(folder / "gradients.pt")).keys() == record["gradients"].keys() != {}.keys()
     assert replay_crash(make_faulty(False), folder).layer == record["layer"]
     assert replay_crash(make_faulty(True), folder).error is None
 
@@ -243,5 +228,5 @@ def test_of_a_program_that_cannot_be_started_nobody_says_that_it_is(
     (tmp_path / "crash.json").write_text(json.dumps(record))
     assert main(["replay-crash", str(tmp_path)]) == 2
     err = capsys.readouterr().err
-    reason = "the secrets of its command line are not recorded; let the program take them"
+    reason = "the secrets of its command line are not recorded; pass secrets in environment"
     assert f"cannot be started: {reason}" in err and "starting" not in err

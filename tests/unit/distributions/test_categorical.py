@@ -143,8 +143,8 @@ class TestProductOfCategoricals:
     @pytest.mark.parametrize(
         ("logits", "nvec", "message"),
         [
-            (torch.zeros(1, 5), None, "nvec has to be given if logits is one tensor"),
-            ([torch.zeros(1, 5)], [5], "nvec has to be given if logits is one tensor, and only then"),
+            (torch.zeros(1, 5), None, "nvec must be passed if logits is one tensor"),
+            ([torch.zeros(1, 5)], [5], "nvec must be passed if logits is one tensor, and only then"),
             (torch.zeros(1, 5), [2, 2], r"nvec is \(2, 2\), expected positive numbers that add up to 5"),
             (torch.zeros(1, 5), [5, 0], r"nvec is \(5, 0\), expected positive"),
             (torch.zeros(1, 0), [], r"nvec is \(\), expected positive"),

@@ -125,5 +125,5 @@ def test_two_questions_at_once_have_the_same_answers_and_gradients(name: str) ->
 
 
 def test_what_has_no_rsample_is_refused() -> None:
-    with pytest.raises(TypeError, match="policy gives Categorical, through whose samples no gradient flows"):
+    with pytest.raises(TypeError, match="policy returns Categorical, whose samples have no gradient"):
         rsample_with_log_prob(Categorical(X))

@@ -131,5 +131,5 @@ def test_arguments_out_of_range_are_refused() -> None:
 def test_a_network_of_another_size_is_refused() -> None:
     network = ProbabilisticEnsemble([Layers(False)], 8, 1)
     model = DynamicsModel(network, torch.optim.Adam(network.parameters()))
-    with pytest.raises(ValueError, match="network predicts 1 numbers, expected 3: those of an observation, and the"):
+    with pytest.raises(ValueError, match="network has 1 outputs, expected 3: the size of an observation plus 1"):
         model.update(batch())

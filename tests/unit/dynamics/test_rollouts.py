@@ -175,7 +175,7 @@ def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
     [(CalQL, "continuation"), (ReBRAC, "next_actions"), (DecisionTransformer, "sequences, continuation")],
 )
 def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, needed: str) -> None:
-    message = f"agent is {kind.__name__}, which learns from {needed}, but .* single transitions"
+    message = f"agent is {kind.__name__}, which needs {needed}, but .* single transitions"
     with pytest.raises(TypeError, match=message):
         ModelRollouts(data(), counter(), agent(kind))
 
@@ -184,7 +184,7 @@ def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, nee
     "dataset, model, message",
     [
         (data().episodes, counter(), "dataset is list, .* MDPDataset.from_episodes"),
-        (PrioritizedReplayBuffer(), counter(), "dataset is PrioritizedReplayBuffer, which draws by priorities"),
+        (PrioritizedReplayBuffer(), counter(), "dataset is PrioritizedReplayBuffer, which is prioritised"),
         (counter(), data(), "dataset is DynamicsModel, expected something with sample_batch"),
         (data(), None, "model is NoneType, expected a DynamicsModel"),
         (data(), MOPO(), "model is MOPO, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"),
@@ -261,12 +261,12 @@ def fitted() -> DynamicsModel:
 @pytest.mark.parametrize(
     ("before", "now", "reason"),
     [
-        ({}, {"dataset": data(n=20)}, "the dataset is another one: {'episodes': 2, 'steps': 20"),
-        ({"dataset": of_selection()}, {"dataset": Selection(data().episodes[:-1])}, "the dataset is another one"),
+        ({}, {"dataset": data(n=20)}, "the dataset differs: {'episodes': 2, 'steps': 20"),
+        ({"dataset": of_selection()}, {"dataset": Selection(data().episodes[:-1])}, "the dataset differs"),
         ({}, {"model": fitted()}, "model of the rollouts was "),
         ({}, {"lam": 1.0}, "lam of the rollouts was 0.0 and is 1.0"),
         ({}, {"kept": 3}, "dataset.imagined.capacity was 30 and is 45"),
-        ({"dataset": Untold()}, {"dataset": Untold()}, "the dataset is Untold without saved_state"),
+        ({"dataset": Untold()}, {"dataset": Untold()}, "the dataset is Untold, which has no saved_state"),
         ({"model": Untold()}, {"model": Untold()}, "the model is Untold without state_dict"),
     ],
     ids=["data", "selection", "model", "number", "kept", "unknown data", "unknown model"],
@@ -293,5 +293,5 @@ def test_a_state_of_something_else_is_refused(changes: dict[str, Any], error: ty
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
     run(tmp_path, 5, resume=False)
-    with pytest.raises(CheckpointError, match="it has the buffers .*dataset.imagined"):
+    with pytest.raises(CheckpointError, match="the checkpoint has the buffers .*dataset.imagined"):
         train_agent_offline(agent(), data(), 12, tmp_path, 5, minibatch_size=8, resume=True)

@@ -122,7 +122,8 @@ class Choosy(Sim):
 
 
 @pytest.mark.parametrize(
-    ("make", "reason"), [(Forgetful, "gives another state"), (Dated, "gives another state"), (Choosy, "KeyError('y')")]
+    ("make", "reason"),
+    [(Forgetful, "returns a different state"), (Dated, "returns a different state"), (Choosy, "KeyError('y')")],
 )
 def test_an_environment_that_is_not_in_the_state_that_it_was_set_to_is_told_of(make: Any, reason: str) -> None:
     tape = EpisodeTape(make())
@@ -230,7 +231,7 @@ def test_states_that_stay_as_they_are_may_be_many() -> None:
 def test_a_chain_of_states_is_not_longer_than_its_text_explains() -> None:
     calls = [[0, "torch"]] * 30_000
     states = base64.b64encode(zlib.compress(bytes(len(torch.get_rng_state()) * len(calls)), 9)).decode()
-    with pytest.raises(ValueError, match="bytes in a text that may hold"):
+    with pytest.raises(ValueError, match="bytes, expected at most"):
         kept_states({"calls": calls, "states": states})
 
 

@@ -196,23 +196,3 @@ def test_reset_asked_for_in_info_is_truncation(mode):
         assert step.action_mask.tolist() == [[False, True]] * 2
         now = stream.begin(step.truncated)
     assert seen == [(0, [True, False], 1, False), (1, [False, True], 2, True)] * 2
-
-
-def test_cartpoles_own_vector_class_gives_its_true_last_observations():
-    env = gymnasium.make_vec("CartPole-v1", 3)
-    assert not isinstance(env.unwrapped, SyncVectorEnv)
-    stream = as_vector_stream(env)
-    now = stream.reset()
-    n_ends = 0
-    while n_ends < 6:
-        before = now.obs
-        step = stream.step([0, 0, 0])  # a list, though the class insists on an array
-        over = step.terminated | step.truncated
-        for i in range(3):
-            if not step.active[i]:
-                assert step.reward[i] == 0 and np.abs(step.obs[i]).max() <= 0.05
-            else:
-                assert step.obs[i][0] == pytest.approx(before[i][0] + 0.02 * before[i][1], abs=1e-6)
-                assert over[i] == (np.abs(step.obs[i][[0, 2]]) > (2.4, 0.2094395)).any()
-        n_ends += over.sum()
-        now = stream.begin(over)

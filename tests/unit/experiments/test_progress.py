@@ -139,19 +139,10 @@ def test_end_has_a_line_of_its_own(terminal):
     progress.close()
     *_, last, end, nothing = terminal.written().split("\r\n")
     assert len(drawings(last)) == 2
-    assert (end, nothing) == ("broken off at step 1,234,567", "")
+    assert (end, nothing) == ("interrupted at step 1,234,567", "")
 
 
 PLAIN = re.compile(r" 12%  1,234,567/10,000,000 steps  343/s  return -98765\.4  best score -1234\.5  .+ left")
-
-
-def test_file_gets_whole_lines(tmp_path, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    path = tmp_path / "log.txt"
-    with path.open("w") as stream:
-        draw(progress_on(stream), 2)
-    first, second = path.read_text().splitlines()
-    assert PLAIN.fullmatch(first) and second.startswith(" 25%")
 
 
 class NotebookStream(io.StringIO):

@@ -216,7 +216,7 @@ class TestOneWriter:
                 lambda: train_agent(agent, Counting(), 6, tmp_path),
                 lambda: train_agent_with_evaluation(agent, Counting(), 6, None, 1, 3, tmp_path, eval_env=Counting()),
             ):
-                with pytest.raises(CheckpointError, match=f"is being written by process {other.pid} on .* since 20"):
+                with pytest.raises(CheckpointError, match=f"is written by process {other.pid} on .* since 20"):
                     call()
         finally:
             other.kill()

@@ -9,17 +9,15 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
-import async_runs
-import gymnasium
 import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
 from async_parts import make_a3c, make_acer, parameters
-from async_runs import failing, make_env
 from on_policy_parts import make_on_policy
-from run_parts import Hook, Sink, names_in, record, steps_of, table
+from run_parts import Hook, Sink, record, table
 from tensorboard_files import scalars
 from time_parts import wait_until
 
@@ -67,10 +65,29 @@ class Counting(AsyncAgent):
         return [("process", self.process_idx)]
 
 
-def run(tmp_path, agent=None, **options):
-    if agent is None:
-        options.setdefault("make_agent", lambda index: Counting())
-    return async_runs.run(tmp_path, agent, **options)
+def make_env(process_idx, test):
+    return Chain(4, time_limit=7)
+
+
+def run(outdir, agent=None, *, steps=60, processes=2, **options):
+    """Train in several processes, without evaluation."""
+    made_by = {} if agent is not None else {"make_agent": lambda index: Counting()}
+    arguments = {"make_env": make_env, "start_method": "fork", "eval_interval": None, "agent": agent, **made_by}
+    return train_agent_async(outdir, processes, steps=steps, **arguments | options)
+
+
+class Failing(Chain):
+    """Raises at its 40th step."""
+
+    def __init__(self):
+        super().__init__(4, time_limit=7)
+        self.count = 0
+
+    def step(self, action):
+        self.count += 1
+        if self.count == 40:
+            raise ZeroDivisionError("in the middle of it")
+        return super().step(action)
 
 
 class Note:
@@ -101,15 +118,6 @@ def test_lambdas_and_shared_parameters_reach_processes_that_are_not_forked(tmp_p
 
 
 @pytest.mark.slow
-def test_shared_attributes_are_the_same_in_all_processes(tmp_path):
-    agent = run(tmp_path, processes=1, steps=50)
-    assert agent.model.weight.item() == 50
-    agent = run(tmp_path, processes=1, steps=50, agent=Counting())
-    assert agent.model.weight.item() == 50
-    assert float((tmp_path / "50_finish" / "count").read_text()) == 50
-
-
-@pytest.mark.slow
 def test_process_0_evaluates_and_saves_the_best(tmp_path):
     def hook(agent, eval_stats, **_):
         with open(tmp_path / "hook", "a") as file:
@@ -123,23 +131,6 @@ def test_process_0_evaluates_and_saves_the_best(tmp_path):
     assert (tmp_path / "hook").read_text().splitlines() == ["0 0"] * len(rows)
 
 
-@pytest.mark.slow
-def test_a_run_goes_on_from_its_offset_and_a_second_one_keeps_the_first_aside(tmp_path):
-    options = {"eval_interval": 20, "checkpoint_freq": 20, "processes": 1}
-    run(tmp_path, profile=True, **options)
-    run(tmp_path, step_offset=30, steps=90, **options)
-    numbers = [int(row["episode"]) for row in table(tmp_path / "metrics.csv")]
-    assert numbers == sorted({*numbers})  # a fast process has ended more than the kept rows tell of
-    assert sorted(steps_of(tmp_path / "metrics.csv")) == steps_of(tmp_path / "metrics.csv")
-    (beyond,) = tmp_path.glob("beyond-30-*")
-    assert {"40_checkpoint", "60_finish", "scores.txt"} <= names_in(beyond)
-    run(tmp_path, steps=10, eval_interval=5)
-    (aside,) = tmp_path.glob("earlier-*")
-    assert {"90_finish", "scores.txt", "run.json", "profile-0.out"} <= names_in(aside)
-    assert any((aside / folder / "best").exists() for folder in ("", beyond.name))  # by when the best score came
-    assert {"10_finish", "scores.txt", "best", "run.json", "metrics.csv"} <= names_in(tmp_path)
-
-
 def test_a_run_goes_on_from_its_newest_agent(tmp_path):
     options = {"processes": 1, "resume": True}
     run(tmp_path, steps=30, **options)
@@ -148,7 +139,9 @@ def test_a_run_goes_on_from_its_newest_agent(tmp_path):
     (tmp_path / "20_checkpoint" / "count").write_text("20")
     agent = run(tmp_path, steps=50, global_step_hooks=[Note(tmp_path)], **options)
     assert agent.model.weight.item() == 50 and noted(tmp_path) == list(range(21, 51))
-    with pytest.raises(ValueError, match="resume is True and use_shared_memory is False"):
+    numbers = [int(row["episode"]) for row in table(tmp_path / "metrics.csv")]
+    assert numbers == sorted({*numbers}) and [*tmp_path.glob("beyond-20-*")]
+    with pytest.raises(ValueError, match="resume is True, which requires use_shared_memory=True"):
         run(tmp_path, use_shared_memory=False, resume=True)
 
 
@@ -167,9 +160,11 @@ def test_stop_event_ends_training_and_is_set_at_the_end(tmp_path):
     assert event.is_set()
 
 
-def test_exception_event_ends_training_with_an_error_and_the_agent_is_saved(tmp_path):
+@pytest.mark.parametrize("error, told", [(None, "set exception_event"), (KeyError("mine"), "raised KeyError: 'mine'")])
+def test_exception_event_ends_training_with_an_error_and_the_agent_is_saved(error, told, tmp_path):
     event = multiprocessing.Event()
-    with pytest.raises(AsyncTrainingError, match="learner set exception_event"):
+    event.error = error
+    with pytest.raises(AsyncTrainingError, match=f"learner {told}"):
         run(tmp_path, steps=10**8, exception_event=event, hooks=[lambda clock: event.set()])
     assert list(tmp_path.glob("*_except"))
 
@@ -211,33 +206,12 @@ def learn(tmp_path, agent, **options):
     return train_agent_actor_learner(agent, outdir=tmp_path, **{**usual, **options})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "kills, words",
-    [(False, ["raised ZeroDivisionError: in the middle", "in step"]), (True, ["was killed by signal 9"])],
-)
-def test_an_actor_that_fails_ends_the_run_with_its_own_words(tmp_path, kills, words):
-    with pytest.raises(AsyncTrainingError, match=f"process 1 {words[0]}") as caught:
-        learn(tmp_path, make_agent(), make_env=failing(1, kills))
-    assert list(caught.value.reasons) == [1] and words[-1] in str(caught.value)
-    assert [path for path in tmp_path.glob("*_except") if (path / "manifest.json").exists()]
-
-
 def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     before = learn(tmp_path, make_agent(), steps=200)
     after = learn(tmp_path, make_agent(), steps=200, resume=True)  # which are over
     assert all(map(torch.equal, before.model.parameters(), after.model.parameters())) and after.t == before.t
     assert f"The run resumes from step 200 of {tmp_path}" in caplog.text
-
-
-@pytest.mark.slow
-def test_a_learner_that_fails_ends_the_run_with_its_error(tmp_path):
-    agent = make_agent()
-    with torch.no_grad():
-        next(agent.model.parameters()).fill_(float("nan"))
-    with pytest.raises(AsyncTrainingError, match="learner raised NonFiniteError"):
-        learn(tmp_path, agent)
 
 
 @pytest.mark.parametrize("ending", ["finish", "except"])
@@ -263,7 +237,7 @@ def test_a_learner_that_made_no_update_or_is_set_back_is_told_of(tmp_path, caplo
     agent = make_agent()
     agent.t, agent.replay_start_size = 70, 1000
     learn(tmp_path, agent, steps=100, step_offset=50)
-    assert "the agent has come to step 70, step_offset is 50" in caplog.text
+    assert "agent.t is 70 and step_offset is 50" in caplog.text
     assert "no update was made: the buffer holds 50 transitions, replay_start_size is 1,000" in caplog.text
 
 
@@ -296,17 +270,6 @@ def test_an_agent_that_cannot_be_sent_is_refused_with_a_way_out(tmp_path):
     agent.phi = lambda obs: obs
     with pytest.raises(TypeError, match="agent cannot be sent.*make_agent"):
         run(tmp_path, agent=agent, start_method="forkserver")
-
-
-@pytest.mark.slow
-def test_an_agent_that_cannot_act_in_the_environment_is_refused(tmp_path):
-    class Other(Chain):
-        def __init__(self):
-            super().__init__(4)
-            self.action_space = gymnasium.spaces.Box(-1, 1, (1,))
-
-    with pytest.raises(AsyncTrainingError, match="cannot act in"):
-        learn(tmp_path, make_agent(), make_env=lambda index, test: Other())
 
 
 # A3C and ACER: what is shared is learnt together, saved, and survives a process that fails
@@ -395,47 +358,11 @@ def test_checkpoints_without_shared_memory_are_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_checkpoints_hold_what_was_learnt_up_to_then(tmp_path):
-    agent = make_a3c()
-    run(tmp_path, agent, steps=400, checkpoint_freq=100)
-    found = [*tmp_path.glob("*_checkpoint")]
-    assert len(found) == 3
-    for path in found:
-        agent.load(path)
-        assert not torch.equal(parameters(agent), parameters(make_a3c()))
-
-
-@pytest.mark.slow
 def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     run(tmp_path, make_a3c(average_value_decay=0.5), processes=1)
     told = [record.message for record in caplog.records if record.message.startswith("statistics")]
     assert any("'average_value', 0.0" not in message for message in told)
-
-
-@pytest.mark.slow
-@START_METHODS
-@MAKERS
-def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, start_method):
-    path, agent = tmp_path / "statistics", make(average_value_decay=0.5, average_entropy_decay=0.5)
-
-    def hook(env, agent, step):
-        if agent.process_idx == 0 and agent.optim_t:
-            path.write_text(str(agent.get_statistics()))
-
-    def make_late(process_idx, test):
-        while process_idx == 1 and not path.exists():
-            time.sleep(0.01)
-        return make_env(process_idx, test)
-
-    result = run(tmp_path, agent, make_env=make_late, global_step_hooks=[hook], steps=61, start_method=start_method)
-    statistics = result.get_statistics()
-    assert str(statistics) == path.read_text()
-    assert 0 < dict(statistics)["average_entropy"] < 0.7
-    other = make()
-    other.load(tmp_path / "61_finish")
-    assert other.get_statistics() == statistics
-    assert (result.t, result.optim_t > 0) == (61, True)
 
 
 @pytest.mark.representatives(2)
@@ -444,9 +371,9 @@ def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, star
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_process_that_fails_stops_the_others_and_the_agent_is_saved(tmp_path, index, shared, start_method):
     options = {"use_shared_memory": shared, "global_step_hooks": [Sharing(tmp_path, 20)], "start_method": start_method}
-    agent = make_a3c()
+    agent, options["make_env"] = make_a3c(), lambda i, test: Failing() if i == index else make_env(i, test)
     with pytest.raises(AsyncTrainingError, match=f"process {index} raised ZeroDivisionError: in the middle") as caught:
-        run(tmp_path, agent, steps=10**8, make_env=failing(index), **options)
+        run(tmp_path, agent, steps=10**8, **options)
     assert "in step" in str(caught.value)
     assert not shared or dict(agent.get_statistics())["average_entropy"] > 0  # those that were told last
     (saved,) = tmp_path.glob("*_except")
@@ -498,31 +425,19 @@ def test_what_is_told_of_a_run_reaches_whom_it_is_for(tmp_path, capsys, caplog):
     assert clocks[-1] == 60 and sink.steps[-1] == "closed" and len(sink.steps) == 13  # episodes of five steps
 
 
-@pytest.mark.slow
-def test_processes_start_as_they_are_told(tmp_path):
-    def which(process_idx, test):
-        (tmp_path / f"process-{process_idx}").write_text(type(multiprocessing.current_process()).__name__)
-        return endless(process_idx, test)
-
-    for processes in (1, 3):
-        run(tmp_path, make_agent=lambda index: make_a3c(), steps=20, processes=processes, make_env=which)
-        assert len(list(tmp_path.glob("process-*"))) == processes
-    assert (tmp_path / "process-0").read_text() == "ForkProcess"
-
-
 @pytest.mark.parametrize("kind", ["PPO", "TRPO", "A2C", "REINFORCE"])
 @pytest.mark.parametrize("given", ["agent", "make_agent"])
 @pytest.mark.parametrize("start_method", ["fork", None])
 def test_agents_that_share_nothing_are_refused_with_what_trains_them(tmp_path, kind, given, start_method):
     agent = make_on_policy(kind)
     part, name = (agent, "agent") if given == "agent" else (lambda index: agent, r"make_agent\(0\)")
-    with pytest.raises(TypeError, match=rf"^{name} is {kind}, which has no shared_attributes.*A3C, ACER") as caught:
+    with pytest.raises(TypeError, match=rf"^{name} is {kind}, which has no shared_attributes.*A3C and ACER") as caught:
         train_agent_async(tmp_path, 2, endless, eval_interval=None, start_method=start_method, **{given: part})
-    assert "Train this one with train_agent_batch or train_agent;" in str(caught.value)
+    assert f"Train {kind} with train_agent_batch or train_agent, or" in str(caught.value)
 
 
 def test_agents_with_replay_are_told_of_actors_and_a_learner(tmp_path):
-    with pytest.raises(TypeError, match="Train this one with train_agent_actor_learner or"):
+    with pytest.raises(TypeError, match=r"Train \w+ with train_agent_actor_learner or"):
         train_agent_async(tmp_path, 2, endless, agent=make_agent(), start_method="fork")
 
 
@@ -534,36 +449,10 @@ def test_without_shared_memory_any_agent_trains(tmp_path):
     assert dict(agent.get_statistics())["n_updates"] > 0
 
 
-@pytest.mark.slow
-def test_actors_and_learner_are_told_how_to_keep_step(tmp_path):
-    agent, told = make_agent(), []
-    setup = agent.setup_actor_learner_training
-
-    def watched(n_actors, **options):
-        told.append((n_actors, options))
-        return setup(n_actors, **options)
-
-    agent.setup_actor_learner_training = watched
+def test_actors_and_learner_are_told_how_to_keep_step(tmp_path, monkeypatch):
     options = {"n_updates": 30, "actor_update_interval": 3, "updates_per_step": 0.5}
-    indices = tmp_path / "indices"
-    indices.mkdir()
-
-    def numbered(process_idx, test):
-        (indices / str(process_idx)).touch()
-        return endless(process_idx, test)
-
-    result = train_agent_actor_learner(
-        agent, numbered, 10**6, tmp_path / "run", 3, eval_interval=None, start_method="fork", **options
-    )
-    assert told == [(3, options)]
-    assert {path.name for path in indices.iterdir()} == {"0", "1", "2"}
-    assert result is agent and agent.optim_t == 30
-    assert agent.t >= 60  # two steps for each update
-    assert "stop_event was set" in record(tmp_path / "run")["outcome"]
-
-
-@pytest.mark.slow
-def test_updates_of_other_processes_are_not_overlooked(tmp_path, caplog):
-    with caplog.at_level(logging.WARNING):
-        assert run(tmp_path, make_a3c()).optim_t > 0
-    assert "no update was made" not in caplog.text
+    agent = mock.Mock(**{"setup_actor_learner_training.return_value": [mock.Mock() for _ in range(4)]})
+    names = train_agent_actor_learner.__globals__
+    monkeypatch.setitem(names, "train_agent_async", lambda outdir, processes, *_, **__: processes)
+    assert train_agent_actor_learner(agent, endless, 10**6, tmp_path, n_actors=3, **options) == 3
+    agent.setup_actor_learner_training.assert_called_once_with(3, **options)

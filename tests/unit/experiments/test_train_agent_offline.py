@@ -75,7 +75,7 @@ def test_a_prioritized_buffer_is_a_dataset_too(tmp_path):
 def test_bad_arguments_are_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match="both or neither"):
         train_agent_offline(agent(), recorded(), 5, tmp_path / "run", eval_interval=5)
-    with pytest.raises(TypeError, match=r"\(DiscreteCQL\), expected .* the agent of an estimator is its `impl`"):
+    with pytest.raises(TypeError, match=r"\(DiscreteCQL\), expected .* pass the attribute `impl` of the estimator"):
         train_agent_offline(DiscreteCQL(), recorded(), 5, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -186,7 +186,7 @@ class Telling(Drawing):
         return ["the mark is another one"] * (state["mark"] != self.mark)
 
 
-OTHER_DATA = "the dataset is another one"
+OTHER_DATA = "the dataset differs"
 NO_JSON = "the state of DatasetSource cannot be saved: CheckpointError('Telling', \"saved_state['mark'] is set"
 
 
@@ -199,13 +199,13 @@ def choice(first: int, last: int) -> Selection:
     ("before", "now", "seeds", "reasons"),
     [
         (recorded(), recorded(), (0, 0), []),
-        (recorded(), recorded(), (0, None), ["random streams do not fit: dict['rng'] is not there"]),
+        (recorded(), recorded(), (0, None), ["random streams do not match: dict['rng'] does not exist"]),
         (recorded(), recorded(500), (0, 0), [OTHER_DATA + ": {'episodes': 50, 'steps': "]),
         (recorded(), recorded(reward=5.0), (0, 0), [OTHER_DATA + ": {'episodes': 6, 'steps': "]),
         (choice(0, 3), choice(0, 3), (None, None), []),
         (choice(0, 3), choice(3, 6), (None, None), [OTHER_DATA]),
         (choice(0, 3), choice(0, 2), (None, None), [OTHER_DATA]),
-        (Drawing(), Drawing(), (None, None), ["the dataset is Drawing without saved_state"]),
+        (Drawing(), Drawing(), (None, None), ["the dataset is Drawing, which has no saved_state"]),
         (Telling(1), Telling(1), (None, None), []),
         (Telling(1), Telling(2), (None, None), ["the mark is another one"]),
         (Telling({3}), Telling({3}), (None, None), [NO_JSON]),
@@ -229,10 +229,18 @@ def test_a_state_of_something_else_is_refused():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"num_step": 3}, TypeError, "sample_batch of MDPDataset: .*'num_step'; it takes n, gamma, device, num_steps"),
-        ({"n_epochs": 5}, TypeError, "'n_epochs'; .*train_agent_offline itself takes agent, dataset, steps, outdir, "),
+        (
+            {"num_step": 3},
+            TypeError,
+            "sample_batch of MDPDataset: .*'num_step'; it accepts n, gamma, device, num_steps",
+        ),
+        (
+            {"n_epochs": 5},
+            TypeError,
+            "'n_epochs'; .*train_agent_offline itself accepts agent, dataset, steps, outdir, ",
+        ),
         ({"rng": 0}, TypeError, "^rng is 0|'rng'"),
-        ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset holds [0-9]+ transitions"),
+        ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset has [0-9]+ transitions"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_anything_is_written(options, error, message, tmp_path):

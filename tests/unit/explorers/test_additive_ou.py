@@ -95,7 +95,7 @@ def test_process_that_has_not_begun_can_be_saved() -> None:
 
 
 def test_state_of_another_explorer_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected that of an AdditiveOU"):
+    with pytest.raises(ValueError, match="expected the state of an AdditiveOU"):
         AdditiveOU().load_state_dict({})
 
 

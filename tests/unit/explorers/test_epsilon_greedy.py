@@ -91,7 +91,7 @@ def test_mask_that_allows_nothing_counts_as_allowing_everything() -> None:
 
 def test_state_of_an_explorer_with_another_kind_of_stream_is_refused() -> None:
     state = ConstantEpsilonGreedy(0.5, always_7, rng=np.random.default_rng(0)).state_dict()
-    with pytest.raises(ValueError, match="only one of the two draws from the global stream"):
+    with pytest.raises(ValueError, match="only one of the two is the global stream"):
         ConstantEpsilonGreedy(0.5, always_7).load_state_dict(state)
 
 
@@ -123,5 +123,5 @@ def test_both_ends_of_a_decay_are_probabilities() -> None:
 
 @pytest.mark.parametrize("random_action", [1.7, np.array([1]), None, "left"])
 def test_a_random_action_unlike_the_greedy_one_is_refused(random_action: Any) -> None:
-    with pytest.raises(ValueError, match="random_action_func gave"):
+    with pytest.raises(ValueError, match="random_action_func returned"):
         ConstantEpsilonGreedy(1.0, lambda: random_action).select_actions(0, np.array([0, 0]))

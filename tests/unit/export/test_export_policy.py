@@ -13,7 +13,6 @@ import pytest
 import torch
 from agent_parts import make_agent, make_q_function
 from agent_parts import make_batch as make_transitions
-from network_parts import embedding
 from on_policy_parts import make_nets
 from registry import arguments_of
 from torch import nn
@@ -23,8 +22,8 @@ from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyErro
 from pfrl_like.export.export_policy import check_policy, exporting
 from pfrl_like.export.features import more_of
 from pfrl_like.export.policy import GreedyPolicy
-from pfrl_like.nn import Branched, EmpiricalNormalization, RecurrentSequential, to_factorized_noisy
-from pfrl_like.q_functions import DiscreteActionValueHead, ImplicitQuantileQFunction
+from pfrl_like.nn import Branched, EmpiricalNormalization, RecurrentSequential
+from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.storage import atomic
 from pfrl_like.testing.play import difference
 from pfrl_like.utils.contexts import ignores_training
@@ -103,24 +102,6 @@ def test_the_parts_of_an_observation_are_inputs_and_a_mask_among_them_counts(tmp
     policy = torch.jit.load(tmp_path / "policy.pt")
     actions = policy(*map(torch.from_numpy, (OBS[:, :2], masks, OBS[:, 2:])))
     np.testing.assert_array_equal(actions.numpy(), greedy(agent, obs))
-
-
-@pytest.mark.slow
-def test_random_fractions_and_weights_are_fixed_or_inputs(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    body = nn.Sequential(nn.Linear(5, 8), nn.Tanh())
-    agent = make_agent("IQN", q_function=ImplicitQuantileQFunction(body, embedding(), nn.Linear(8, 6)))
-    to_factorized_noisy(body, sigma_scale=3.0)
-    policy = exported(agent, tmp_path)
-    assert policy(torch.from_numpy(OBS)).tolist() == policy(torch.from_numpy(OBS)).tolist()
-    signature = agent.export(tmp_path / "policy.pt", example_obs=OBS, noise="input")
-    assert [port.shape for port in signature.inputs] == [("batch", 5), (13,), ("batch", 32)]
-    policy = torch.jit.load(tmp_path / "policy.pt")
-    torch.manual_seed(3)
-    noise, fractions = torch.randn(13), torch.rand(40, 32)
-    torch.manual_seed(3)
-    np.testing.assert_array_equal(policy(torch.from_numpy(OBS), noise, fractions).numpy(), greedy(agent, OBS))
-    assert not torch.equal(*(policy(torch.from_numpy(OBS), sign * noise, fractions) for sign in (-1, 1)))
 
 
 # Files

@@ -13,7 +13,6 @@ from torch.testing import assert_close
 
 from pfrl_like.agents import A3C, ACER
 from pfrl_like.batch import Batch
-from pfrl_like.errors import NonFiniteError
 from pfrl_like.nn import Branched
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.utils.batch_states import batch_states
@@ -61,16 +60,6 @@ def test_updates_come_after_t_max_steps_and_at_ends() -> None:
     assert agent.optim_t == 3
     play(agent, 4)
     assert agent.optim_t == 3
-
-
-@pytest.mark.parametrize("make", [make_a3c, make_acer])
-@pytest.mark.parametrize("reward", [float("nan"), 1e39, pytest.param(10**400, id="too long to be printed")])
-def test_a_reward_that_is_not_finite_is_refused_where_it_is_stored(make: Any, reward: Any) -> None:
-    agent = make()
-    agent.act(EYE[0])
-    with pytest.raises(NonFiniteError, match="reward is"):
-        agent.observe(EYE[1], reward, False, False)
-    assert agent.t == 0
 
 
 def test_a_new_run_forgets_the_steps_of_the_last() -> None:
@@ -192,26 +181,6 @@ def test_batch_states_and_phi_make_the_features() -> None:
     agent = make_a3c(batch_states=own, phi=lambda obs: obs[::-1].copy())
     play(agent, 4)
     assert seen == [1, 1, 1, 1, 1]  # each observation that was acted on, then what came after
-
-
-def test_running_means_decay_as_told() -> None:
-    agent = make_a3c(average_value_decay=0.5, average_entropy_decay=0.0, pi_loss_coef=0.0, v_loss_coef=0.0)
-    values: list[float] = []
-    learn = agent.learn
-
-    def watched(batch: Batch) -> Any:
-        error, stats = learn(batch)
-        values.extend(stats["value"].tolist())
-        agent.last_entropy = stats["entropy"][-1].item()  # type: ignore[attr-defined]
-        return error, stats
-
-    agent.learn = watched  # type: ignore[method-assign]
-    play(agent, 4)
-    mean = 0.0
-    for value in values:
-        mean += 0.5 * (value - mean)
-    assert_close(dict(agent.get_statistics())["average_value"], mean)
-    assert_close(agent.average_entropy, agent.last_entropy)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

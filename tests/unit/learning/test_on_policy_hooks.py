@@ -3,7 +3,6 @@
 import pickle
 import re
 import types
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from hook_parts import CALLED, N_ENVS, by_class, live, made, made_for, parameters, spy
 from torch import nn
 
-from pfrl_like import agents, experiments
+from pfrl_like import agents
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning import HOOKS, Hook, HookType
@@ -20,7 +19,6 @@ from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.hooks import HookMethod
 from pfrl_like.nn import Lambda
 from pfrl_like.replay_buffers import PrioritizedEpisodicReplayBuffer
-from pfrl_like.testing import Chain
 
 
 def passing_on(base: Any) -> Any:
@@ -422,35 +420,3 @@ def test_no_method_of_ours_has_a_name_that_is_refused(cls: HookType) -> None:
 
 
 # Several processes
-
-
-def count_in_shared_memory(self: Any, *args: Any, **kwargs: Any) -> None:
-    """An update that adds 1 to a shared parameter, and nothing else."""
-    self.assert_shared_memory()
-    assert next(self.shared_model.parameters()).is_shared()
-    next(self.shared_model.parameters()).data[0, 0] += 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("owner", "way", "start_method"),
-    [("A3C", "agent", "spawn"), ("A3C", "class", "fork"), ("ACER", "agent", "fork"), ("ACER", "class", "spawn")],
-)
-def test_processes_keep_the_overrides(owner: str, way: str, start_method: str, tmp_path: Path) -> None:
-    name = {"A3C": "update", "ACER": "update_on_policy"}[owner]
-    cls = by_class(getattr(agents, owner), name, count_in_shared_memory) if way == "class" else None
-
-    def make_agent(process_idx: int) -> Any:
-        agent = made(owner, cls, **({"replay": False} if owner == "ACER" else {}))
-        if way == "agent":
-            setattr(agent, name, types.MethodType(count_in_shared_memory, agent))
-        return agent
-
-    def count(agent: Any) -> float:
-        return next(agent.shared_model.parameters())[0, 0].item()
-
-    agent = experiments.train_agent_async(
-        str(tmp_path), 2, lambda idx, test: Chain(2, terminates=False, time_limit=4), make_agent=make_agent,
-        steps=80, eval_interval=None, start_method=start_method,
-    )  # fmt: skip
-    assert count(agent) - count(make_agent(0)) >= 15

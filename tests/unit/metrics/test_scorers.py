@@ -146,8 +146,8 @@ DISCRETE = data((0, 1), actions=[0, 1])
         (partial(average_value_estimation_scorer, window_size=0), data(), ValueError, "window_size"),
         (soft_opc_scorer(3.0), data(), ValueError, "return_threshold: got 3.0, but no return is above 3.0"),
         (continuous_action_diff_scorer, data(width=2), ValueError, r"\(2, 1\)"),
-        (continuous_action_diff_scorer, DISCRETE, TypeError, "discrete actions, which discrete_action_match_scorer"),
-        (discrete_action_match_scorer, data(), TypeError, "continuous actions, which continuous_action_diff_scorer"),
+        (continuous_action_diff_scorer, DISCRETE, TypeError, "discrete actions: use discrete_action_match_scorer"),
+        (discrete_action_match_scorer, data(), TypeError, "continuous actions: use continuous_action_diff_scorer"),
         (dynamics_observation_prediction_error_scorer, data(), TypeError, "dynamics is Greedy, expected a dynamics"),
         (dynamics_prediction_variance_scorer, data(), TypeError, "dynamics is Greedy, expected a dynamics model"),
     ],
@@ -193,7 +193,7 @@ def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callab
     class Agent:
         """Acts, and does not predict."""
 
-    with pytest.raises(TypeError, match=r"given Agent, expected .* predict; .*eval_performance and ope.evaluate_off"):
+    with pytest.raises(TypeError, match=r"algo is Agent, expected .* predict; .*eval_performance and ope.evaluate_off"):
         scorer(Agent(), data())
 
 
@@ -207,13 +207,13 @@ def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callab
 @pytest.mark.parametrize("told", [True, False], ids=["episodes", "no episodes"])
 def test_what_makes_scorers_is_none(maker: Callable[..., object], call: str, told: bool) -> None:
     name = maker.__name__
-    with pytest.raises(TypeError, match=rf"{name} was called as if .* makes one: give {name}\({call}\) in its place"):
+    with pytest.raises(TypeError, match=rf"{name} was called like a .* makes a scorer: pass {name}\({call}\) instead"):
         maker(Greedy(1), data() if told else None)
 
 
 @pytest.mark.parametrize("maker", [compare_continuous_action_diff, compare_discrete_action_match])
 def test_comparers_refuse_at_once_what_they_cannot_compare(maker: Callable[..., object]) -> None:
-    with pytest.raises(TypeError, match="given object, expected .* predict"):
+    with pytest.raises(TypeError, match="algo is object, expected .* predict"):
         maker(object())
     with pytest.raises(ValueError, match="window_size is 0, expected an integer from 1 on"):
         maker(Greedy(1), 0)

@@ -78,7 +78,7 @@ def test_interface_names_the_class_that_lacks_forward() -> None:
     class Unfinished(Recurrent, nn.Module):
         """Has no forward."""
 
-    with pytest.raises(NotImplementedError, match="Unfinished has to define forward"):
+    with pytest.raises(NotImplementedError, match="Unfinished must define forward"):
         Unfinished()(None, None)
 
 

@@ -176,7 +176,7 @@ def test_what_cannot_be_is_refused_before_anything_is_fitted(
 def test_observations_that_an_agent_cannot_take_are_refused() -> None:
     bc = algos.DiscreteBC()
     bc.create_impl((3,), 2)
-    text = r"observations \(2,\) and actions of size 2 came, but DiscreteBC .* for \(3,\)"
+    text = r"observations of shape \(2,\) and actions of size 2, but DiscreteBC .* for shape \(3,\)"
     with pytest.raises(ValueError, match=text):
         evaluated(bc)
     with pytest.raises(ValueError, match="obs does not fit"):
@@ -185,7 +185,7 @@ def test_observations_that_an_agent_cannot_take_are_refused() -> None:
 
 def test_a_class_is_no_algorithm() -> None:
     for use in (model_of, evaluated):
-        with pytest.raises(TypeError, match="algo is the class DiscreteBC, expected one that is made of it"):
+        with pytest.raises(TypeError, match="algo is the class DiscreteBC, expected an instance"):
             use(algos.DiscreteBC)
 
 
@@ -194,7 +194,7 @@ def test_a_model_that_evaluates_another_algorithm_is_refused() -> None:
     for each in (one, other):
         each.create_impl((2,), 2)
     fqe = model_of(one)
-    with pytest.raises(ValueError, match="fqe evaluates another policy than that of algo"):
+    with pytest.raises(ValueError, match="fqe evaluates another policy than algo"):
         evaluated(other, fqe=fqe, estimators=["fqe"])
     other.copy_policy_from(one)
     for same in (one, one.impl, other):
@@ -222,8 +222,8 @@ def test_only_what_the_wanted_estimates_need_is_fitted(estimators: list[str], mo
 @pytest.mark.parametrize(
     ("policy", "options", "why"),
     [
-        (DeterministicHead(), {}, "the policy gives DeltaVector, which has none"),
-        (GaussianHeadWithFixedCovariance(0.8), {"deterministic": True}, "modes of .* give deterministic=False"),
+        (DeterministicHead(), {}, "the policy returns DeltaVector, which has no"),
+        (GaussianHeadWithFixedCovariance(0.8), {"deterministic": True}, "modes of .* set deterministic=False"),
     ],
     ids=["certain", "modes"],
 )
@@ -244,7 +244,7 @@ def test_one_warning_speaks_of_all_estimates() -> None:
     with pytest.warns(ope.UnreliableEstimateWarning, match="is, wis, pdis, wpdis, dr, wdr, magic: ") as told:
         found = evaluated(behavior=rare)
     of_model, of_weights = told
-    assert "not judged" in str(of_model.message) and found["fqe"].warning and found["wis"].warning
+    assert "coverage is unknown" in str(of_model.message) and found["fqe"].warning and found["wis"].warning
     assert of_model.filename == of_weights.filename == __file__
 
 
@@ -259,9 +259,9 @@ def test_the_warning_of_an_estimators_score_comes_from_the_line_that_asked() -> 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"config": ope.FQEConfig(gamma=0.9)}, "gamma is 0.5, but config has 0.9"),
+        ({"config": ope.FQEConfig(gamma=0.9)}, "gamma is 0.5, but gamma of config is 0.9"),
         ({"config": ope.FQEConfig(gamma=GAMMA, reward_scaler="standard")}, "config has the reward_scaler 'standard'"),
-        ({"fqe": ope.DiscreteFQE(of_probability(0.5))}, "gamma is 0.5, but fqe has 0.99"),
+        ({"fqe": ope.DiscreteFQE(of_probability(0.5))}, "gamma is 0.5, but gamma of fqe is 0.99"),
     ],
 )
 def test_a_model_of_other_returns_is_refused(options: dict[str, Any], text: str) -> None:
@@ -272,7 +272,7 @@ def test_a_model_of_other_returns_is_refused(options: dict[str, Any], text: str)
 def test_a_model_of_another_policy_is_refused() -> None:
     policy, data = of_probability(0.8), recorded()
     fqe = model_of(policy)
-    with pytest.raises(ValueError, match="fqe evaluates modes of the policy, and deterministic=False"):
+    with pytest.raises(ValueError, match="fqe evaluates modes of the policy, but deterministic=False"):
         evaluated(policy, deterministic=False, fqe=fqe)
     fqe.agent.act_deterministically = False
     fqe.fit(data, 150, logger_adapter=NoopAdapterFactory(), show_progress=False)

@@ -96,7 +96,7 @@ def test_predict_and_values_have_a_row_for_each_observation(discrete: bool) -> N
     np.testing.assert_allclose(fqe.predict_state_value(x), values, rtol=1e-5)
     single = [fqe.agent.values_of_pairs(torch.tensor(x).float(), torch.tensor(actions))[i].detach() for i in range(3)]
     np.testing.assert_allclose(torch.stack(single).mean(0), values, rtol=1e-4, atol=1e-6)
-    with pytest.raises(ValueError, match="7 observations in x and 6 actions"):
+    with pytest.raises(ValueError, match="action has 6 rows, but x has 7 observations"):
         fqe.predict_value(x, actions[:6])
     for none in (fqe.predict(x[:0]), fqe.sample_action(x[:0])):
         assert none.shape == ((0,) if discrete else (0, 2))
@@ -120,9 +120,9 @@ def test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions
 @pytest.mark.parametrize(
     ("discrete", "x", "action", "error", "message"),
     [
-        (True, np.zeros((2, OBS)), [1.7, 0.2], ValueError, "action has 1.7, expected integers from 0 to below 2"),
-        (True, np.zeros((2, OBS)), [-1, 0], ValueError, "action has -1, expected integers from 0 to below 2"),
-        (True, np.zeros((2, OBS)), [0, 7], ValueError, "action has 7, expected integers from 0 to below 2"),
+        (True, np.zeros((2, OBS)), [1.7, 0.2], ValueError, "action has 1.7, expected integers >= 0 and < 2"),
+        (True, np.zeros((2, OBS)), [-1, 0], ValueError, "action has -1, expected integers >= 0 and < 2"),
+        (True, np.zeros((2, OBS)), [0, 7], ValueError, "action has 7, expected integers >= 0 and < 2"),
         (True, np.zeros((2, OBS)), [0, np.nan], NonFiniteError, "action has nan at index"),
         (False, np.zeros((2, OBS)), [[0, np.nan]] * 2, NonFiniteError, "action has nan at index"),
         (False, np.zeros((2, OBS)), np.zeros((2, 3)), ValueError, r"action has shape \(2, 3\), expected \(n, 2\)"),
@@ -297,7 +297,7 @@ def test_fqe_serves_discrete_actions_as_discrete_fqe_does(kind: str, way: str) -
     x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
     assert fqe.predict(x).shape == (5,)
     np.testing.assert_array_equal(fqe.predict_value(x, fqe.predict(x)), discrete.predict_value(x, discrete.predict(x)))
-    with pytest.raises(TypeError, match="FQE has discrete actions, but the episodes have continuous ones"):
+    with pytest.raises(TypeError, match="FQE has discrete actions, but the episodes have continuous actions"):
         fqe.build_with_dataset(data(False))
 
 
@@ -318,17 +318,17 @@ TRANSFORMER = agents.DecisionTransformer(**arguments_of(agents.DecisionTransform
         (lambda: make().fit(data(False), 1, **QUIET), TypeError, "use FQE"),
         (lambda: make().build_with_env(Noise(BOX)), TypeError, "use FQE"),
         (lambda: fitted().build_with_env(Noise(gymnasium.spaces.Discrete(3))), ValueError, "was built for"),
-        (lambda: make(action_scaler="min_max"), ValueError, "DiscreteFQE has discrete actions: leave it out"),
+        (lambda: make(action_scaler="min_max"), ValueError, "DiscreteFQE has discrete actions: use None"),
         (lambda: make(observation_scaler="standard").create_impl((OBS,), 2), NotFittedError, "observation_scaler is"),
         (lambda: make(algo=algos.DiscreteBC()).build_with_dataset(data()), NotFittedError, "not built yet"),
-        (lambda: make(algo=object()).build_with_dataset(data()), TypeError, "something with predict"),
+        (lambda: make(algo=object()).build_with_dataset(data()), TypeError, "an object with predict"),
         (lambda: make(algo=make_agent(recurrent=True)).build_with_dataset(data()), TypeError, "recurrent"),
-        (lambda: make(False, TRANSFORMER).build_with_dataset(data(False)), TypeError, "more than the state"),
+        (lambda: make(False, TRANSFORMER).build_with_dataset(data(False)), TypeError, "more than one state"),
         (lambda: make().fit(data(), 0, **QUIET), ValueError, "n_steps"),
         (lambda: make().fit_online(NOISE, eval_env=NOISE), ValueError, "eval_env is env"),
         (lambda: make().fit_online(NOISE, ReplayBuffer(3), n_steps=20, **QUIET), ValueError, "a capacity of 3"),
-        (lambda: make().collect(NOISE, data(), n_steps=1), TypeError, "buffer is .*, expected one of pfrl_"),
-        (lambda: make().collect(NOISE, explorer=3, n_steps=1), TypeError, "explorer is 3, expected one of"),
+        (lambda: make().collect(NOISE, data(), n_steps=1), TypeError, "buffer is .*, expected a buffer of pfrl_"),
+        (lambda: make().collect(NOISE, explorer=3, n_steps=1), TypeError, "explorer is 3, expected an explorer of"),
         (lambda: make().fit(data(), 1, enable_ddp=True, **QUIET), RuntimeError, "init_process_group"),
         (lambda: make(gamma=2.0), ValueError, r"gamma is 2.0, expected a number from 0 to 1"),
         (lambda: ope.FQE(LeansOn(True), {"gamma": 0.9}), TypeError, r"\(dict\), expected an FQEConfig, or None"),

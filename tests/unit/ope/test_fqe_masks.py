@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
@@ -11,7 +10,7 @@ from fqe_parts import OBS, QUIET, LeansOn, built, make
 from masked_parts import OneAllowed, check_stored
 from torch import nn
 
-from pfrl_like import algos, ope
+from pfrl_like import algos
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.metrics import evaluate_on_environment
@@ -46,7 +45,7 @@ def test_online_training_and_its_evaluation_keep_to_allowed_actions() -> None:
 
 
 def test_what_has_predict_alone_is_refused() -> None:
-    with pytest.raises(TypeError, match="an action_mask came, of which the algorithm that is evaluated is not told"):
+    with pytest.raises(TypeError, match="action_mask: the evaluated algorithm does not support masks"):
         make(algo=LeansOn(True)).collect(OneAllowed(), n_steps=5, show_progress=False)
 
 
@@ -64,16 +63,3 @@ def test_targets_are_those_of_the_best_allowed_action() -> None:
     torch.testing.assert_close(with_chance.probs[0], torch.tensor([0.2 / 3, 0.2 / 3, 0.8 + 0.2 / 3]))
     expected = [[0.1, 0.9, 0.0], [0.0, 0.1, 0.9], [0.2 / 3, 0.2 / 3, 0.8 + 0.2 / 3]]
     torch.testing.assert_close(with_chance.masked(mask).probs, torch.tensor(expected))
-
-
-def test_predictions_and_samples_are_allowed_ones() -> None:
-    fqe = make(algo=EVALUATED["a policy"]())
-    fqe.create_impl((OBS,), 3)
-    obs = np.zeros((6, OBS), np.float32)
-    mask = np.arange(3) == np.arange(6)[:, None] % 3
-    for choose in (fqe.predict, fqe.sample_action):
-        assert choose(obs, action_mask=mask).tolist() == [0, 1, 2, 0, 1, 2]
-    continuous: ope.FQE = make(False)
-    continuous.create_impl((OBS,), 2)
-    with pytest.raises(TypeError, match="action_mask"):
-        continuous.predict(obs, action_mask=mask)

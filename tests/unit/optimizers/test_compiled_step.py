@@ -62,7 +62,7 @@ def test_adam_gives_the_numbers_of_the_ordinary_update(caplog: pytest.LogCapture
         assert_alike(eager, compiled)
     assert number_of_regions(compiled) == 1
     before, after = (record.message for record in caplog.records if record.name.startswith("pfrl_like"))
-    assert "compiling the update, which takes about half a minute" in before and "compiled the update in" in after
+    assert "compiling the update (about 30 s" in before and "compiled the update in" in after
     assert listener.told == [before, after]
     # The learning rate is read at every step,
     for agent in (eager, compiled):
@@ -160,14 +160,6 @@ def test_an_update_after_loading_goes_on_from_what_was_loaded() -> None:
 
 
 @pytest.mark.slow
-def test_a_loaded_agent_may_compile_at_its_first_update() -> None:
-    eager, compiled = make_twins("CategoricalDQN")
-    eager.update(make_batch(0))
-    compiled.load_state_dict(copy.deepcopy(eager.state_dict()))
-    assert_alike(eager, compiled, 5, first_seed=1)
-
-
-@pytest.mark.slow
 def test_other_hyperparameters_and_batch_sizes_make_another_region() -> None:
     eager, compiled = make_twins()
     assert_alike(eager, compiled, 3)
@@ -209,7 +201,7 @@ def test_a_model_that_reads_training_works(agent: str) -> None:
 def test_other_optimizers_are_refused(kind: type[Optimizer]) -> None:
     with pytest.raises(
         TypeError,
-        match=f"knows the optimisers Adam, AdamW, RMSprop, RMSpropEpsInsideSqrt, SGD, got {kind.__name__}; use one",
+        match=f"supports the optimisers Adam, AdamW, RMSprop, RMSpropEpsInsideSqrt, SGD, got {kind.__name__}; use one",
     ):
         make_agent(optimizer=kind, compile=True)
 
@@ -244,17 +236,6 @@ def test_more_agents_than_the_compiler_allows_recompilations() -> None:
 
 
 @pytest.mark.slow
-def test_another_target_network_is_noticed() -> None:
-    eager, compiled = make_twins()
-    assert_alike(eager, compiled, 4)
-    (region,) = compiled._compiled._regions.values()
-    assert region._direct is not None  # no wrapper of the compiler is in the way
-    for agent in (eager, compiled):
-        agent.target_model = copy.deepcopy(agent.model).requires_grad_(False)
-    assert_alike(eager, compiled, 4, first_seed=4)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("agent", "n_regions"), [("DDPG", 1), ("TD3", 2), ("SoftActorCritic", 1)])
 def test_all_losses_and_the_noise_of_an_actor_critic_are_one_region(agent: str, n_regions: int) -> None:
     eager, compiled = make_actor_critic(agent), make_actor_critic(agent, compile=True)
@@ -271,7 +252,7 @@ def test_all_losses_and_the_noise_of_an_actor_critic_are_one_region(agent: str, 
     assert compiled.n_policy_updates == eager.n_policy_updates
     bad = make_continuous_batch(0)
     for one in (compiled, eager):  # a target that was due has moved in both
-        with pytest.raises(NonFiniteError, match=r"the loss is .*; this step was not made, nor was any other"):
+        with pytest.raises(NonFiniteError, match=r"the loss is .*; this step was not made, and no other step was made"):
             one.update(bad.replace(reward=bad.reward * torch.nan))
     again = (one.state_dict()["attributes"] for one in (compiled, eager))
     torch.testing.assert_close(*again, rtol=1e-3, atol=1e-5)

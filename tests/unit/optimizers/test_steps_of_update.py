@@ -35,18 +35,28 @@ def unreachable_entropy(agent: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "spoil", "says", "n_made"),
     [
-        ("TD3", poison("q_func1"), "q_func1_optimizer: the loss is .*; this step was not made, nor was any other$", 0),
-        ("TD3", poison("q_func2"), "q_func2_optimizer: the loss is .*; those of q_func1_optimizer before it were$", 1),
+        (
+            "TD3",
+            poison("q_func1"),
+            "q_func1_optimizer: the loss is .*; this step was not made, and no other step was made$",
+            0,
+        ),
+        (
+            "TD3",
+            poison("q_func2"),
+            "q_func2_optimizer: the loss is .*; the earlier steps of q_func1_optimizer were made$",
+            1,
+        ),
         (
             "TD3",
             poison("policy"),
-            "policy_optimizer: the loss .*; those of q_func1_optimizer and q_func2_optimizer before it were$",
+            "policy_optimizer: the loss .*; the earlier steps of q_func1_optimizer and q_func2_optimizer were made$",
             2,
         ),
         (
             "SoftActorCritic",
             unreachable_entropy,
-            "temperature_optimizer: the loss .*; those of q_func1_opt.* and policy_optimizer before it were$",
+            "temperature_optimizer: the loss .*; the earlier steps of q_func1_opt.* and policy_optimizer were made$",
             3,
         ),
     ],
@@ -74,7 +84,9 @@ def test_a_gradient_is_told_from_a_loss(compile: bool) -> None:
     for seed in range(3):
         agent.update(make_batch(seed))
     agent.policy[0].weight.register_hook(lambda grad: grad * torch.nan)
-    with pytest.raises(NonFiniteError, match="actor_optimizer: the gradient .* of critic_optimizer before") as caught:
+    with pytest.raises(
+        NonFiniteError, match="actor_optimizer: the gradient .* of critic_optimizer were made"
+    ) as caught:
         agent.update(make_batch(9))
     assert caught.value.name == "gradient"
 

@@ -188,34 +188,12 @@ def test_worker_that_hangs_instead_of_listening_says_where() -> None:
     assert "in hang" in caught.value.traceback_text
 
 
-def send_in_vain(send: Callable[[Any], Any]) -> set[str]:
-    """The views that are kept when nobody reads what is sent; the error refers to itself, as those of users do."""
-    try:
-        send("hello")
-    except OSError as error:
-        error.args = (error,)
-        return views_of(error)
-    raise AssertionError("it was sent")
-
-
 @pytest.fixture
 def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is told of errors that nobody can catch."""
     told: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda args: told.append(args.exc_value))
     return told
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [PipeEnd, WaitingEnd])
-def test_sends_that_fail_leave_nothing_that_crashes_the_garbage_collector(kind: Any, unraisable: list[Any]) -> None:
-    for _ in range(20):
-        parent, worker = multiprocessing.Pipe()
-        worker.close()
-        assert send_in_vain(kind(parent).send) <= {"bytes"}
-        parent.close()
-    gc.collect()
-    assert unraisable == []
 
 
 @pytest.mark.slow

@@ -63,21 +63,6 @@ def start():
         workers.close(hurry=True)
 
 
-@pytest.mark.representatives(1)
-@pytest.mark.parametrize("method", METHODS)
-def test_messages_go_there_and_back(start, method):
-    workers = start(n=2, method=method)
-    assert len(workers) == 2
-    assert workers.start_method == method
-    for i in (0, 1):
-        workers.send(i, "hello")
-    assert workers.receive() == [(0, ("argument 0",), "hello"), (1, ("argument 1",), "hello")]
-    pids = [process.pid for process in workers.processes]
-    workers.close()
-    assert workers.closed
-    assert not any(is_alive(pid) for pid in pids)
-
-
 def test_default_start_method_starts_clean_processes(start):
     workers = start(method=None)
     workers.close()
@@ -89,7 +74,6 @@ def test_processes_are_named_daemons(start):
     assert (workers.processes[0].name, workers.processes[0].daemon) == ("env-0", True)
 
 
-@pytest.mark.slow
 def test_answers_come_in_the_order_asked_for(start):
     workers = start(n=3)
     for i in range(3):
@@ -227,7 +211,7 @@ class Broken:
     [
         (mute, "raised Mute"),
         (lambda channel, index: sys.exit(3), "raised SystemExit: 3"),
-        (lambda channel, index: os._exit(3), r"exit code 3 and told no error \(os._exit does that\)"),
+        (lambda channel, index: os._exit(3), r"exit code 3 without an error message \(for example os._exit\)"),
         (lambda channel, index: None, "had finished before it answered"),
         (Broken(), "raised ZeroDivisionError"),
     ],
@@ -309,15 +293,6 @@ def test_dropped_workers_end():
     pids = [process.pid for process in workers.processes]
     del workers
     assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
-
-
-@pytest.mark.slow
-def test_later_workers_do_not_hold_the_pipes_of_earlier_ones(start):
-    first = start(n=2)
-    second = start(n=2)
-    first.close()
-    assert [process.exitcode for process in first.processes] == [0, 0]  # at the end of file, nobody was terminated
-    second.close()
 
 
 def test_forked_copy_of_the_parent_does_not_end_the_workers(start):
@@ -506,5 +481,5 @@ def test_a_daemonic_process_is_told_what_to_do():
     reader, writer = context.Pipe(duplex=False)
     process = context.Process(target=start_workers, args=(writer,), daemon=True)
     process.start()
-    assert "this process is daemonic, and may have no children. Use SerialVectorEnv" in reader.recv()
+    assert "this process is daemonic and may not have children. Use SerialVectorEnv" in reader.recv()
     process.join()

@@ -66,7 +66,7 @@ def test_numbers_of_fractions_have_the_defaults_of_pfrl() -> None:
 def test_an_embedding_of_another_size_is_refused() -> None:
     psi, _, f = parts()
     q_function = q_functions.ImplicitQuantileQFunction(psi, q_functions.CosineBasisLinear(4, 1), f)
-    with pytest.raises(ValueError, match=r"phi gives \(2, 32, 1\) .* expected \(2, 32, 6\), since psi gives"):
+    with pytest.raises(ValueError, match=r"phi returns \(2, 32, 1\) .* expected \(2, 32, 6\), because psi returns"):
         q_function(torch.randn(2, 5)).q_values.sum()
 
 
@@ -112,7 +112,7 @@ def test_the_proposal_has_a_group_of_its_own() -> None:
         groups = q_functions.fqf_parameter_groups(network, lr=1e-9)
         assert groups[1] == {"params": list(q_function.proposal.parameters()), "lr": 1e-9}
         assert len(groups[0]["params"]) + 2 == len(list(network.parameters()))
-    with pytest.raises(ValueError, match="q_function is Linear, which holds no FullyParametrizedQFunction"):
+    with pytest.raises(ValueError, match="q_function is Linear, which contains no FullyParametrizedQFunction"):
         q_functions.fqf_parameter_groups(nn.Linear(1, 1))
 
 

@@ -117,7 +117,7 @@ def test_a_stack_of_frames_may_be_the_goal():
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("reward_fn", "reward_fn: got 3, expected a function"), ("terminated_fn", "got 3, expected such a function")],
+    [("reward_fn", "reward_fn: got 3, expected a function"), ("terminated_fn", "got 3, expected a function")],
 )
 def test_what_is_no_function_is_refused(name, message):
     with pytest.raises(TypeError, match=message):
@@ -129,8 +129,8 @@ def test_what_is_no_function_is_refused(name, message):
     [
         (np.zeros(3), "obs: got ndarray, expected a dict with keys"),
         ({"observation": np.zeros(3)}, r"obs: got a dict with keys \['observation'\], expected a dict with keys"),
-        ({**obs_of(0), "achieved_goal": np.zeros(3)}, "expected arrays of one shape and dtype"),
-        ({**obs_of(0), "achieved_goal": {"place": 1}}, "expected arrays of one shape and dtype"),
+        ({**obs_of(0), "achieved_goal": np.zeros(3)}, "expected equal shapes and dtypes"),
+        ({**obs_of(0), "achieved_goal": {"place": 1}}, "expected equal shapes and dtypes"),
     ],
 )
 def test_observations_without_goals_are_refused(obs, message):
@@ -142,13 +142,9 @@ def test_observations_without_goals_are_refused(obs, message):
     assert len(buffer) == 1
 
 
-def test_a_missing_next_observation_is_refused():
-    buffer = HindsightReplayBuffer(None, reward_fn, terminated_fn=never)
+def test_steps_that_no_other_goal_can_be_given_are_refused():
     with pytest.raises(ValueError, match="next_obs: got None"):
-        buffer.append(obs_of(0), 0, 0.0, None, None, True)
-
-
-def test_a_terminal_step_is_refused_if_nobody_knows_what_it_is_for_other_goals():
+        HindsightReplayBuffer(None, reward_fn, terminated_fn=never).append(obs_of(0), 0, 0.0, None, None, True)
     with pytest.raises(ValueError, match="terminated_fn is None"):
         append(HindsightReplayBuffer(None, reward_fn), 0, is_state_terminal=True)
 
@@ -160,7 +156,7 @@ def test_a_terminal_step_is_refused_if_nobody_knows_what_it_is_for_other_goals()
 def test_functions_that_do_not_give_one_number_a_step_are_refused(name, value, message):
     buffer = filled([4], **{"n_goals": ALWAYS, "terminated_fn": never})
     setattr(buffer, name, lambda achieved, desired, info: value)
-    with pytest.raises(ValueError, match=f"{name}: gave .*{message}.* for 4 steps, expected a number for each"):
+    with pytest.raises(ValueError, match=f"{name}: returned .*{message}.* for 4 steps, expected one number per step"):
         buffer.sample_batch(4)
 
 
@@ -178,7 +174,7 @@ def test_a_state_whose_episodes_are_mixed_is_refused():
     buffer = filled([2, 2])
     state = buffer.state_dict()
     state["arrays"]["successor"] = np.array([3, 4, 0, 0])
-    with pytest.raises(ValueError, match="do not lie one after the other"):
+    with pytest.raises(ValueError, match="are not in order"):
         buffer.load_state_dict(state)
     assert len(buffer.sample(4)) == 4
 

@@ -62,9 +62,9 @@ def test_an_item_of_one_step_of_an_n_step_buffer_is_an_episode():
 @pytest.mark.parametrize(
     ("make", "item", "message"),
     [
-        (ReplayBuffer, [step(0), step(1)], "item: got 2 of them, expected a list of one transition"),
+        (ReplayBuffer, [step(0), step(1)], "item: got 2 transitions, expected a list of one transition"),
         (ReplayBuffer, step(0), "item: got dict, expected a list of one transition"),
-        (ReplayBuffer, [], "item: got 0 of them"),
+        (ReplayBuffer, [], "item: got 0 transitions"),
         (ReplayBuffer, [{"state": 1, "action": 0}], "reward"),
         (EpisodicReplayBuffer, [step(0)], "EpisodicReplayBuffer stores whole episodes"),
         (lambda: HindsightReplayBuffer(9, lambda *_: 0), [step(0)], "HindsightReplayBuffer stores whole episodes"),
@@ -99,7 +99,7 @@ def test_a_prioritised_memory_has_the_methods_of_pfrls():
     assert smallest == pytest.approx(1 / 11)
     buffer.memory.set_last_priority([8.0 if item[0]["reward"] == 2 else 1.0 for item in items])
     assert buffer._priorities.to_array().tolist() == [1.0, 1.0, 8.0, 1.0, 1.0]
-    with pytest.raises(RuntimeError, match="needs a sample"):
+    with pytest.raises(RuntimeError, match="nothing was sampled"):
         buffer.memory.set_last_priority([1.0] * 5)
 
 
@@ -152,7 +152,7 @@ def test_none_frees_what_is_stored(kind, tmp_path):
     buffer.memory = None
     assert buffer.memory is None and len(buffer) == 0 and buffer.nbytes < 30_000
     for _ in range(2):
-        with pytest.raises(TypeError, match="memory is None, which has freed what was stored"):
+        with pytest.raises(TypeError, match="memory is None, so the buffer cannot store steps"):
             buffer.append(**step(0, terminal=True))
     for draw in (buffer.sample, buffer.sample_batch):
         with pytest.raises(ValueError, match="no items are held"):
@@ -298,7 +298,7 @@ def test_a_persistent_buffer_keeps_its_memory(tmp_path):
     with PersistentReplayBuffer(tmp_path, 10) as buffer:
         buffer.append(**step(0))
         for memory in (None, []):
-            with pytest.raises(TypeError, match="what PersistentReplayBuffer holds is in its directory"):
+            with pytest.raises(TypeError, match="the content of PersistentReplayBuffer is in its directory"):
                 buffer.memory = memory
         assert len(buffer) == 1
 
@@ -309,7 +309,7 @@ def test_what_a_container_cannot_tell_is_refused():
     for i in range(3):
         buffer.append(**step(i))
     for options in ({"continuation": 2}, {"n_frames": 2}):
-        with pytest.raises(TypeError, match="memory is list, of which neither"):
+        with pytest.raises(TypeError, match="memory is list, which supports neither"):
             buffer.sample_batch(1, **options)
-    with pytest.raises(TypeError, match="memory: list of items of up to 2 steps, which can be neither saved"):
+    with pytest.raises(TypeError, match="memory: list contains items of up to 2 steps, which cannot be saved"):
         buffer.state_dict()

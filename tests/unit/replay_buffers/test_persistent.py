@@ -95,8 +95,8 @@ def test_a_smaller_capacity_keeps_the_newest_with_a_warning_that_counts_the_othe
         assert len(buffer) == 10
         assert make is PersistentEpisodicReplayBuffer or rewards(buffer) == list(range(30, 40))
     (warning,) = told
-    assert f"{tmp_path}: 30 of 40 transitions are dropped" in str(warning.message)
-    assert "more than capacity, 10" in str(warning.message) and warning.filename == __file__
+    assert f"{tmp_path}: the oldest 30 of 40 transitions are removed" in str(warning.message)
+    assert "because capacity is 10" in str(warning.message) and warning.filename == __file__
 
 
 def test_what_left_before_a_kill_is_not_counted(tmp_path):
@@ -104,7 +104,7 @@ def test_what_left_before_a_kill_is_not_counted(tmp_path):
     fill(killed, 45)
     killed._directory.close()  # what is left when a process is killed: no state was written since it was opened
     with (
-        pytest.warns(UserWarning, match="8 of 20 transitions are dropped"),
+        pytest.warns(UserWarning, match="8 of 20 transitions are removed"),
         PersistentReplayBuffer(tmp_path, 12) as buffer,
     ):
         assert rewards(buffer) == list(range(33, 45))
@@ -182,7 +182,7 @@ def test_ancestor_may_be_in_use(tmp_path):
 def test_ancestor_excludes_a_filled_directory(tmp_path):
     for name in ("old", "new"):
         PersistentReplayBuffer(tmp_path / name, 20).close()
-    with pytest.raises(CheckpointError, match="holds a buffer already; leave ancestor"):
+    with pytest.raises(CheckpointError, match="already contains a buffer; leave ancestor"):
         PersistentReplayBuffer(tmp_path / "new", 20, ancestor=tmp_path / "old")
 
 
@@ -296,7 +296,7 @@ def test_the_size_is_told_once_before_it_is_taken(tmp_path):
 
 def test_a_disk_that_is_too_small_is_refused_at_the_first_step(tmp_path):
     buffer = PersistentReplayBuffer(tmp_path, 10**15)
-    with pytest.raises(CheckpointError, match="make room or take a smaller capacity"):
+    with pytest.raises(CheckpointError, match="free disk space or use a smaller capacity"):
         fill(buffer, 1)
     assert len(buffer) == 0
 
@@ -311,7 +311,7 @@ def test_a_disk_that_fills_up_stops_the_buffer_and_keeps_what_was_stored(tmp_pat
         patch.setattr("pfrl_like.storage.journal.os.write", full)
         with pytest.raises(CheckpointError, match="No space left"):
             fill(buffer, 1, 5)
-    with pytest.raises(CheckpointError, match="cannot store any more since .*No space left"):
+    with pytest.raises(CheckpointError, match="cannot store any more after an earlier error: .*No space left"):
         fill(buffer, 1, 5)
     buffer.close()
     with PersistentReplayBuffer(tmp_path, 20) as buffer:
@@ -344,7 +344,7 @@ def test_what_the_disk_has_not_taken_is_not_said_to_be_on_it_later(tmp_path, mon
     with pytest.raises(CheckpointError, match="Input/output error"):
         waiting(buffer, tmp_path / "saves")
     for again in (lambda: fill(buffer, 1, 5), buffer.sync, lambda: waiting(buffer, tmp_path / "saves")):
-        with pytest.raises(CheckpointError, match="cannot store any more since .*Input/output error"):
+        with pytest.raises(CheckpointError, match="cannot store any more after an earlier error: .*Input/output error"):
             again()
     (path,) = place.glob("journal-*")
     buffer.close()
@@ -400,7 +400,7 @@ def test_rows_are_synced_as_often_as_asked_for(tmp_path, monkeypatch, options, e
 
 def test_what_is_no_array_is_refused(tmp_path):
     buffer = PersistentReplayBuffer(tmp_path, 20)
-    with pytest.raises(ValueError, match="obs: got str, which is no array of numbers; .*take ReplayBuffer"):
+    with pytest.raises(ValueError, match="obs: got str, which is not an array of numbers; .*use ReplayBuffer"):
         buffer.append("text", 0, 0.0, "more")
     with pytest.raises(ValueError, match="action: got str"):
         buffer.append(1.0, "left", 0.0, 2.0)
@@ -427,7 +427,7 @@ def test_arguments_out_of_range_are_refused(tmp_path, options):
 
 def test_a_file_is_no_directory(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match="cannot be made"):
+    with pytest.raises(CheckpointError, match="cannot be created"):
         PersistentReplayBuffer(tmp_path / "file", 20)
 
 
@@ -447,7 +447,7 @@ def test_values_without_their_meta_file_are_refused(tmp_path):
     with PersistentReplayBuffer(tmp_path, 20) as buffer:
         fill(buffer, 5)
     (tmp_path / "meta.json").unlink()
-    with pytest.raises(CheckpointError, match=r"has no meta\.json"):
+    with pytest.raises(CheckpointError, match=r"but no meta\.json"):
         PersistentReplayBuffer(tmp_path, 20)
 
 
@@ -492,7 +492,7 @@ def test_a_lost_end_of_the_journal_is_told(tmp_path, caplog):
     values.write_bytes(stored.replace(np.full(3, 8, np.float32).tobytes(), np.full(3, -8, np.float32).tobytes()))
     with PersistentReplayBuffer(tmp_path, 20) as buffer:
         assert rewards(buffer) == list(range(7))
-    assert "records were not complete and have been left out" in caplog.text
+    assert "records are incomplete and are ignored" in caplog.text
 
 
 # Files of the ordinary form
@@ -580,7 +580,7 @@ def test_each_process_of_a_group_has_a_part_of_its_own(tmp_path):
 
 def test_a_group_of_another_size_is_refused(tmp_path, group_of_one):
     (tmp_path / "rank-1-of-2").mkdir()
-    with pytest.raises(CheckpointError, match="divided among 2 processes, the group has 1; start as many as before"):
+    with pytest.raises(CheckpointError, match="divided among 2 processes, but the group has 1; start 2 processes"):
         PersistentReplayBuffer(tmp_path, 50, distributed=True, group=group_of_one)
     with pytest.raises(CheckpointError, match="divided among 2 processes; open it with distributed=True"):
         PersistentReplayBuffer(tmp_path, 50)

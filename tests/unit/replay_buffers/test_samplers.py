@@ -17,48 +17,23 @@ def drawn(lengths, max_len, held=None, n=2000):
     return counts
 
 
-def test_short_episodes_are_taken_whole():
-    assert [set(count) for count in drawn([1, 3, 5], 3)] == [{(0, 1)}, {(0, 3)}, {(0, 3), (1, 3), (2, 3)}]
-
-
-def test_without_a_limit_episodes_are_taken_whole():
-    assert [set(count) for count in drawn([1, 7], None)] == [{(0, 1)}, {(0, 7)}]
-
-
-def test_every_beginning_of_full_length_is_equally_likely():
-    (count,) = drawn([6], 3)
-    assert set(count) == {(begin, 3) for begin in range(4)}
-    assert min(count.values()) > 400
-
-
-def test_where_every_step_holds_a_state_parts_are_those_without_states():
-    (count,) = drawn([6], 3, np.ones(6, bool))
-    assert set(count) == {(begin, 3) for begin in range(4)}
-
-
-def test_parts_begin_where_a_state_is_held_and_reach_the_end():
-    held = np.array([1, 0, 0, 1, 0, 0, 1, 0], bool)
-    (count,) = drawn([8], 3, held)
-    assert set(count) == {(0, 3), (3, 3), (6, 2)}
-    assert min(count.values()) > 550
-
-
-def test_the_first_step_may_always_begin_a_part():
-    (count,) = drawn([5], 2, np.zeros(5, bool))
-    assert set(count) == {(0, 2)}
-
-
-def test_no_shorter_part_is_drawn_where_a_full_one_reaches_the_end():
-    held = np.array([1, 0, 1, 1, 1], bool)
-    (count,) = drawn([5], 3, held)
-    assert set(count) == {(0, 3), (2, 3)}
-
-
-def test_episodes_do_not_see_each_others_states():
-    held = np.array([0, 0, 0, 0, 1, 0, 1, 0], bool)
-    first, second = drawn([4, 4], 2, held)
-    assert set(first) == {(0, 2)}
-    assert set(second) == {(0, 2), (2, 2)}
+@pytest.mark.parametrize(
+    ("lengths", "max_len", "held", "expected"),
+    [
+        ([1, 3, 5], 3, None, [{(0, 1)}, {(0, 3)}, {(0, 3), (1, 3), (2, 3)}]),  # short episodes whole
+        ([1, 7], None, None, [{(0, 1)}, {(0, 7)}]),
+        ([6], 3, None, [{(begin, 3) for begin in range(4)}]),
+        ([6], 3, [1] * 6, [{(begin, 3) for begin in range(4)}]),
+        ([8], 3, [1, 0, 0, 1, 0, 0, 1, 0], [{(0, 3), (3, 3), (6, 2)}]),  # up to the end
+        ([5], 2, [0] * 5, [{(0, 2)}]),  # the first step may always begin a part
+        ([5], 3, [1, 0, 1, 1, 1], [{(0, 3), (2, 3)}]),  # none that is shorter where a full one reaches the end
+        ([4, 4], 2, [0, 0, 0, 0, 1, 0, 1, 0], [{(0, 2)}, {(0, 2), (2, 2)}]),  # of the episode's own states
+    ],
+)
+def test_parts_begin_where_a_state_is_held_and_all_are_equally_likely(lengths, max_len, held, expected):
+    counts = drawn(lengths, max_len, held if held is None else np.array(held, bool))
+    assert [set(count) for count in counts] == expected
+    assert all(min(count.values()) > 0.8 * 2000 / len(count) for count in counts)
 
 
 @pytest.mark.parametrize("rng", [np.random.default_rng(1), np.random.RandomState(1), None])

@@ -56,4 +56,4 @@ def test_the_script_and_the_projects_own_modules_are_kept(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text(json.dumps({"files": files}))
     told = [*explanations((str(tmp_path / "a"), str(tmp_path / "b")))]
-    assert told == ["files of the program: parts/net.py (it is another one)"]
+    assert told == ["source files of the program that differ: parts/net.py"]

@@ -40,7 +40,7 @@ def test_columns_longer_than_a_piece_come_back(path: Path) -> None:
 def test_objects_are_written_and_read_only_where_pickles_are_allowed(path: Path) -> None:
     array = np.empty(3, object)
     array[:] = [{"a": np.arange(3)}, (1, "b", None), [np.float32(2)]]
-    with pytest.raises(CheckpointError, match="cannot hold 'x', which has objects .* allow_pickle=True"):
+    with pytest.raises(CheckpointError, match="cannot store 'x', which has objects .* allow_pickle=True"):
         write_arrays(path, {}, {"x": array})
     assert not path.exists()
     write_arrays(path, {}, {"x": array}, allow_pickle=True)
@@ -64,14 +64,14 @@ def test_objects_of_one_shape_stay_objects(path: Path) -> None:
 def test_an_object_that_could_not_be_read_again_is_not_written(item: Any, path: Path) -> None:
     array = np.empty(1, object)
     array[0] = item
-    with pytest.raises(CheckpointError, match="refused unread|cannot be written"):
+    with pytest.raises(CheckpointError, match="not allowed|cannot be written"):
         write_arrays(path, {}, {"x": array}, allow_pickle=True)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("dtype", ["i4,f8", "V8"])
 def test_other_dtypes_are_refused(dtype: str, path: Path) -> None:
-    with pytest.raises(CheckpointError, match="cannot hold 'x', which has the dtype"):
+    with pytest.raises(CheckpointError, match="cannot store 'x', which has the dtype"):
         write_arrays(path, {}, {"x": np.zeros(2, dtype)})
 
 
@@ -82,21 +82,11 @@ def test_a_file_of_arrays_is_known_by_its_beginning(path: Path) -> None:
     assert not is_array_file(path)
 
 
-def test_every_flipped_byte_is_noticed(path: Path) -> None:
+def test_every_flipped_byte_and_what_is_cut_or_longer_is_noticed(path: Path) -> None:
     write_arrays(path, {"a": 1}, {"x": np.arange(5), "y": np.array([True])})
     content = path.read_bytes()
-    for position in range(len(content)):
-        damaged = bytearray(content)
-        damaged[position] ^= 1 << (position % 8)
-        path.write_bytes(damaged)
-        with pytest.raises(CheckpointError):
-            read_arrays(path)
-
-
-def test_what_is_cut_or_longer_is_noticed(path: Path) -> None:
-    write_arrays(path, {"a": 1}, {"x": np.arange(5)})
-    content = path.read_bytes()
-    for other in (*(content[:length] for length in range(0, len(content), 3)), content + b"\0"):
+    flipped = (content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :] for at in range(len(content)))
+    for other in (*flipped, *(content[:length] for length in range(0, len(content), 3)), content + b"\0"):
         path.write_bytes(other)
         with pytest.raises(CheckpointError):
             read_arrays(path)

@@ -20,39 +20,28 @@ def adam(steps: int = 2, **options: Any) -> torch.optim.Optimizer:
     return optimizer
 
 
-def test_missing_and_unexpected_names_are_listed() -> None:
-    loaded = {"weight": torch.zeros(3, 2), "gain": torch.zeros(3)}
-    with pytest.raises(CheckpointError, match=r"file: .* lacks 'bias' and also has 'gain'"):
-        check_like(loaded, nn.Linear(2, 3).state_dict(), "file")
-
-
-def test_a_long_list_of_names_is_cut() -> None:
-    with pytest.raises(CheckpointError, match=r"'5\.weight', .* and 1 more$") as raised:
-        check_like({}, {f"{i}.weight": torch.zeros(1) for i in (5, 6, 7, 8, 9, 10)}, "file")
-    assert "10.weight" not in str(raised.value)
+LINEAR = nn.Linear(2, 3).state_dict()
+SIX = {f"{i}.weight": torch.zeros(1) for i in (5, 6, 7, 8, 9, 10)}
+THREE = {"x": torch.zeros(3)}
+SHAPES = r"x has shape \(4,\) and dtype torch.float32; expected shape \(3,\) and dtype torch.float32"
 
 
 @pytest.mark.parametrize(
-    ("loaded", "message"),
+    ("loaded", "live", "message"),
     [
-        (torch.zeros(4), r"x has shape \(4,\) and dtype torch.float32; expected shape \(3,\) and dtype torch.float32"),
-        (torch.zeros(3).double(), r"x has .* torch.float64; expected .* torch.float32"),
-        (0.5, "x is float; expected a tensor"),
+        ({"weight": torch.zeros(3, 2), "gain": torch.zeros(3)}, LINEAR, r"file: .* has no 'bias' and also has 'gain'"),
+        ({}, SIX, r"'5\.weight', '6\.weight', '7\.weight', '8\.weight', '9\.weight' and 1 more$"),
+        ({"x": torch.zeros(4)}, THREE, SHAPES),
+        ({"x": torch.zeros(3).double()}, THREE, r"x has .* torch.float64; expected .* torch.float32"),
+        ({"x": 0.5}, THREE, "x is float; expected a tensor"),
+        ([], {}, "contains list; expected a state dict"),
+        (LINEAR, nn.LazyLinear(3).state_dict(), "live weight has no shape: call the model first"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_tensor_of_another_shape_or_dtype_is_named(loaded: Any, message: str) -> None:
+def test_a_state_dict_that_does_not_fit_is_refused(loaded: Any, live: Any, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
-        check_like({"x": loaded}, {"x": torch.zeros(3)}, "file")
-
-
-def test_something_else_than_a_dict_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="holds list; expected a state dict"):
-        check_like([], {}, "file")
-
-
-def test_a_lazy_model_has_to_run_first() -> None:
-    with pytest.raises(CheckpointError, match="weight of the live model has no shape before its first use"):
-        check_like(nn.Linear(2, 3).state_dict(), nn.LazyLinear(3).state_dict(), "file")
+        check_like(loaded, live, "file")
 
 
 def test_a_parameter_that_is_not_finite_is_named_but_a_mask_is_none() -> None:
@@ -95,20 +84,6 @@ def test_steps_may_be_integers_as_before_pytorch_1_12() -> None:
     live = adam(0)
     live.load_state_dict(fitted_optimizer_state(state, live, "file"))
     assert next(iter(live.state.values()))["step"] == 2
-
-
-@pytest.mark.parametrize("key, value", [("lr", -0.1), ("eps", -1e-8), ("betas", (-0.1, 0.9)), ("weight_decay", -1.0)])
-def test_negative_hyperparameters_are_refused(key: str, value: Any) -> None:
-    state = change(("param_groups", 0, key), value)
-    with pytest.raises(CheckpointError, match=rf"param_groups\[0\]\['{key}'\] is .*; expected no negative number"):
-        fitted_optimizer_state(state, adam(), "file")
-
-
-@pytest.mark.parametrize("betas", [(1.5, 0.9), (0.9, 1.0), torch.tensor([0.9, 1.5])], ids=str)
-def test_betas_that_adam_refuses_are_refused(betas: Any) -> None:
-    betas = (betas[0], betas[1])
-    with pytest.raises(CheckpointError, match=r"param_groups\[0\]\['betas'\] is .*; expected numbers below 1"):
-        fitted_optimizer_state(change(("param_groups", 0, "betas"), betas), adam(), "file")
 
 
 def test_a_rho_that_adadelta_refuses_is_refused() -> None:
@@ -175,39 +150,51 @@ def change(path: tuple[Any, ...], value: Any) -> Any:
     return state
 
 
+NEGATIVE = [("lr", -0.1), ("eps", -1e-8), ("betas", (-0.1, 0.9)), ("weight_decay", -1.0)]
+TOO_LARGE = [(1.5, 0.9), (0.9, 1.0), tuple(torch.tensor([0.9, 1.5]))]
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
     [
         ([], "expected a dict of 'state' and 'param_groups'"),
         (change(("extra",), 0), "expected a dict of"),
-        (change(("state",), []), "'state' is no dict"),
+        (change(("state",), []), "'state' is not a dict"),
         (change(("param_groups",), []), "list of 1 'param_groups'"),
-        (change(("param_groups", 0), 3), r"param_groups\[0\] lists no 'params'"),
-        (change(("param_groups", 0, "params"), [0, "1"]), "lists no 'params'"),
+        (change(("param_groups", 0), 3), r"param_groups\[0\] has no list 'params'"),
+        (change(("param_groups", 0, "params"), [0, "1"]), "has no list 'params'"),
         (change(("param_groups", 0, "params"), [0]), "has 1 'params'; expected 2"),
         (change(("param_groups", 0, "params"), [0, 0]), "a parameter occurs twice"),
-        (change(("param_groups", 0, "lr"), "fast"), r"\['lr'\] is 'fast'; expected something like 0.01"),
+        (change(("param_groups", 0, "lr"), "fast"), r"\['lr'\] is 'fast'; expected a value like 0.01"),
         (change(("param_groups", 0, "lr"), True), r"\['lr'\] is True"),
         (change(("param_groups", 0, "lr"), torch.nan), r"\['lr'\] is nan"),
         (change(("param_groups", 0, "betas"), (0.9,)), r"\['betas'\] is \(0.9,\)"),
         (change(("param_groups", 0, "amsgrad"), 1), r"\['amsgrad'\] is 1"),
-        (change(("param_groups", 0, "eps"), KeyError), "lacks 'eps'"),
-        (change(("state", 7), {}), r"state\[7\] belongs to no parameter"),
-        (change(("state", 0), []), r"state\[0\] belongs to no parameter"),
+        *(
+            (change(("param_groups", 0, key), value), rf"\['{key}'\] is .*; expected a number >= 0")
+            for key, value in NEGATIVE
+        ),
+        *(
+            (change(("param_groups", 0, "betas"), value), r"\['betas'\] is .*; expected numbers below 1")
+            for value in TOO_LARGE
+        ),
+        (change(("param_groups", 0, "eps"), KeyError), "has no 'eps'"),
+        (change(("state", 7), {}), r"state\[7\] does not belong to a parameter"),
+        (change(("state", 0), []), r"state\[0\] does not belong to a parameter"),
         (change(("state", 0, "exp_avg"), torch.zeros(2, 2)), r"\(2, 2\); expected a tensor of shape \(3, 2\)"),
         (change(("state", 0, "exp_avg"), None), "type NoneType; expected a tensor"),
-        (change(("state", 0, "step"), torch.zeros(2)), "is no finite number"),
-        (change(("state", 0, "step"), torch.tensor(torch.inf)), "is no finite number"),
+        (change(("state", 0, "step"), torch.zeros(2)), "is not a finite number"),
+        (change(("state", 0, "step"), torch.tensor(torch.inf)), "is not a finite number"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @pytest.mark.parametrize("live_steps", [0, 2], ids=["fresh", "used"])
 def test_a_state_that_does_not_fit_is_refused(state: Any, message: str, live_steps: int) -> None:
-    with pytest.raises(CheckpointError, match=f"file: is the state of another optimiser: .*{message}"):
+    with pytest.raises(CheckpointError, match=f"file: is the state of a different optimiser: .*{message}"):
         fitted_optimizer_state(state, adam(live_steps), "file")
 
 
 def test_a_state_of_another_class_of_optimiser_is_refused() -> None:
     sgd = torch.optim.SGD(nn.Linear(2, 3).parameters(), lr=0.1)
-    with pytest.raises(CheckpointError, match="lacks 'momentum'"):
+    with pytest.raises(CheckpointError, match="has no 'momentum'"):
         fitted_optimizer_state(adam().state_dict(), sgd, "file")

@@ -140,7 +140,7 @@ def test_a_new_directory_that_lacks_a_copy_is_there_when_the_error_comes(
         raise OSError("no copies")
 
     monkeypatch.setattr(shutil, "copyfileobj", fail)
-    with pytest.raises(CheckpointError, match=rf"{tmp_path}/agent/model.pt: could not be renewed, the save itself is"):
+    with pytest.raises(CheckpointError, match=rf"{tmp_path}/agent/model.pt: could not be written; the save itself is"):
         save(tmp_path / "agent", 1)
     assert load(tmp_path / "agent") == 1 and len([*tmp_path.iterdir()]) == 1
 
@@ -269,7 +269,7 @@ def test_with_a_damaged_file_the_whole_save_before_is_used_with_a_warning(file: 
     before = path.read_bytes()
     DAMAGE[kind](path)
     assert kind in ("missing", "link", "directory") or path.read_bytes() != before
-    message = rf"the last save is not usable \(.*{re.escape(path.name)}.*; using the one before it"
+    message = rf"the last save cannot be used \(.*{re.escape(path.name)}.*; loading the previous save"
     with pytest.warns(UserWarning, match=message):
         assert load(tmp_path) == 1
 
@@ -281,7 +281,7 @@ def test_a_save_repairs_a_directory_without_losing_its_good_state(tmp_path: Path
     save(tmp_path, 3)
     assert load(tmp_path) == 3
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.warns(UserWarning, match="using the one before"):
+    with pytest.warns(UserWarning, match="loading the previous save"):
         assert load(tmp_path) == 1
 
 
@@ -298,26 +298,26 @@ def test_an_error_lists_what_was_looked_for(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_kind_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 1, kind="dataset")
-    with pytest.raises(CheckpointError, match="describes 'dataset'; expected 'agent'"):
+    with pytest.raises(CheckpointError, match="has the kind 'dataset'; expected 'agent'"):
         load_directory(tmp_path, kind="agent")
 
 
 def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 1)
-    with pytest.raises(CheckpointError, match=r"holds no 'x', only model.pt, inner.model.pt"):
+    with pytest.raises(CheckpointError, match=r"has no 'x', only model.pt, inner.model.pt"):
         load_directory(tmp_path).open("x")
 
 
 @pytest.mark.parametrize("key", ["", "a/b", "..", ".hidden", "ü", "manifest.json", "state.json", "x" * 200, "a b"])
 def test_a_file_needs_a_plain_name(key: str, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="cannot hold a file called"):
+    with pytest.raises(CheckpointError, match="cannot store a file with the key"):
         save_directory(tmp_path / "new", {key: b""}, {}, kind="agent", class_name="x")
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("alias", ["", "/model.pt", "../model.pt", "a/../model.pt", "manifest.json", "a//b"])
 def test_a_copy_stays_in_the_directory(alias: str, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="cannot hold a copy called"):
+    with pytest.raises(CheckpointError, match="cannot store a copy with the name"):
         save(tmp_path / "new", 1, aliases={alias: "model.pt"})
     assert not (tmp_path / "new").exists()
 
@@ -337,7 +337,7 @@ def fail(file: Any) -> None:
 
 
 LONG = {"t": "x" * (1 << 22)}
-TOO_LONG = "cannot be written: it would take .* and could be read with"
+TOO_LONG = "cannot be written: .* bytes of JSON exceed the limit"
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ TOO_LONG = "cannot be written: it would take .* and could be read with"
         ({}, {"t": float("nan")}, {}, r"state\['t'\] is nan"),
         ({}, LONG, {}, TOO_LONG),
         ({}, {}, LONG, TOO_LONG),
-        ({f"{i}.pt": b"" for i in range(50)}, {}, {}, "cannot be written: it would take"),
+        ({f"{i}.pt": b"" for i in range(50)}, {}, {}, "cannot be written: .* bytes of JSON exceed"),
         ({"model.pt": b"x", "second.pt": fail}, {}, {}, "cannot be written: RuntimeError: no"),
     ],
     ids=["no JSON", "state", "info", "many files", "writer"],
@@ -395,7 +395,7 @@ def test_a_crafted_manifest_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "agent" / "manifest.json"
     for bad in bad_manifests(json.loads(path.read_text())):
         path.write_text(json.dumps(bad))
-        with pytest.raises(CheckpointError, match="holds no complete save"):
+        with pytest.raises(CheckpointError, match="contains no complete save"):
             load_directory(tmp_path / "agent")
 
 

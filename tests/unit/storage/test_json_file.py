@@ -29,8 +29,8 @@ ITSELF.append(ITSELF)
         ([0, -math.inf], r"state\['a'\]\[1\] is -inf"),
         ([0, np.float32("nan")], r"state\['a'\]\[1\] is nan"),
         ({1}, r"state\['a'\] is set"),
-        ({1: 2}, "has the key 1; expected text"),
-        (ITSELF, "levels deep, or holds itself"),
+        ({1: 2}, "has the key 1; expected a string"),
+        (ITSELF, "levels deep, or contains itself"),
     ],
 )
 def test_what_json_lacks_is_refused_by_name(value: Any, message: str) -> None:
@@ -43,5 +43,5 @@ READABLE = ("object", "other types", "laughs", "half a pair")
 
 @pytest.mark.parametrize("case", [case for case in json_texts() if case not in READABLE])
 def test_content_that_is_no_plain_dict_is_refused(case: str) -> None:
-    with pytest.raises(CheckpointError, match="file: (is not valid JSON|holds)"):
+    with pytest.raises(CheckpointError, match="file: (is not valid JSON|contains)"):
         parse_json(json_texts()[case], "file")

@@ -31,14 +31,14 @@ def test_arrays_of_every_protocol_are_read(protocol: int) -> None:
 )
 def test_a_function_is_refused_unread(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CheckpointError, match="file: holds a pickle that cannot be read: "):
+    with pytest.raises(CheckpointError, match="file: contains a pickle that cannot be read: "):
         load_objects(pickles()[case], "file")
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80", b"junk", b"\x80\x04]", b"\x80\x04K", b"0", b"\x80\x04\x94."])
 def test_damage_is_an_error_that_names_the_file(content: bytes) -> None:
-    with pytest.raises(CheckpointError, match="file: holds a pickle that cannot be read"):
+    with pytest.raises(CheckpointError, match="file: contains a pickle that cannot be read"):
         load_objects(content, "file")
 
 

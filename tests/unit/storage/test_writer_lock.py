@@ -30,9 +30,9 @@ def test_who_locks_the_file_that_its_owner_has_just_removed_has_no_lock(
         flock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with pytest.raises(CheckpointError, match="has one writer"):
+    with pytest.raises(CheckpointError, match="only one may write"):
         WriterLock(str(tmp_path))
     second = WriterLock(str(tmp_path))
-    with pytest.raises(CheckpointError, match="has one writer"):
+    with pytest.raises(CheckpointError, match="only one may write"):
         WriterLock(str(tmp_path))
     second.release()

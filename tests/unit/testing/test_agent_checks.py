@@ -209,19 +209,19 @@ class TakesNaN(DQN):
         (LearnsInEvaluation, r"an evaluation has changed the agent: .*optim_t"),
         (StoresInEvaluation, r"an evaluation has changed the agent: \(state, buffer size\)\[1\]"),
         (MixesEpisodes, "an evaluation has changed the training after it"),
-        (ExploresInEvaluation, "the explorer was asked for an action in evaluation"),
+        (ExploresInEvaluation, "the explorer was called in evaluation"),
         (CountsTwice, "t is 20 after 5 steps in 3 environments, expected 15"),
-        (TellsText, r"get_statistics gave \('loss', 'small'\), expected a pair of a name and a number"),
-        (TellsMoreLater, "get_statistics gave the names"),
+        (TellsText, r"get_statistics returned \('loss', 'small'\), expected a pair of a name and a number"),
+        (TellsMoreLater, "get_statistics returned the names"),
         (SavesHalf, r"the loaded agent differs from the saved one: .*is 40 and 0"),
-        (ForgetsItsTurn, "a run that was stopped and resumed from its checkpoint has left something else"),
+        (ForgetsItsTurn, "a run that was stopped and resumed from its checkpoint has different results"),
         (kind_of(CutsOffAsTerminal, DQN), "done=False and reset=True was stored with the discount 0.0, expected 0.9"),
         (kind_of(NeverTerminal, DQN), "done=True and reset=False was stored with the discount 0.8.*, expected 0.0"),
         (NeverBootstraps, "with a discount of 0.9 .* the TD error ignores the next observation"),
         (DropsWeights, "with weights of 0.25 the loss is"),
         (WeighsErrors, "importance weights change the TD errors, expected only the loss"),
         (LeavesErrorsOut, "errors_out is not the absolute TD errors"),
-        (TakesNaN, "a batch with reward of NaN was learnt from, expected a NonFiniteError"),
+        (TakesNaN, "a batch with reward of NaN was accepted by update, expected a NonFiniteError"),
     ],
 )
 def test_a_broken_contract_is_named(kind: type[DQN], sentence: str) -> None:
@@ -250,14 +250,14 @@ class OneInTwenty(Explorer):
 
 
 def test_an_explorer_that_ignores_masks_is_found_where_there_are_masks() -> None:
-    with pytest.raises(AssertionError, match="in training the agent chose action ., though its mask allows . alone"):
+    with pytest.raises(AssertionError, match="in training the agent chose action ., but the action mask allows only ."):
         check_agent(functools.partial(make_agent, DQN, explorer=OneInTwenty()), Masked(time_limit=7))
     check_agent(functools.partial(make_agent, DQN), Masked(time_limit=7))
 
 
 def test_an_agent_that_is_made_at_random_is_told_from_one_that_does_not_resume() -> None:
     only = mock.patch.object(agent_checks, "CHECKS", (agent_checks.check_a_stopped_run_goes_on,))
-    with only, pytest.raises(AssertionError, match="same seed, none of them stopped, .*does make_agent"):
+    with only, pytest.raises(AssertionError, match="same seed, both uninterrupted, .*does make_agent"):
         check_agent(functools.partial(make_agent, DrawsFromElsewhere))
 
 

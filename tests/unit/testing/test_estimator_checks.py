@@ -53,11 +53,11 @@ class Chatty(DQN):
     ("kind", "sentence"),
     [
         (Converting, "gamma was 0.9 and is 0.5 after construction"),
-        (Wide, "predict gives the shape"),
-        (Forgetful, "learning went on in another way"),
+        (Wide, "predict returned the shape"),
+        (Forgetful, "training continued differently"),
         (Idle, "update changed nothing"),
-        (Silent, "fit gives None"),
-        (Random, "the same seed gave other parameters"),
+        (Silent, "fit returned None"),
+        (Random, "the same seed resulted in different parameters"),
         (Chatty, "wrote something"),
     ],
 )

@@ -106,14 +106,14 @@ class LongSequences(EpisodicReplayBuffer):
         (JoinsEnvironments, "sampling everything gave items with the steps"),
         (DrawsTwice, "sampling everything gave items with the steps"),
         (DrawsOtherwise, "sample_batch and sample differ: obs"),
-        (GivesFewer, "sample gave 1 of 0 items, expected a ValueError"),
+        (GivesFewer, "sample returned 1 of 0 items, expected a ValueError"),
         (NeverFull, r"len is \d+ of a buffer made with capacity=10"),
         (ForgetsTheCutOff, "discount"),
         (LoadsNothing, "len is 20 before saving and 0 after loading"),
         (KeepsPrioritiesOfNothing, "update_priorities did nothing in a buffer without priorities"),
         (Indifferent, "the item of 20 with the only large error came .* times in 200 draws"),
         (WeighsWrongly, "the item that comes most often has the weight"),
-        (LongSequences, r"\d steps came with max_len=3"),
+        (LongSequences, r"\d steps were sampled with max_len=3"),
     ],
 )
 def test_a_broken_contract_is_named(make: Any, sentence: str) -> None:

@@ -27,15 +27,20 @@ from pfrl_like.testing import Chain, check_agent
 from pfrl_like.testing.play import ENDINGS, LENGTHS, RecordedEnv, play_stream
 from pfrl_like.testing.stream_checks import FORMS, check_rows, check_streams, stream_of
 
-CUT_OFF = "terminated=False and truncated=True is learnt from with the discount 0, expected 0.9.*only termination stops"
-TERMINAL = "terminated=True and truncated=.* is learnt from with the discount 0.9, expected 0, .* a terminal state"
+CUT_OFF = "terminated=False and truncated=True is in the .* discount 0, expected 0.9.*only termination stops"
+TERMINAL = (
+    "terminated=True and truncated=.* is in the training data with the discount 0.9, expected 0, .* a terminal state"
+)
 FAULTS: list[tuple[type, str]] = [
     (CutsOffAsTerminal, CUT_OFF),
     (NeverTerminal, TERMINAL),
-    (WaitsForTheNextObservation, "the first observation of the next episode, expected its own last one"),
-    (ForgetsWhoIsActive, "is that of no step, nor the discounted sum|is learnt from as one"),
+    (
+        WaitsForTheNextObservation,
+        "the first observation of the next episode, expected the last observation of its episode",
+    ),
+    (ForgetsWhoIsActive, "is not the reward of a step, nor|is in the training data with"),
     (NeverEnds, TERMINAL),
-    (SwapsEnvironments, "is learnt from as one|is that of no step"),
+    (SwapsEnvironments, "is in the training data with|is not the reward of a step"),
 ]
 
 
@@ -60,7 +65,7 @@ def check_only_streams(make: Any) -> None:
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize(("fault", "sentence"), FAULTS)
 def test_another_end_of_episodes_is_named(fault: type, sentence: str, make: Any) -> None:
-    with pytest.raises(AssertionError, match=rf"is not what happened \(.*\): .*({sentence})"):
+    with pytest.raises(AssertionError, match=rf"are not the true steps \(.*\): .*({sentence})"):
         check_only_streams(functools.partial(make, fault))
 
 
@@ -82,12 +87,6 @@ class Nothing:
     """No fault."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_an_agent_without_faults_passes(make: Any) -> None:
-    check_only_streams(functools.partial(make, Nothing))
-
-
 class Forgets(ReplayBuffer):
     """Stores no last steps."""
 
@@ -103,9 +102,7 @@ def test_a_step_that_is_not_stored_is_named() -> None:
 
 
 def test_an_agent_that_does_not_learn_is_named() -> None:
-    with pytest.raises(
-        AssertionError, match="nothing was learnt from in 40 steps of 3 environments, autoreset NextStep"
-    ):
+    with pytest.raises(AssertionError, match="made no update in 40 steps of 3 environments, .* NextStep"):
         check_only_streams(functools.partial(make_dqn, Nothing, replay_start_size=1_000))
 
 
@@ -115,9 +112,7 @@ def test_another_agent_in_another_autoreset_mode_is_named() -> None:
     def difference(first: Any, second: Any, name: str) -> str | None:
         return None if first == second else f"{name} is {first} and {second}"
 
-    with pytest.raises(
-        AssertionError, match="autoreset Disabled, gave another agent than 2 .* SameStep: state is 1 and 2"
-    ):
+    with pytest.raises(AssertionError, match="resulted in a different agent than 2 .* SameStep: state is 1 and 2"):
         check_streams(functools.partial(make_dqn, Nothing), Chain(), 40, 0, difference, lambda agent: next(states))
 
 

@@ -123,7 +123,7 @@ def test_observation_of_the_space_passes(space, obs):
         (BOX, np.array(["a", "b"]), "obs has dtype <U1"),
         (BOX, {"a": 1}, "obs is .*dict"),
         (BOX, None, "obs is None"),
-        (BOX, [[0.0], [1.0, 2.0]], "obs is .* no array"),
+        (BOX, [[0.0], [1.0, 2.0]], "obs is .* expected an array"),
         (spaces.Box(0, 255, (2,), np.uint8), np.zeros(2), "obs has dtype float64, .* dtype uint8"),
         (spaces.Discrete(3), 3, "obs is 3, .* outside"),
         (spaces.Discrete(3), 0.5, "obs has dtype float64"),
@@ -139,11 +139,7 @@ def test_observation_that_is_not_of_the_space_is_refused(space, obs, message):
 
 @pytest.mark.parametrize(
     ("observations", "message"),
-    [
-        (np.zeros((2, 3)), r"obs\[0\] has shape"),
-        ([np.zeros(2), np.zeros(3)], r"obs\[1\] has shape"),
-        ([0], "holds 1 obs"),
-    ],
+    [(np.zeros((2, 3)), r"obs\[0\] has sh"), ([np.zeros(2), np.zeros(3)], r"obs\[1\] has sh"), ([0], "holds 1 obs")],
 )
 def test_observations_of_several_envs_are_checked(observations, message):
     check_observations(BOX, np.zeros((2, 2)), 2)

@@ -123,7 +123,7 @@ def test_state_that_is_no_tensor_is_copied_the_slow_way() -> None:
     copy_param(dst, src)
     assert dst.count == 3
     assert torch.equal(dst.weight, src.weight)
-    with pytest.raises(ValueError, match="Counting keeps state that is no tensor"):
+    with pytest.raises(ValueError, match="Counting has state that is not a tensor"):
         soft_copy_param(dst, src, 0.5)
 
 

@@ -96,5 +96,5 @@ def test_what_cannot_be_saved_is_told(value: Any) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_saved_value_is_refused(plain: Any) -> None:
-    with pytest.raises(ValueError, match="no saved value"):
+    with pytest.raises(ValueError, match="not a saved value"):
         from_json(plain)

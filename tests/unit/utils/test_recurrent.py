@@ -233,5 +233,5 @@ def test_initial_state_stays_none() -> None:
 
 
 def test_what_is_no_state_is_refused() -> None:
-    with pytest.raises(ValueError, match="a recurrent state is a tensor, a tuple of states or None, got 'x'"):
+    with pytest.raises(ValueError, match="a recurrent state must be a tensor, a tuple of states or None, got 'x'"):
         recurrent.detach_recurrent_state("x")

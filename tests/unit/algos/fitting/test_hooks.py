@@ -230,8 +230,8 @@ def test_an_override_that_cannot_be_called_is_refused() -> None:
     with pytest.raises(TypeError, match=r"update of Two takes \(epoch.*expected \(epoch, total_step, batch\) or \(bat"):
         fitted(Two(**SMALL))
     for given, error, text in (
-        ([1.0, 2.0], ValueError, "gave 2 losses"),
-        (object(), TypeError, "expected losses in a"),
+        ([1.0, 2.0], ValueError, "returned 2 losses"),
+        (object(), TypeError, "expected a list or a dict"),
     ):
         made = make("DQN")
         made.update = lambda epoch, total_step, batch, given=given: given
@@ -243,7 +243,7 @@ def warned(use: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         use()
-    return [str(each.message) for each in caught if "which nothing calls here" in str(each.message)]
+    return [str(each.message) for each in caught if "which this library never calls" in str(each.message)]
 
 
 def online(made: Any, **options: Any) -> Any:
@@ -255,7 +255,7 @@ def online(made: Any, **options: Any) -> Any:
 def test_a_method_that_nothing_calls_is_warned_of_by_name(name: str) -> None:
     kind: Any = type("Own", (type("Mixed", (), {name: lambda self, *args: None}), algos.DQN), {})
     (text,) = warned(lambda: fitted(kind(**SMALL), n_steps=1))
-    assert text.startswith(f"Own defines {name}, which nothing calls here: override ")
+    assert text.startswith(f"Own defines {name}, which this library never calls: ")
     assert not warned(lambda: fitted(kind(**SMALL), n_steps=1))  # once a process
 
 
@@ -263,7 +263,8 @@ def test_online_training_warns_of_it_too() -> None:
     made = make("DQN")
     made._update = lambda batch: None
     assert warned(lambda: online(made)) == [
-        "DQN defines _update, which nothing calls here: override update(epoch, total_step, batch), or update(batch)"
+        "DQN defines _update, which this library never calls: "
+        "override update(epoch, total_step, batch), or update(batch)"
     ]
     assert not warned(lambda: fitted(algos.BC(**SMALL), n_steps=1))
 

@@ -1,7 +1,6 @@
 """Each hyperparameter does what its text says."""
 
 import copy
-import inspect
 import operator
 import pickle
 from typing import Any
@@ -45,16 +44,6 @@ def test_texts_of_annotations_are_understood() -> None:
     made: Any = namespace["Further"](further=3.0)
     assert made.further == 3.0 and made.defaults().keys() - algos.DQN.defaults().keys() == {"further"}
     del algos.fitting.base.ESTIMATORS["Further"]
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_every_hyperparameter_is_an_attribute_and_is_documented(name: str) -> None:
-    kind = algos.fitting.base.ESTIMATORS[name]
-    texts = "\n".join(inspect.getdoc(base) or "" for base in kind.__mro__ if issubclass(base, algos.Estimator))
-    for parameter, default in kind.defaults().items():
-        assert f"\n    {parameter}: " in texts, parameter
-        assert inspect.signature(kind).parameters[parameter].default is default
-        assert hasattr(kind(), parameter)
 
 
 #: Optimisers by the hyperparameters that are their learning rates; an agent has one of several names.
@@ -137,15 +126,6 @@ def test_policies_learn_at_their_interval_beginning_with_the_first_update(name: 
     lengths = [len(made.update(0, step, data.sample(16))) for step in range(7)]
     most = len(made.loss_names)
     assert lengths == [most, most - 1, most - 1] * 2 + [most]
-
-
-@pytest.mark.parametrize("name", having("n_critics"))
-@pytest.mark.parametrize("n", [1, 3])
-def test_there_are_so_many_critics(name: str, n: int) -> None:
-    made = built(name, n_critics=n)
-    action = np.zeros(7, int) if made.discrete_action else np.zeros((7, 2))
-    assert made.impl.values_of_pairs(torch.tensor(OBS), made._actions(action)).shape == (n, 7)
-    made.update(0, 0, vectors(made.discrete_action).sample(16))
 
 
 @pytest.mark.parametrize("name", having("share_encoder"))

@@ -48,9 +48,9 @@ def test_actions_of_the_other_kind_or_out_of_range_are_not_learnt_from(name: str
     made = built(name, 2 if discrete else 1)
     before = copy.deepcopy(made.impl.state_dict())
     got = {True: "discrete", False: "continuous"}[not discrete]
-    text = "action has 4, expected integers from 0 to below 2" if discrete else r"action has shape \(16, 5\), expected"
+    text = "action has 4, expected integers >= 0 and < 2" if discrete else r"action has shape \(16, 5\), expected"
     for batch in minibatches(made, data(not discrete, 1)):
-        with pytest.raises(TypeError, match=f"but the batch has {got} ones"):
+        with pytest.raises(TypeError, match=f"but the batch has {got} actions"):
             made.update(0, 0, batch)
     for batch in minibatches(made, data(discrete, 5)):
         with pytest.raises(ValueError, match=text):
@@ -68,10 +68,10 @@ def test_what_is_no_minibatch_is_refused() -> None:
     for changes, text in (
         ({"action": batch.action[:8]}, "batch has 8 actions, expected 16"),
         ({"action": "left"}, "action: got str, expected an array of real numbers"),
-        ({"obs": {"image": batch.obs}}, r"batch has observations \(\), expected \(n, 4\), where n is 16"),
-        ({"obs": batch.obs[:8]}, r"batch has observations \(8, 4\), expected \(n, 4\), where n is 16"),
-        ({"next_obs": batch.next_obs[:, :3]}, r"batch has next observations \(16, 3\)"),
-        ({"next_obs": None}, r"batch has next observations \(\), expected \(n, 4\)"),
+        ({"obs": {"image": batch.obs}}, r"batch has observations of shape \(\), expected \(n, 4\) with n = 16"),
+        ({"obs": batch.obs[:8]}, r"batch has observations of shape \(8, 4\), expected \(n, 4\) with n = 16"),
+        ({"next_obs": batch.next_obs[:, :3]}, r"batch has next observations of shape \(16, 3\)"),
+        ({"next_obs": None}, r"batch has next observations of shape \(\), expected \(n, 4\)"),
     ):
         with pytest.raises(ValueError, match=text):
             made.update(0, 0, batch.replace(**changes))
@@ -102,9 +102,9 @@ def test_episodes_that_scorers_cannot_ask_about_are_refused_before_training() ->
 
     mixed = [*vectors(False).episodes, *data(False, 2, width=5).episodes]
     for wrong, error, text in (
-        (data(True, 3), TypeError, "but eval_episodes have discrete ones"),
-        (data(False, 3).episodes, ValueError, "eval_episodes: .* actions of size 3 came"),
-        (mixed, ValueError, r"eval_episodes: observations \(5,\)"),
+        (data(True, 3), TypeError, "but eval_episodes have discrete actions"),
+        (data(False, 3).episodes, ValueError, "eval_episodes: got .* actions of size 3"),
+        (mixed, ValueError, r"eval_episodes: got observations of shape \(5,\)"),
     ):
         made = make("CQL")
         with pytest.raises(error, match=text):

@@ -8,10 +8,9 @@ import experiment_fakes
 import gymnasium
 import numpy as np
 import pytest
-import torch
-from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, images, make
+from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make
 
-from pfrl_like import algos, explorers
+from pfrl_like import explorers
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent
 from pfrl_like.online.buffers import ReplayBuffer as OnlineBuffer
@@ -54,16 +53,6 @@ def test_epochs_collect_steps_and_then_learn(name: str) -> None:
     )  # fmt: skip
     begin = counts[0][3] - 4  # of those whose policy learns in the first update
     assert counts == [(0, 20, 20, begin + 4), (1, 40, 40, begin + 8), (2, 60, 60, begin + 12)]
-
-
-@pytest.mark.slow
-def test_the_buffer_holds_what_happened() -> None:
-    buffer = ReplayBuffer(100)
-    make("SAC").fit_online(Counting(False), buffer, n_epochs=1, n_steps_per_epoch=30, **QUIET)
-    batch = buffer.sample_batch(30, 0.5)
-    assert torch.allclose(batch.next_obs, batch.obs + 0.1)
-    assert torch.allclose(batch.reward, 10 * batch.next_obs[:, 0])
-    assert torch.equal(batch.discount == 0, batch.next_obs[:, 0] > 0.65)
 
 
 def test_updates_may_come_with_the_steps() -> None:
@@ -225,7 +214,7 @@ def test_vectors_are_not_stacked_and_need_no_buffer_that_does() -> None:
 def test_a_buffer_that_stacks_nothing_is_refused_where_frames_are_stacked() -> None:
     env = Counting(True, (1, 16, 16))
     buffer = HindsightReplayBuffer(100, lambda *_: np.zeros(1))
-    with pytest.raises(TypeError, match="HindsightReplayBuffer, whose sample_batch does not stack frames, but n"):
+    with pytest.raises(TypeError, match="HindsightReplayBuffer, which cannot stack frames in sample_batch, but n"):
         make("DQN", n_frames=3, encoder_params=SMALL_FILTERS).fit_online(env, buffer, **QUIET)
 
 
@@ -257,7 +246,7 @@ def observing(space: gymnasium.Space[Any]) -> Counting:
 
 
 ENV, DECAY = Counting(True), LinearDecayEpsilonGreedy()
-NO_BUFFER = "buffer is .*, expected one of pfrl_like.replay_buffers"
+NO_BUFFER = "buffer is .*, expected a buffer of pfrl_like.replay_buffers"
 NO_ARRAYS = "DQN needs an environment whose observations are arrays, got "
 
 
@@ -273,12 +262,12 @@ NO_ARRAYS = "DQN needs an environment whose observations are arrays, got "
         ("DQN", {"n_steps_per_epoch": 0}, ValueError, "n_steps_per_epoch"),
         ("DQN", {"buffer": []}, TypeError, NO_BUFFER),
         ("DQN", {"buffer": Lacking()}, TypeError, NO_BUFFER),
-        ("DQN", {"buffer": ReplayBuffer(15)}, ValueError, "a capacity of 15, expected at least batch_size, 16"),
+        ("DQN", {"buffer": ReplayBuffer(15)}, ValueError, "a capacity of 15, expected at least 16"),
         ("DQN", {"callback": 5}, TypeError, "callback is 5, expected a function, or None"),
         ("DQN", {"explorer": NormalNoise()}, TypeError, "explorer is NormalNoise, made for .* a Box, got Discrete"),
         ("DDPG", {"env": Counting(False), "explorer": DECAY}, TypeError, "made for .* Discrete, got Box"),
         ("DQN", {"explorer": explorers.AdditiveOU()}, TypeError, "OU, which is made for continuous .*, but DQN"),
-        ("DQN", {"explorer": 3}, TypeError, "explorer is 3, expected one of pfrl_like.explorers"),
+        ("DQN", {"explorer": 3}, TypeError, "explorer is 3, expected an explorer of pfrl_like.explorers"),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, options: Any, error: type[Exception], text: str) -> None:
@@ -289,30 +278,8 @@ def test_what_cannot_be_is_refused(name: str, options: Any, error: type[Exceptio
 def test_an_environment_of_other_shapes_is_refused() -> None:
     built = make("DQN")
     built.create_impl((5,), 3)
-    with pytest.raises(ValueError, match=r"was built for \(5,\) and 3"):
+    with pytest.raises(ValueError, match=r"was built for shape \(5,\) and size 3"):
         built.fit_online(Counting(True), **QUIET)
-
-
-@pytest.mark.slow
-def test_a_fitted_policy_is_better_than_chance() -> None:
-    class Guess(Counting):
-        """One step; the reward is 1 for the action that is the place of the largest number."""
-
-        def _obs(self) -> Any:
-            self.shown = np.random.normal(size=3).astype(np.float32)
-            return self.shown
-
-        def step(self, action: Any) -> Any:
-            reward = float(int(action) == int(self.shown.argmax()))
-            return self._obs(), reward, True, False, {}
-
-    made = algos.DQN(**SMALL | {"batch_size": 64}, learning_rate=3e-3, target_update_interval=10)
-    made.fit_online(
-        Guess(True, (3,)), None, explorers.ConstantEpsilonGreedy(1.0, lambda: np.random.randint(3)), n_epochs=1,
-        n_steps_per_epoch=600, n_updates_per_epoch=300, **QUIET,
-    )  # fmt: skip
-    seen = np.random.normal(size=(300, 3)).astype(np.float32)
-    assert (made.predict(seen) == seen.argmax(1)).mean() > 0.85
 
 
 def test_an_epoch_that_lacks_steps_for_a_minibatch_says_so_and_prints_no_losses(capsys: Any) -> None:
@@ -322,7 +289,7 @@ def test_an_epoch_that_lacks_steps_for_a_minibatch_says_so_and_prints_no_losses(
             Counting(True), n_epochs=2, n_steps_per_epoch=10, save_metrics=False, show_progress=False, verbose=True
         )
     (text,) = [str(each.message) for each in told]
-    assert "10 steps, fewer than batch_size, 32, and n_steps is 20 in all" in text and told[0].filename == __file__
+    assert "10 steps, fewer than batch_size (32), and the training has 20" in text and told[0].filename == __file__
     printed = capsys.readouterr().out
     assert "epoch=1 step=20 rollout_return=28.000000" in printed and "nan" not in printed
     assert made.impl.optim_t == 0

@@ -40,7 +40,7 @@ OF_NUMBERED = [(0, 1.5, 1, 0), (1, 2.5, 2, 1), (3, 4.5, 4, 0)]
 def test_frames_say_their_convention() -> None:
     table = numbered().to_dataframe()
     assert table.attrs == {"reward_convention": "next_row", "shown_convention": "next_row"}
-    with pytest.raises(ValueError, match="reward_convention: got 'same_row', but the data say 'next_row'"):
+    with pytest.raises(ValueError, match="reward_convention: got 'same_row', but the data contain 'next_row'"):
         MDPDataset.from_dataframe(table, COLUMNS, ["action_0"], reward_convention="same_row")
     table.attrs["reward_convention"] = "mine"
     with pytest.raises(ValueError, match="reward_convention: got 'mine', expected 'next_row'"):
@@ -70,7 +70,7 @@ def test_frames_of_no_convention_or_without_a_row_are_refused() -> None:
         numbered().to_dataframe(reward_convention="mine")
     one = next_row(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1])
     assert len(one.to_dataframe()) == 1
-    with pytest.raises(ValueError, match="'same_row' has rows for transitions, but the dataset has none"):
+    with pytest.raises(ValueError, match="'same_row' stores transitions, but the dataset has no transitions"):
         one.to_dataframe(reward_convention="same_row")
 
 
@@ -84,10 +84,14 @@ def test_next_observations_keep_the_last_step_of_what_was_cut_off() -> None:
     "options, error, message",
     [
         ({"next_observations": ["x"]}, ValueError, "next_observations: row 0 differs from row 1 of observations"),
-        ({"next_observations": ["next_x", "x"]}, ValueError, "next_observations: got 2 columns, expected 1 as of obs"),
+        (
+            {"next_observations": ["next_x", "x"]},
+            ValueError,
+            "next_observations: got 2 columns, expected 1, as many as obs",
+        ),
         ({"next_observations": []}, ValueError, r"next_observations: got \[\], expected at least one column"),
         ({"next_observations": "next_x"}, TypeError, "next_observations is 'next_x', expected a list"),
-        ({"next_observations": ["next_y"]}, KeyError, "next_observations: there is no column 'next_y'"),
+        ({"next_observations": ["next_y"]}, KeyError, "next_observations: the frame has no column 'next_y'"),
         ({"next_observations": ["next_x"], "reward_convention": "next_row"}, ValueError, "cannot be used with"),
     ],
 )
@@ -99,11 +103,11 @@ def test_next_observations_that_cannot_be_are_refused(options, error, message) -
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"done": ["no", "no", "no", "yes"]}, "terminal: column 'done' holds 'no' in row 0, expected numbers"),
+        ({"done": ["no", "no", "no", "yes"]}, "terminal: column 'done' contains 'no' in row 0, expected numbers"),
         ({"done": [0, 0, 2, 1]}, "terminal: column 'done': got 2 in row 2, expected 0 or 1"),
-        ({"x": [0, 1, "three", 4]}, "observations: column 'x' holds 'three' in row 2, expected numbers"),
-        ({"reward": [1, 2, 3, "4"]}, "reward: column 'reward' holds '4' in row 3, expected numbers"),
-        ({"force": [[1, 2]] * 4}, r"actions: column 'force' holds \[1, 2\] in row 0, expected numbers"),
+        ({"x": [0, 1, "three", 4]}, "observations: column 'x' contains 'three' in row 2, expected numbers"),
+        ({"reward": [1, 2, 3, "4"]}, "reward: column 'reward' contains '4' in row 3, expected numbers"),
+        ({"force": [[1, 2]] * 4}, r"actions: column 'force' contains \[1, 2\] in row 0, expected numbers"),
     ],
 )
 def test_columns_of_something_else_than_numbers_are_named(changes, message) -> None:
@@ -118,19 +122,19 @@ def test_numbers_in_columns_of_objects_are_numbers() -> None:
 @pytest.mark.parametrize(
     "columns, error, message",
     [
-        ({"actions": "act"}, KeyError, "actions: there is no column 'act', the frame has .*'action_0'"),
-        ({"observations": ["x", *COLUMNS]}, KeyError, "observations: there is no column 'x'"),
+        ({"actions": "act"}, KeyError, "actions: the frame has no column 'act', only .*'action_0'"),
+        ({"observations": ["x", *COLUMNS]}, KeyError, "observations: the frame has no column 'x'"),
         ({"observations": "observation_0"}, TypeError, "observations is 'observation_0', expected a list of columns"),
-        ({"timeout": "cut"}, KeyError, "timeout: there is no column 'cut'"),
-        ({"log_prob": "logp"}, KeyError, "log_prob: there is no column 'logp'"),
-        ({"reward": None}, KeyError, "reward: there is no column None"),
-        ({"reward": ["reward"]}, KeyError, r"reward: there is no column \['reward'\]"),
+        ({"timeout": "cut"}, KeyError, "timeout: the frame has no column 'cut'"),
+        ({"log_prob": "logp"}, KeyError, "log_prob: the frame has no column 'logp'"),
+        ({"reward": None}, KeyError, "reward: the frame has no column None"),
+        ({"reward": ["reward"]}, KeyError, r"reward: the frame has no column \['reward'\]"),
         ({"observations": (name for name in COLUMNS)}, TypeError, "observations is <generator .*, expected a list of"),
         ({"observations": None}, TypeError, "observations is None, expected a list of columns"),
         ({"actions": None}, TypeError, "actions is None, expected a list of columns"),
         ({"observations": []}, ValueError, r"observations: got \[\], expected at least one column"),
         ({"actions": []}, ValueError, r"actions: got \[\], expected at least one column"),
-        ({"actions": "reward"}, ValueError, r"got 0.5 in row 0, .*; a list .*, actions=\['reward'\], makes them cont"),
+        ({"actions": "reward"}, ValueError, r"got 0.5 in row 0, .*; for continuous .*, actions=\['reward'\]"),
         ({"frame": np.zeros((2, 4))}, TypeError, "frame is ndarray, expected a pandas DataFrame"),
     ],
 )

@@ -343,10 +343,7 @@ BAD: list[tuple[str, dict[str, Any], type[Exception]]] = [
     ("REINFORCE", {"batchsize": 0}, ValueError),
     ("REINFORCE", {"beta": -1}, ValueError),
     *(("TRPO", {name: 0}, ValueError) for name in ("update_interval", "vf_epochs", "conjugate_gradient_max_iter")),
-    *(
-        ("TRPO", {name: -1}, ValueError)
-        for name in ("max_kl", "conjugate_gradient_damping", "line_search_max_backtrack")
-    ),
+    *(("TRPO", {key: -1}, ValueError) for key in ("max_kl", "conjugate_gradient_damping", "line_search_max_backtrack")),
 ]
 
 
@@ -374,7 +371,7 @@ def test_a_policy_of_trpo_learns_by_its_own_step_alone() -> None:
 def test_a_state_that_does_not_fit_changes_nothing(kind: str) -> None:
     agent = make_on_policy(kind)
     good = agent.saved_state()
-    for bad in ({"numbers": ["x"]}, {"numbers": []}, {"windows": {"other": []}}):
+    for bad in ({"numbers": ["x"]}, {"numbers": []}, {"windows": {"other": []}}, {"t": -1}, {"more": 1}):
         with pytest.raises(ValueError, match=r"could not convert|the state has"):
             agent.restore_state({**good, "t": 99, **bad})
         with pytest.raises(ValueError, match="the state has"):

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-import gc
 import logging
 import types
 from collections.abc import Callable
@@ -61,20 +60,6 @@ def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
     delattr(agent, hook.name)
     live(agent)
     assert not calls and agent._overridden_hooks == frozenset()
-
-
-@pytest.mark.slow
-@every([hook for hook in CALLED if not is_bound_early(hook)])
-def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    base, calls = getattr(agents, hook.owner), list[Any]()
-    grandchild = type("Grandchild", (type("Child", (base,), {}),), {})
-    gc.collect()  # of other tests' classes, some of which were refused
-    with monkeypatch.context() as patched:
-        patched.setattr(base, hook.name, spy(calls, base, hook.name))
-        assert hook.name in grandchild._overridden_hooks
-        live(made_for(hook, grandchild))
-        assert calls
-    assert grandchild._overridden_hooks == base._overridden_hooks == frozenset()
 
 
 @pytest.mark.representatives(6)
