@@ -48,11 +48,13 @@ Line = dict[str, Any]
 UNMEASURED = {
     "| part | |": "names of algorithms, versions",
     "| script | what it shows |": "settings",
+    "| in PFRL | here |": "versions",
+    "| in d3rlpy | here |": "versions",
 }
 UNIT = r"\d[\d,.]*\*{0,2} (?:%|ms|s|us|seconds|microseconds|minutes|hours|bytes|MB|GB|MiB|steps/s|times)(?!\w)"
 #: Numbers with a unit that are settings.
 SETTINGS = (
-    "Five interleaved rounds of 20 s", "5 rounds of 12 s", "five rounds of 20 s", "for 60 s of the processor",
+    "5 rounds of 12 s", "five rounds of 20 s", "for 60 s of the processor",
     "120 s in all", "20 s, which bounds its start", "2.5 times the capacity", "95 %",
 )  # fmt: skip
 #: By page; the names are those of `values`.
@@ -84,13 +86,12 @@ SENTENCES = {
         "within {check_interval} updates",
     ],
     "docs/guide/speed.md": [
-        "Stacked frames take {frame[pfrl_like]:,.0f} bytes a transition, the process's growth while 50,000 were "
-        "stored (PFRL's LazyFrames: {frame[pfrl]:,.0f})",
-        "{rate[pfrl_like]:.0f} steps/s against PFRL's {rate[pfrl]:.0f} ({faster[pfrl]:.2f} times) and "
-        "stable-baselines3's {rate[stable_baselines3]:.0f} ({faster[stable_baselines3]:.2f} times); "
+        "A transition of stacked frames takes {frame[pfrl_like]:,.0f} bytes (PFRL's LazyFrames: {frame[pfrl]:,.0f})",
+        "{rate[pfrl_like]:.0f} steps/s. PFRL makes {rate[pfrl]:.0f} (this library is {faster[pfrl]:.2f} times as fast"
+        "), stable-baselines3 {rate[stable_baselines3]:.0f} ({faster[stable_baselines3]:.2f} times)",
         "{bytes[pfrl_like]:,.0f} bytes a transition (PFRL {bytes[pfrl]:,.0f}, stable-baselines3 "
-        "{bytes[stable_baselines3]:,.0f}), and {growth[pfrl_like]:.1f} MiB more in the 10,000 steps after the "
-        "buffer is full",
+        "{bytes[stable_baselines3]:,.0f})",
+        "the process grows by {growth[pfrl_like]:.1f} MiB in 10,000 steps",
     ],
     "benchmarks/README.md": [
         "measurements of {gpu_seconds[0]} or {gpu_seconds[1]} s each",

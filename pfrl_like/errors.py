@@ -94,7 +94,7 @@ class MissingDependencyError(PfrlLikeError, ImportError):
         super().__init__(package, purpose, extra)
 
     def __str__(self) -> str:
-        what = self.package if self.extra is None else f'"pfrl_like[{self.extra}]"'
+        what = self.package if self.extra is None else f'-e ".[{self.extra}]" in the clone of pfrl_like'
         return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {what}"
 
 

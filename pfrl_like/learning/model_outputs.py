@@ -88,7 +88,8 @@ def taken_by(argument: str, obs: Any) -> Iterator[None]:
 def input_error(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
     """Return the error for observations, or features, that a network cannot process."""
     got = described(obs)
-    hint = hint or hint_of_pairs(error) or _hint(obs, str(got))
+    # a tuple may be reset()'s (obs, info)
+    hint = hint or ("" if isinstance(obs, tuple) else hint_of_pairs(error)) or _hint(obs, str(got))
     return ValueError(f"obs does not fit {argument}; obs is {got}, and the network raised: {error}{hint}")
 
 

@@ -330,7 +330,7 @@ def test_arguments_are_looked_at_first(tmp_path: Path) -> None:
 
 def test_a_missing_package_is_named_with_the_extra(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r'package onnx, which .*: pip install "pfrl_like\[export\]"'):
+    with pytest.raises(MissingDependencyError, match=r'package onnx, which .*: pip install -e "\.\[export\]"'):
         make_agent().export(tmp_path / "policy.onnx", example_obs=OBS)
 
 

@@ -103,8 +103,9 @@ def test_what_is_no_batch_of_observations_is_refused(batch_obs: Any, came: str) 
 def test_what_reset_gives_is_no_observation(info: Any) -> None:
     message = r"obs does not fit q_function; obs is .* of float32.* did you pass reset\(\)'s \(obs, info\)\?$"
     for recurrent in (False, True):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=message) as raised:
             make_agent(recurrent=recurrent).act((OBS[0], info))
+        assert "ConcatObsAndAction" not in str(raised.value.__cause__)
         with pytest.raises(ValueError, match=message):
             make_agent(recurrent=recurrent).batch_act((OBS[:2], info))
         with pytest.raises(ValueError, match=message):
