@@ -120,6 +120,16 @@ AVOID = {
     r"seen, done": "observations, actions, rewards",
     r"\bdescends? on\b": "minimises",
     r"\bhanded (in|on|over)\b": "given, passed",
+    r"Logger of refused": "Logger for rejected updates",
+    r"\bthereafter\b": "after the first update, say what",
+    r"[Nn]one for none": "If None, ...",
+    r"outside those named": "out of range",
+    r"takes (no|the) gradient": "gradients flow (or not) into ...",
+    r"broken off": "interrupted",
+    r"\bit came as\b": "obs has shape ... and dtype ...",
+    r"repeats? itself": "is reproducible",
+    r"\b(taken|put) back\b": "rolled back, restored",
+    r"sign of life": "heartbeat",
 }
 
 

@@ -134,7 +134,7 @@ def test_the_least_of_distributions_is_the_whole_one_of_the_lesser_mean() -> Non
     assert chosen(torch.tensor([[0.25, 0.75]])).quantiles.flatten().tolist() == [1.25, 1.75]
     numbers = [DiscreteActionValue(column(1.0, 4.0)), DiscreteActionValue(column(2.0, 3.0))]
     assert least_of(numbers).q_values.flatten().tolist() == [1.0, 3.0]
-    with pytest.raises(TypeError, match="DiscreteActionValue, QuantileDiscreteActionValue, of which none"):
+    with pytest.raises(TypeError, match="DiscreteActionValue, QuantileDiscreteActionValue, which cannot be compared"):
         least_of([numbers[0], values[0]])
 
 
