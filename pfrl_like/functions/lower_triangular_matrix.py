@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def lower_triangular_matrix(diag: Tensor, non_diag: Tensor) -> Tensor:
-    """Return matrices with the given diagonal, the given entries below the diagonal, and zeros above.
+    """Return matrices with these diagonals, these entries below the diagonal, and zeros above the diagonal.
 
     Args:
         diag: Diagonals, [B, n].

@@ -26,7 +26,7 @@ def large_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
 
 
 def features(convolutions: nn.ModuleList, activation: Activation, frames: Tensor) -> Tensor:
-    """Return the flattened output, [B, n], of convolutions that are each followed by an activation."""
+    """Apply convolutions, each followed by the activation, and return the flattened output, [B, n]."""
     for layer in convolutions:
         frames = activation(layer(frames))
     return frames.flatten(1)
@@ -34,6 +34,8 @@ def features(convolutions: nn.ModuleList, activation: Activation, frames: Tensor
 
 @ignores_training
 class _AtariCNN(nn.Module):
+    """Convolutions and a linear layer, each followed by the activation."""
+
     def __init__(
         self, layers: nn.ModuleList, n_features: int, n_output_channels: int, activation: Activation, bias: float
     ) -> None:

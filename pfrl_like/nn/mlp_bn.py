@@ -39,8 +39,8 @@ class MLPBN(nn.Module):
         in_size: Size of the input.
         out_size: Size of the output.
         hidden_sizes: Sizes of the hidden layers; empty for a single linear layer.
-        normalize_input: True to normalise the input, too.
-        normalize_output: True to normalise the output, too.
+        normalize_input: True to apply batch normalisation to the input, too.
+        normalize_output: True to apply batch normalisation to the output, too.
         nonlinearity: Function or module that maps a tensor to a tensor of the same shape.
         last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """

@@ -23,7 +23,7 @@ class RecurrentBranched(Recurrent, nn.ModuleList):
         for i, module in enumerate(modules):
             if not is_recurrent(module):
                 raise TypeError(
-                    f"branch {i} is {type(module).__name__}, which is not recurrent: compose it with "
+                    f"branch {i} is {type(module).__name__}, which is not recurrent: wrap it in a "
                     "RecurrentSequential, or use Branched if no branch is recurrent"
                 )
         super().__init__(modules)

@@ -12,7 +12,7 @@ from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteAc
 from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
 from pfrl_like.initializers import init_chainer_default
-from pfrl_like.nn.fast_forward import fast_forward, stands_for
+from pfrl_like.nn.fast_forward import computes, fast_forward
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
@@ -20,10 +20,10 @@ from pfrl_like.utils.contexts import ignores_training
 
 
 def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
-    """Return the sizes of the hidden layers.
+    """Return a list of the sizes of the hidden layers.
 
     Raises:
-        TypeError: If one of the numbers is not an integer.
+        TypeError: If a number is not an integer.
         ValueError: If `n_hidden_channels` is below 1, or if `n_hidden_layers` is below 0.
     """
     check_counts(n_hidden_channels=n_hidden_channels)
@@ -32,7 +32,7 @@ def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
 
 
 def check_atoms(z_values: Tensor) -> None:
-    """Check that the returns of the atoms, [n_atoms], are increasing and evenly spaced. Projections require this.
+    """Check that the returns of the atoms, [n_atoms], are increasing and evenly spaced, as projections require.
 
     Raises:
         ValueError: If the returns are not increasing and evenly spaced.
@@ -58,8 +58,8 @@ def evenly_spaced_atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
     return torch.from_numpy(np.linspace(v_min, v_max, n_atoms, dtype=np.float32))
 
 
-def pair(x: Any, a: Any = None) -> tuple[Any, Any]:
-    """Return the observations and the actions.
+def split_pair(x: Any, a: Any = None) -> tuple[Any, Any]:
+    """Return observations and actions, which are two arguments or one pair.
 
     Raises:
         TypeError: If the actions are missing.
@@ -68,22 +68,22 @@ def pair(x: Any, a: Any = None) -> tuple[Any, Any]:
         return x, a
     if isinstance(x, tuple) and len(x) == 2:
         return x
-    raise TypeError(f"expected an observation and an action, or a pair of both, got one {type(x).__name__}")
+    raise TypeError(f"got one {type(x).__name__}, expected an observation and an action, or a pair (observation, action)")
 
 
-def side_by_side(x: Any, a: Any = None) -> Tensor:
-    """Return observations and actions concatenated, [B, n].
+def concatenate(x: Any, a: Any = None) -> Tensor:
+    """Return the concatenation of observations and actions, [B, n].
 
     Raises:
         TypeError: If the actions are missing.
     """
-    return torch.cat(pair(x, a), dim=-1)
+    return torch.cat(split_pair(x, a), dim=-1)
 
 
-@stands_for(DiscreteActionValue)
+@computes(DiscreteActionValue)
 @ignores_training
 class DiscreteActionValueHead(nn.Module):
-    """Last layer of a network: converts Q-values [B, n_actions] to a `DiscreteActionValue`."""
+    """Last layer of a Q-network, which converts Q-values [B, n_actions] to a `DiscreteActionValue`."""
 
     def forward(self, q_values: Tensor) -> DiscreteActionValue:
         """Return the values of B states."""
@@ -95,7 +95,7 @@ class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
     """Q-function for discrete actions that wraps any model.
 
     Args:
-        model: Module from observations [B, ...] to Q values [B, n_actions].
+        model: Module from observations [B, ...] to Q-values [B, n_actions].
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -137,8 +137,8 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
 
     Args:
         model: Module from observations [B, ...] to probabilities [B, n_actions, n_atoms].
-        z_values: Returns represented by the atoms, [n_atoms], increasing and evenly spaced. A value that is not a
-            floating-point tensor is converted to a tensor of PyTorch's default dtype.
+        z_values: Returns represented by the atoms, [n_atoms], increasing and evenly spaced. If the argument is not a
+            floating-point tensor, it is converted to a tensor of PyTorch's default dtype.
     """
 
     z_values: Tensor
@@ -207,7 +207,8 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
         action_space: Box with the bounds of actions, `low` and `high`.
-        scale_mu: True to map mu(s) into the bounds with tanh, False to only clip the greedy action to the bounds.
+        scale_mu: True to bound mu(s), the action of maximum value, with tanh. If False, only the greedy action is
+            clipped to the bounds.
 
     Raises:
         ValueError: If `n_hidden_layers` is below 1, if `scale_mu` is True and a bound is infinite, or if the bounds do

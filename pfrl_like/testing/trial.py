@@ -1,4 +1,4 @@
-"""`Trial`: a trained agent for checks; and a check that an interrupted run resumes from its checkpoint exactly."""
+"""`Trial`: a trained agent for checks. `check_an_interrupted_run_resumes`: a check of runs with checkpoints."""
 
 import contextlib
 import copy
@@ -27,16 +27,17 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 
 class Trial:
-    """Trained agent and environment for checks.
+    """Trains an agent, and returns the agent, its batches and its actions for the checks.
 
     Args:
-        make_agent: Function that returns an agent with its own networks, optimisers and buffer. It must pass keyword
-            arguments to the constructor, and the agent must make updates well before `n_steps` steps. With the same
-            seed of the global random streams, the function must return the same agent. An explorer may sample from the
-            action space of `env`, which is seeded; a separate action space must be seeded by the function.
-        env: An environment that the agent can act in.
-        n_steps: Number of steps of a training run.
-        seed: Seed of the trial.
+        make_agent: Function that returns a new agent with new networks, optimisers and buffer. The function must pass
+            its keyword arguments to the agent's constructor. The agent must make its first updates well before
+            `n_steps` steps. If the global random streams have the same seed, the function must return the same agent.
+            If an explorer samples from the action space of `env`, the check seeds this space. If an explorer samples
+            from another action space, the function must seed that space.
+        env: Environment in which the agent can act.
+        n_steps: Number of steps of each training run.
+        seed: Seed of the global random streams and of the action space.
     """
 
     def __init__(self, make_agent: Callable[..., Any], env: Any, n_steps: int, seed: int) -> None:
@@ -49,7 +50,7 @@ class Trial:
         self._trained_state = copy.deepcopy(state_of(self.trained))
 
     def difference(self, first: Any, second: Any, name: str = "") -> str | None:
-        """Return the first difference between two states: bitwise on the CPU, up to rounding on a GPU."""
+        """Return the first difference between two states, exactly on a CPU, and except for rounding on a GPU."""
         return difference(first, second, name, exact=self.on_cpu)
 
     @property
@@ -60,11 +61,11 @@ class Trial:
     def new_agent(self, seed: int | None = None) -> Any:
         """Return an untrained agent. Equal seeds return equal agents."""
         set_random_seed(self.seed if seed is None else seed)
-        self.env.action_space.seed(self.seed)  # random actions may be sampled from this space
+        self.env.action_space.seed(self.seed)  # an explorer may sample actions from this space
         return self.make_agent()
 
     def trained_again(self) -> Any:
-        """Return the trained agent in its state after training, except for its buffer; checks may train it further."""
+        """Return the trained agent after resetting it, except for its buffer, to its state at the end of training."""
         if hasattr(self.trained, "load_state_dict"):
             self.trained.load_state_dict(self._trained_state)
             return self.trained
@@ -77,7 +78,7 @@ class Trial:
         return self.trained
 
     def batch_of(self, agent: Any) -> Batch:
-        """Return a minibatch of an agent's stored steps; it is the same at every call."""
+        """Return a minibatch from an agent's replay buffer. Every call returns the same minibatch."""
         sampling = getattr(agent, "sampling", {})
         set_random_seed(self.seed)
         if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
@@ -86,12 +87,12 @@ class Trial:
             )
         else:
             batch = agent.replay_buffer.sample_batch(agent.minibatch_size, agent.gamma, **sampling)
-        if agent.replay_buffer.prioritized:  # errors of 1 do not change the sampled items
+        if agent.replay_buffer.prioritized:  # some buffers require errors after each sample
             agent.replay_buffer.update_priorities(batch.index, np.ones(len(batch.index)))
         return batch
 
     def episode(self) -> Batch:
-        """Return a short episode of random actions, for agents that learn from consecutive steps."""
+        """Return a short episode of random actions, for agents that have no replay buffer."""
         env = RecordedEnv(self.env, seed=self.seed)
         env.reset()
         while not env.ended:
@@ -112,7 +113,7 @@ class Trial:
 
     @functools.cached_property
     def observations(self) -> list[Any]:
-        """Several observations of the environment."""
+        """20 observations from episodes of random actions."""
         episodes, observations = Episodes(self.env, self.seed), []
         for _ in range(20):
             observations.append(episodes.obs)
@@ -124,7 +125,7 @@ class Trial:
         set_random_seed(self.seed)
         with agent.eval_mode():
             agent.act(self.observations[0])
-            agent.observe(self.observations[0], 0.0, True, False)  # end the earlier episode
+            agent.observe(self.observations[0], 0.0, True, False)  # end the previous episode
             actions = []
             for obs in self.observations:
                 actions.append(np.asarray(agent.act(obs)))
@@ -133,7 +134,7 @@ class Trial:
 
 
 def state_of(agent: Any) -> dict[str, Any]:
-    """Return the state that `save` writes: live tensors, or the saved bytes for an agent without `state_dict`."""
+    """Return `state_dict` (tensors that change with the agent), or the bytes that `save` writes if there is none."""
     if hasattr(agent, "state_dict"):
         state: dict[str, Any] = agent.state_dict()
         return state
@@ -143,25 +144,26 @@ def state_of(agent: Any) -> dict[str, Any]:
         return {str(path.relative_to(dirname)): np.frombuffer(path.read_bytes(), np.uint8) for path in files}
 
 
+#: Number of environments of an interrupted run.
 N_ENVS = 2
-#: Hint for the case that two runs with the same seed differ.
+#: End of the error text if two runs with the same seed differ.
 UNSEEDED = (
-    "does make_agent, or a part that it makes, draw random numbers that set_random_seed does not set? "
-    "An action space needs a seed of its own"
+    "does make_agent, or a part of the agent, use random numbers that set_random_seed does not seed? "
+    "Seed action spaces in make_agent"
 )
 
 
-class Stopped(Exception):
-    """Error that interrupts a run in the middle of an episode."""
+class InterruptedRun(Exception):
+    """Error that a hook raises to interrupt a run in the middle of an episode."""
 
 
-class Shuffled(gymnasium.Env[Any, Any]):
-    """Environment with given observations in random order, random rewards and random ends of episodes.
+class ShuffledEnv(gymnasium.Env[Any, Any]):
+    """Environment whose observations, rewards and ends of episodes are random; its state can be saved exactly.
 
     Args:
-        observations: The observations.
-        env: Environment that the spaces are taken from.
-        seed: Seed of the environment's random stream. The rewards also depend on the global stream.
+        observations: Observations, from which `reset` and `step` sample.
+        env: Environment with the spaces of the observations and actions.
+        seed: Seed of the environment's random stream. The rewards also depend on NumPy's global stream.
     """
 
     def __init__(self, observations: Sequence[Any], env: Any, seed: int) -> None:
@@ -186,11 +188,11 @@ class Shuffled(gymnasium.Env[Any, Any]):
         return own_copy(self.observations[int(self.np_random.integers(len(self.observations)))])
 
 
-def check_a_stopped_run_goes_on(trial: Trial) -> None:
-    """Check that an interrupted run resumes exactly from its checkpoint, with `resume=True` and new objects.
+def check_an_interrupted_run_resumes(trial: Trial) -> None:
+    """Check that an interrupted run, resumed in new objects with `resume=True`, ends like an uninterrupted run.
 
-    The check uses two environments if the agent supports them. Compiled agents are skipped: their first update runs
-    before compilation, so their numbers may differ.
+    The check uses two environments if the agent has `batch_act`. The check is skipped for compiled agents: the first
+    update of each process runs uncompiled, so the resumed run may differ by rounding.
     """
     if getattr(trial.trained, "is_compiled", False) is True:
         return
@@ -198,33 +200,35 @@ def check_a_stopped_run_goes_on(trial: Trial) -> None:
 
     def stop(clock: Any) -> None:
         if clock.t >= last:
-            raise Stopped
+            raise InterruptedRun
 
     with tempfile.TemporaryDirectory() as folder:
         whole = _run(trial, Path(folder, "whole"), 0)
-        with contextlib.suppress(Stopped):
+        with contextlib.suppress(InterruptedRun):
             _run(trial, Path(folder, "stopped"), 0, hooks=[stop])
-        came = _run(trial, Path(folder, "stopped"), 1, resume=True)
-        told = json.loads(Path(folder, "stopped", "run.json").read_text())["resumed"]
-        found = trial.difference(whole, came, "what is left")
-        again = (
-            None if found is None else trial.difference(whole, _run(trial, Path(folder, "again"), 0), "what is left")
-        )
+        resumed = _run(trial, Path(folder, "stopped"), 1, resume=True)
+        record = json.loads(Path(folder, "stopped", "run.json").read_text())["resumed"]
+        found = trial.difference(whole, resumed, "results")
+        repeated = None if found is None else trial.difference(whole, _run(trial, Path(folder, "again"), 0), "results")
     if trial.on_cpu:
-        require(not told["reasons"], f"a run that was stopped does not resume exactly: {'; '.join(told['reasons'])}")
+        require(not record["reasons"], f"an interrupted run does not resume exactly: {'; '.join(record['reasons'])}")
     require(
-        again is None,
-        f"two runs with the same seed, both uninterrupted, have different results: {again}; {UNSEEDED}",
+        repeated is None,
+        f"two runs with the same seed, both uninterrupted, have different results: {repeated}; {UNSEEDED}",
     )
-    require(found is None, f"a run that was stopped and resumed from its checkpoint has different results: {found}")
+    require(found is None, f"a run that was interrupted and resumed from its checkpoint has different results: {found}")
 
 
-def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, Any]:
-    """Train an agent, with a different seed if `further` is not 0, and return its final state and results."""
-    agent, seed, logger = trial.new_agent(trial.seed + further), trial.seed + N_ENVS * further, logging.Logger(__name__)
+def _run(trial: Trial, outdir: Path, seed_offset: int, **options: Any) -> dict[str, Any]:
+    """Train an agent, with `seed_offset` added to the seed, and return its final state and results."""
+    agent, seed, logger = (
+        trial.new_agent(trial.seed + seed_offset),
+        trial.seed + N_ENVS * seed_offset,
+        logging.Logger(__name__),
+    )
     logger.addHandler(logging.NullHandler())
     options |= {"checkpoint_freq": trial.n_steps // 2, "logger": logger, "progress": False}
-    envs = [Shuffled(trial.observations, trial.env, seed + i) for i in range(N_ENVS)]
+    envs = [ShuffledEnv(trial.observations, trial.env, seed + i) for i in range(N_ENVS)]
     if hasattr(agent, "batch_act"):
         train_agent_batch(agent, SerialVectorEnv(envs), trial.n_steps, outdir, **options)
     else:
@@ -233,6 +237,6 @@ def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, 
     stored = trial.batch_of(agent) if trial.learns_from_batches else None
     with (outdir / "metrics.csv").open(newline="") as file:
         episodes = [{**row, "elapsed": ""} for row in csv.DictReader(file)]
-    # The order of the rows of `continuation` is arbitrary.
+    # The rows of `continuation` have no fixed order.
     fields = {} if stored is None else dataclasses.asdict(stored.replace(continuation=None))
     return {"agent": state_of(agent), "draws": draws, "minibatch": fields, "episodes": episodes}
