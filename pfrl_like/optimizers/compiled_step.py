@@ -233,7 +233,7 @@ def _non_finite_error(made: Sequence[str], n_bad: int, several: bool) -> NonFini
     first, is_gradient = divmod(2 * len(made) - n_bad, 2)
     name = "gradient" if is_gradient else "loss"
     prefix, others = (f"{made[first]}: ", earlier_steps_text(made[:first])) if several else ("", "")
-    return NonFiniteError(name, f"{prefix}the {name} is NaN or infinite; this step was not made{others}")
+    return NonFiniteError(name, f"{prefix}the {name} is not finite; this step was not made{others}")
 
 
 def _descend(

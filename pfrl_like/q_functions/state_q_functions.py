@@ -68,7 +68,7 @@ def split_pair(x: Any, a: Any = None) -> tuple[Any, Any]:
         return x, a
     if isinstance(x, tuple) and len(x) == 2:
         return x
-    raise TypeError(f"got one {type(x).__name__}, expected an observation and an action, or a pair (observation, action)")
+    raise TypeError(f"got one {type(x).__name__}, expected an observation and an action, or a pair of them")
 
 
 def concatenate(x: Any, a: Any = None) -> Tensor:

@@ -66,9 +66,9 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
         AssertionError: If the agent violates a contract. The message describes the error.
     """
     env = play.Chain(time_limit=7) if env is None else env
-    with isolated_rng(env):
-        trial = Trial(make_agent, env, n_steps, seed)
-        for check in CHECKS:
+    with isolated_rng(env), tempfile.TemporaryDirectory() as folder:
+        trial = Trial(make_agent, env, n_steps, seed, folder)
+        for check in CHECKS + (BATCH_CHECKS if trial.learns_from_batches else ()):
             check(trial)
 
 
@@ -80,16 +80,18 @@ def check_unknown_keywords_are_rejected(trial: Trial) -> None:
 
 def check_training_changes_the_agent(trial: Trial) -> None:
     """Check that the saved state of a trained agent differs from the saved state of a new agent."""
-    found = trial.difference(_learned_state(state_of(trial.new_agent())), _learned_state(state_of(trial.trained)))
-    require(found is not None, f"the agent's state has not changed after {trial.n_steps} steps of training")
+    states = [_learned_state(state_of(agent)) for agent in (trial.new_agent(), trial.trained)]
+    require(play.difference(*states), f"the agent's state has not changed after {trial.n_steps} steps of training")
 
 
 def check_same_seed_gives_the_same_agent(trial: Trial) -> None:
     """Check that two agents with the same seed are bitwise equal after training."""
     agent = trial.new_agent()
     actions = play.play_one(agent, trial.env, trial.n_steps)
-    found = trial.difference((trial.actions, state_of(trial.trained)), (actions, state_of(agent)), "(actions, state)")
-    require(found is None, f"the same seed gave two different agents: {found}; {UNSEEDED}")
+    message = f"the same seed gave two different agents ({UNSEEDED})"
+    trial.require_equal(
+        (trial.actions, state_of(trial.trained)), (actions, state_of(agent)), message, "(actions, state)"
+    )
 
 
 def check_actions_lie_in_the_space(trial: Trial) -> None:
@@ -115,8 +117,8 @@ def check_one_environment_is_a_batch_of_one(trial: Trial) -> None:
         return
     agent = trial.new_agent()
     play.play_several(agent, trial.env, 1, trial.n_steps)
-    found = trial.difference(state_of(trial.trained), state_of(agent), "state")
-    require(found is None, f"a batch of one environment gave other numbers than the environment alone: {found}")
+    message = "a batch of one environment gave other numbers than the environment alone"
+    trial.require_equal(state_of(trial.trained), state_of(agent), message)
 
 
 def check_evaluation_changes_nothing(trial: Trial) -> None:
@@ -124,30 +126,24 @@ def check_evaluation_changes_nothing(trial: Trial) -> None:
     agent, episodes = trial.new_agent(), None
     for step in range(trial.n_steps):
         if step == trial.n_steps * 2 // 3:
-            before = copy.deepcopy((state_of(agent), _size(agent)))
+            before, names = copy.deepcopy(_state_and_size(agent)), "(state, buffer size)"
             with isolated_rng(trial.env), agent.eval_mode():
                 play.play_one(agent, trial.env, 10)
-            found = trial.difference(before, (state_of(agent), _size(agent)), "(state, buffer size)")
-            require(found is None, f"an evaluation has changed the agent: {found}")
+            trial.require_equal(before, _state_and_size(agent), "an evaluation has changed the agent", names)
             require(agent.training, "training is False after eval_mode has been left")
         episodes = play.Episodes(trial.env, 0) if episodes is None else episodes
         play.play_step(agent, episodes)
-    found = trial.difference(state_of(trial.trained), state_of(agent), "state")
-    require(found is None, f"an evaluation has changed the training after it: {found}")
+    trial.require_equal(state_of(trial.trained), state_of(agent), "an evaluation has changed the training after it")
 
 
 def check_evaluation_does_not_explore(trial: Trial) -> None:
     """Check that evaluation does not call the explorer, and that equal observations get equal actions."""
-    agent = trial.trained
-    explorer = getattr(agent, "explorer", None)
-    if explorer is not None:
-        agent.explorer = _Forbidden()
-    try:
-        found = trial.difference(trial.evaluated(agent), trial.evaluated(agent), "actions")
-    finally:
-        if explorer is not None:
-            agent.explorer = explorer
-    require(found is None, f"in evaluation the same observations got different actions: {found}")
+    agent, error = trial.trained, AssertionError("the explorer was called in evaluation")
+    explorer = mock.Mock(**{"select_action.side_effect": error, "select_actions.side_effect": error})
+    has_explorer = getattr(agent, "explorer", None) is not None
+    with mock.patch.object(agent, "explorer", explorer) if has_explorer else contextlib.nullcontext():
+        first, second = trial.evaluated(agent), trial.evaluated(agent)
+    trial.require_equal(first, second, "in evaluation the same observations got different actions", "actions")
 
 
 def check_steps_are_counted(trial: Trial) -> None:
@@ -183,10 +179,9 @@ def check_a_loaded_agent_is_the_saved_one(trial: Trial) -> None:
     with tempfile.TemporaryDirectory() as dirname:
         agent.save(dirname)
         other.load(dirname)
-    found = trial.difference(state_of(agent), state_of(other), "state")
-    require(found is None, f"the loaded agent differs from the saved agent: {found}")
-    found = trial.difference(trial.evaluated(agent), trial.evaluated(other), "actions")
-    require(found is None, f"the loaded agent and the saved agent select different actions: {found}")
+    trial.require_equal(state_of(agent), state_of(other), "the loaded agent differs from the saved agent")
+    message = "the loaded agent and the saved agent select different actions"
+    trial.require_equal(trial.evaluated(agent), trial.evaluated(other), message, "actions")
 
 
 def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
@@ -200,10 +195,10 @@ def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
         agent.act(first)
         agent.observe(second, 1.0, done, reset)
         discount = agent.replay_buffer.sample_batch(1, gamma).discount.item()
-        require(
-            math.isclose(discount, expected, rel_tol=1e-6),
-            f"a step with done={done} and reset={reset} was stored with the discount {discount}, expected {expected}",
+        message = (
+            f"a step with done={done} and reset={reset} was stored with the discount {discount}, expected {expected}"
         )
+        require(math.isclose(discount, expected, rel_tol=1e-6), message)
 
 
 def check_training_data_are_the_true_steps(trial: Trial) -> None:
@@ -211,7 +206,7 @@ def check_training_data_are_the_true_steps(trial: Trial) -> None:
     agent = trial.trained
     learns = hasattr(agent, "update") or hasattr(agent, "learn")
     if learns and hasattr(agent, "batch_act") and hasattr(agent, "gamma"):
-        check_streams(trial.new_agent, trial.env, trial.n_steps, trial.seed, trial.difference, state_of)
+        check_streams(trial.new_agent, trial.env, trial.n_steps, trial.seed, trial.require_equal, state_of)
 
 
 def check_bootstrapping_depends_on_the_discount(trial: Trial) -> None:
@@ -248,8 +243,6 @@ def check_bootstrapping_depends_on_the_discount(trial: Trial) -> None:
 
 def check_importance_weights_multiply_the_loss(trial: Trial) -> None:
     """Check that the weights of a batch multiply the loss and do not change the TD errors."""
-    if not trial.learns_from_batches:
-        return
     batch, results = trial.batch_of(trial.trained), []
     for weight in (None, 0.25):
         rows = None if weight is None else torch.full_like(batch.reward, weight)
@@ -264,22 +257,18 @@ def check_importance_weights_multiply_the_loss(trial: Trial) -> None:
 
 def check_update_changes_parameters(trial: Trial) -> None:
     """Check that `update` changes parameters, returns TD errors and statistics, and fills the list `errors_out`."""
-    if not trial.learns_from_batches:
-        return
     agent, batch = trial.trained_again(), trial.batch_of(trial.trained)
     before = copy.deepcopy(_learned_state(state_of(agent)))
     errors_out = [-1.0]
     td_error, stats = agent.update(batch, errors_out=errors_out)
-    require(
-        play.difference(before, _learned_state(state_of(agent))) is not None, "update has not changed any parameter"
-    )
+    require(play.difference(before, _learned_state(state_of(agent))), "update has not changed any parameter")
     n = len(batch) if batch.lengths is None else len(batch.lengths)
     require(td_error.shape == (n,), f"update returned TD errors of shape {tuple(td_error.shape)} for {n} items")
     require(not td_error.requires_grad, "update returned TD errors that are not detached")
     message = f"update returned the statistics {sorted(stats)}, expected loss among them, all detached"
     require("loss" in stats and not any(value.requires_grad for value in stats.values()), message)
-    found = trial.difference(torch.tensor(errors_out), td_error.abs().float().cpu(), "errors_out")
-    require(found is None, f"errors_out is not the absolute TD errors: {found}")
+    message = "errors_out is not the absolute TD errors"
+    trial.require_equal(torch.tensor(errors_out), td_error.abs().float().cpu(), message, "errors_out")
 
 
 def check_a_batch_with_nan_is_rejected(trial: Trial) -> None:
@@ -288,8 +277,6 @@ def check_a_batch_with_nan_is_rejected(trial: Trial) -> None:
     The rewards are NaN. If `bootstraps` of the agent is False, the observations are NaN instead, because the agent may
     ignore the rewards.
     """
-    if not trial.learns_from_batches:
-        return
     agent, batch = trial.trained_again(), trial.batch_of(trial.trained)
     before = copy.deepcopy(state_of(agent))
     name = "reward" if getattr(agent, "bootstraps", True) else "obs"
@@ -301,10 +288,8 @@ def check_a_batch_with_nan_is_rejected(trial: Trial) -> None:
                 agent.update(bad)
     except NonFiniteError as error:
         # On a GPU the agent raises the error several updates later, and its counters include the updates until then.
-        found = trial.difference(before, state_of(agent), "state") if on_cpu else None
-        require(found is None, f"a rejected update has changed the agent: {found}")
-        found = trial.difference(_learned_state(before), _learned_state(state_of(agent)), "attributes")
-        require(found is None, f"a rejected update has changed parameters: {found}")
+        part = (lambda state: state) if on_cpu else _learned_state
+        trial.require_equal(part(before), part(state_of(agent)), "a rejected update has changed the agent")
         # On a GPU the agent does not know which batch contained NaN.
         require(not on_cpu or error.batch is bad, "the error of a rejected update does not contain its batch")
         return
@@ -332,7 +317,7 @@ def check_masked_actions_are_not_selected(trial: Trial) -> None:
 def check_masked_actions_do_not_change_td_errors(trial: Trial) -> None:
     """Check that the Q-values of masked actions do not change the TD errors of a batch."""
     n_actions = getattr(trial.env.action_space, "n", 0)
-    if not trial.learns_from_batches or n_actions < 2:
+    if n_actions < 2:
         return
     batch = trial.batch_of(trial.trained)
     mask = torch.ones(len(batch.reward), n_actions, dtype=torch.bool, device=batch.reward.device)
@@ -374,22 +359,15 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_training_data_are_the_true_steps,
     check_an_interrupted_run_resumes,
     check_masked_actions_are_not_selected,
-    # The checks below continue to train the trained agent.
+    check_bootstrapping_depends_on_the_discount,  # trains the trained agent further
+)
+#: Checks of agents that have `update` and a replay buffer.
+BATCH_CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_masked_actions_do_not_change_td_errors,
-    check_bootstrapping_depends_on_the_discount,
     check_importance_weights_multiply_the_loss,
     check_update_changes_parameters,
     check_a_batch_with_nan_is_rejected,
 )
-
-
-class _Forbidden:
-    """Explorer that raises an error if it is called."""
-
-    def select_action(self, *arguments: Any, **keywords: Any) -> Any:
-        raise AssertionError("the explorer was called in evaluation")
-
-    select_actions = select_action
 
 
 def _learned_state(state: dict[str, Any]) -> Any:
@@ -397,7 +375,6 @@ def _learned_state(state: dict[str, Any]) -> Any:
     return state.get("attributes") or state
 
 
-def _size(agent: Any) -> int:
-    """Return the number of items in the agent's replay buffer; 0 without a buffer."""
-    buffer = getattr(agent, "replay_buffer", None)
-    return 0 if buffer is None else len(buffer)
+def _state_and_size(agent: Any) -> tuple[Any, int]:
+    """Return the agent's state, and the number of items in its replay buffer; 0 without a buffer."""
+    return state_of(agent), len(getattr(agent, "replay_buffer", None) or ())

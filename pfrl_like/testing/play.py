@@ -239,9 +239,7 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
         return np.stack([gamma * values, values], axis=1)
 
     def _observation(self) -> NDArray[np.float32]:
-        obs = np.zeros(self.size + 1, dtype=np.float32)
-        obs[self._state] = 1.0
-        return obs
+        return np.eye(self.size + 1, dtype=np.float32)[self._state]
 
 
 class ChainQFunction(nn.Module):
@@ -290,24 +288,18 @@ def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     adapted = as_gymnasium(env)
     for name in ("observation_space", "action_space"):
         require(getattr(adapted, name, None) is not None, f"the environment has no {name}")
-    actions = _draw_actions(adapted.action_space, n_steps, seed)
+    space = copy.deepcopy(adapted.action_space)
+    space.seed(seed)
+    actions = [space.sample() for _ in range(n_steps)]
+    for action in actions:
+        _as_assertion(check_action, space, action)
     try:
         seed_env(env, seed)
     except ValueError:  # the environment accepts no seed
         _trace(adapted, actions, None)
         return
     first, second = (_trace(adapted, actions, seed) for _ in range(2))
-    found = difference(first, second, "trace")
-    require(found is None, f"the same seed and actions gave different results: {found} (trace[step][value])")
-
-
-def _draw_actions(space: Any, n: int, seed: int) -> list[Any]:
-    space = copy.deepcopy(space)
-    space.seed(seed)
-    actions = [space.sample() for _ in range(n)]
-    for action in actions:
-        _as_assertion(check_action, space, action)
-    return actions
+    require_equal(first, second, "the same seed and actions gave different results", "trace[step][value]: trace")
 
 
 def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
@@ -375,8 +367,8 @@ def _allowed(space: Any, action: Any, mask: Any) -> Any:
 def _check_obs(env: Any, obs: Any, source: str) -> None:
     _as_assertion(check_observation, env.observation_space, obs, f"the observation of {source}")
     _as_assertion(check_finite, f"the observation of {source}", obs)
-    message = f"the observation of {source} lies outside the observation space {env.observation_space}: {obs!r}"
-    require(env.observation_space.contains(obs), message)
+    space = env.observation_space
+    require(space.contains(obs), f"the observation of {source} lies outside the observation space {space}: {obs!r}")
 
 
 def _as_assertion(check: Any, *arguments: Any) -> None:
@@ -411,6 +403,16 @@ def require_error(
     raise AssertionError(message)
 
 
+def require_equal(first: Any, second: Any, message: str, name: str = "state", *, exact: bool = True) -> None:
+    """Raise an error with this message and the `difference` of two states if they differ.
+
+    Raises:
+        AssertionError: If the states differ.
+    """
+    found = difference(first, second, name, exact=exact)
+    require(found is None, f"{message}: {found}")
+
+
 def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -> str | None:
     """Return a description of the first difference between two nested states; None if they are equal.
 
@@ -438,21 +440,18 @@ def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -
 
 
 def _same_leaf(first: Any, second: Any, exact: bool) -> bool:
-    if isinstance(first, torch.Tensor | np.ndarray | np.generic | float):
-        one, other = (np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for x in (first, second))
-        if one.dtype == object or other.dtype == object:
-            return type(first) is type(second) and bool(np.all(one == other))
-        if one.shape != other.shape:
-            return False
-        if exact or one.dtype.kind not in "fc":
-            return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
-        return np.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
-    return type(first) is type(second) and bool(first == second)
+    if not isinstance(first, torch.Tensor | np.ndarray | np.generic | float):
+        return type(first) is type(second) and bool(first == second)
+    one, other = (np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for x in (first, second))
+    if one.dtype == object or other.dtype == object:
+        return type(first) is type(second) and bool(np.all(one == other))
+    if exact or one.dtype.kind not in "fc" or one.shape != other.shape:
+        return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+    return np.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def _brief(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) < 100 else text[:97] + "..."
+    return f"{' '.join(repr(value).split()):.100}"
 
 
 def torch_assert_allclose(actual: Any, desired: Any, *args: Any, **kwargs: Any) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from pfrl_like.batch import Batch
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.testing.play import difference, require, require_error
+from pfrl_like.testing.play import difference, require, require_equal, require_error
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -41,9 +41,7 @@ def check_replay_buffer(make_buffer: MakeBuffer, *, seed: int = 0) -> None:
     """
     if not callable(make_buffer):
         kind = type(make_buffer).__name__
-        raise TypeError(
-            f"make_buffer is {kind}, expected a function that makes an empty buffer, such as the class {kind}"
-        )
+        raise TypeError(f"make_buffer is {kind}, expected a function that makes an empty buffer, for example {kind}")
     with isolated_rng():
         for check in CHECKS:
             set_random_seed(seed)
@@ -161,10 +159,8 @@ def check_n_step_sums(make_buffer: MakeBuffer) -> None:
         discount = 0.0 if window[-1]["is_state_terminal"] else GAMMA ** len(window)
         actual = (batch.reward[row].item(), batch.discount[row].item(), batch.next_obs[row, 0].item())
         expected = (reward, discount, window[-1]["next_state"][0])
-        require(
-            np.allclose(actual, expected, rtol=1e-5),
-            f"the item that begins with step {number} has (reward, discount, next_obs) {actual}, expected {expected}",
-        )
+        message = f"the item of step {number} has (reward, discount, next_obs) {actual}, expected {expected}"
+        require(np.allclose(actual, expected, rtol=1e-5), message)
 
 
 def check_a_sample_larger_than_the_buffer_is_rejected(make_buffer: MakeBuffer) -> None:
@@ -272,18 +268,13 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
         for numbers in step_numbers(sequences):
             whole = any(numbers == w[: len(numbers)] for w in episodes)
             require(whole, f"the steps {numbers} are not part of one episode")
-            require(
-                max_len is None or len(numbers) <= max_len, f"{len(numbers)} steps were sampled with max_len={max_len}"
-            )
+            fits = max_len is None or len(numbers) <= max_len
+            require(fits, f"{len(numbers)} steps were sampled with max_len={max_len}")
         expected = batch_of_experiences(sequences, GAMMA, sequences=True)
-        require(
-            batch.lengths is not None and batch.lengths.tolist() == expected.lengths.tolist(),  # type: ignore[union-attr]
-            f"sequences have the lengths {batch.lengths}, expected {expected.lengths}, longest first",
-        )
-        for batch_or_expected in (batch, expected):
-            require(
-                len(batch_or_expected) == int(batch.lengths.sum()), "a batch of sequences has rows that are not steps"
-            )
+        same = difference(batch.lengths, expected.lengths) is None
+        require(same, f"sequences have the lengths {batch.lengths}, expected {expected.lengths}, longest first")
+        for each in (batch, expected):
+            require(len(each) == int(batch.lengths.sum()), "a batch of sequences has rows that are not steps")
         _require_same(_sorted_rows(expected), _sorted_rows(batch), "sample_sequences and sample_episodes")
         for method in (buffers[0].sample_episodes, buffers[1].sample_sequences):
             message = f"{method.__name__} returned {n + 1} of {n} episodes, expected a ValueError"
@@ -292,15 +283,14 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
 
 
 CHECKS = [
-    check for name, check in list(globals().items()) if name.startswith("check_") and name != "check_replay_buffer"
+    check for name, check in list(globals().items()) if name.startswith("check_") and check != check_replay_buffer
 ]
 
 
 def _require_same(expected: Batch, batch: Batch, what: str) -> None:
     """Raise an AssertionError if two batches have different observations, actions, rewards, discounts or weights."""
     for name in ("obs", "action", "next_obs"):
-        found = difference(getattr(expected, name), getattr(batch, name), name)
-        require(found is None, f"{what} differ: {found}")
+        require_equal(getattr(expected, name), getattr(batch, name), f"{what} differ", name)
     for name in ("reward", "discount", "weight"):
         one, other = getattr(expected, name), getattr(batch, name)
         require((one is None) == (other is None), f"{what} differ: only one of them has a {name}")

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
+from torch.utils._pytree import tree_leaves
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.envs import SerialVectorEnv, VectorStream, as_vector_stream
@@ -104,22 +105,18 @@ class Record:
             [sum(gamma**i * step.reward for i, step in enumerate(steps)) for steps, _ in self.windows]
         )
 
-    def error_in(self, row: Row) -> str | None:
-        """Return a description of the error in a row, or None if the row equals consecutive steps of one episode."""
-        found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
-        errors = [self._compare(row, *self.windows[i]) for i in found]
-        if not errors:
-            return (
-                f"the reward {row.reward:.4f} is not the reward of a step, nor the discounted sum of several steps of "
-                "one episode: the agent has added rewards of different episodes, or of steps that are not consecutive"
-            )
-        return None if None in errors else errors[0]
-
-    def steps_of(self, row: Row) -> list[Step]:
-        """Return the steps that a row equals, of which `error_in` finds one."""
-        found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
-        return next(
-            steps for steps, after in map(self.windows.__getitem__, found) if not self._compare(row, steps, after)
+    def find(self, row: Row) -> list[Step] | str:
+        """Return the consecutive steps of one episode that a row equals, or a description of the row's error."""
+        error = ""
+        for i in np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE):
+            steps, after = self.windows[i]
+            this_error = self._compare(row, steps, after)
+            if this_error is None:
+                return steps
+            error = error or this_error
+        return error or (
+            f"the reward {row.reward:.4f} is not the reward of a step, nor the discounted sum of several steps of "
+            "one episode: the agent has added rewards of different episodes, or of steps that are not consecutive"
         )
 
     def _compare(self, row: Row, steps: list[Step], after: list[Step] | None) -> str | None:
@@ -156,13 +153,8 @@ class Record:
 
 def _numbers(nested: Any) -> NDArray[np.float32]:
     """Flatten nested tensors [N, ...], concatenate them and return an array [N, n]."""
-    leaves: list[NDArray[np.float32]] = []
-
-    def append(leaf: Any) -> None:
-        leaves.append(torch.as_tensor(leaf).detach().cpu().to(torch.float32).flatten(1).numpy())
-
-    map_nested(append, _columns(nested))
-    return np.concatenate(leaves, axis=1)
+    leaves = tree_leaves(_columns(nested))
+    return np.concatenate([torch.as_tensor(leaf).detach().cpu().float().flatten(1).numpy() for leaf in leaves], axis=1)
 
 
 def _columns(nested: Any) -> Any:
@@ -176,11 +168,8 @@ def _columns(nested: Any) -> Any:
 
 def _flat(value: Any) -> NDArray[np.float32]:
     """Return one observation or action as a flat vector."""
-    if isinstance(value, Mapping):
-        return np.concatenate([_flat(value[key]) for key in sorted(value)])
-    if isinstance(value, tuple):
-        return np.concatenate([_flat(part) for part in value])
-    return np.asarray(value, dtype=np.float32).reshape(-1)
+    vector: NDArray[np.float32] = _numbers(map_nested(lambda leaf: np.asarray(leaf)[None], value))[0]
+    return vector
 
 
 #: Pairs of autoreset mode (None if the caller resets the environments) and number of environments.
@@ -197,7 +186,7 @@ def check_streams(
     env: Any,
     n_steps: int,
     seed: int,
-    compare: Callable[[Any, Any, str], str | None],
+    require_equal: Callable[[Any, Any, str], None],
     state_of: Callable[[Any], Any],
 ) -> None:
     """Check the training data and the replay buffer of an agent, for each autoreset mode in `FORMS`.
@@ -208,8 +197,8 @@ def check_streams(
         env: Environment of which the check makes copies.
         n_steps: Number of steps of each run, summed over all environments.
         seed: Seed of the environments.
-        compare: Function called as (state, other state, name of the states) that describes their first difference, or
-            returns None.
+        require_equal: Function called as (state, other state, error text) that raises an AssertionError if the states
+            differ.
         state_of: Function that returns the state of an agent.
 
     Raises:
@@ -228,8 +217,7 @@ def check_streams(
         if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # the agent gets the same calls in both modes
             state = state_of(agent)
             other, expected = states.setdefault(n_envs, (form, state))
-            found = compare(expected, state, "state")
-            require(found is None, f"{form}, resulted in a different agent than {other}: {found}")
+            require_equal(expected, state, f"{form}, resulted in a different agent than {other}")
         missing = check_rows(agent, recorder, envs, form) or missing
     require(missing is None, f"a step is not in the replay buffer: {missing}")
 
@@ -265,10 +253,11 @@ def check_rows(agent: Any, recorder: UpdateRecorder, envs: list[RecordedEnv], fo
         ("the replay buffer", stored, None),
     ):
         record = Record(envs, gamma, features_of_obs, getattr(agent, "learn_from_truncated", False))
-        found = next(filter(None, map(record.error_in, rows)), None)
-        require(found is None, f"the data passed to {name} are not the true steps ({form}): {found}")
+        found = [record.find(row) for row in rows]
+        error = next((each for each in found if isinstance(each, str)), None)
+        require(error is None, f"the data passed to {name} are not the true steps ({form}): {error}")
         if stored and rows is stored and (buffer.capacity is None or len(buffer) < buffer.capacity):
-            stored_steps = {id(record.steps_of(row)[0]) for row in rows}
+            stored_steps = {id(steps[0]) for steps in found}
             return next((f"{step} ({form})" for step in ended_steps(envs) if id(step) not in stored_steps), None)
     return None
 

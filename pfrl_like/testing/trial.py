@@ -1,7 +1,6 @@
 """`Trial`: a trained agent for checks. `check_an_interrupted_run_resumes`: a check of runs with checkpoints."""
 
 import contextlib
-import copy
 import csv
 import dataclasses
 import functools
@@ -20,7 +19,7 @@ import torch
 from pfrl_like.batch import Batch
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import train_agent, train_agent_batch
-from pfrl_like.testing.play import Episodes, RecordedEnv, difference, play_one, require
+from pfrl_like.testing.play import Episodes, RecordedEnv, difference, play_one, require, require_equal
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.env_values import own_copy
 from pfrl_like.utils.random_seed import set_random_seed
@@ -38,20 +37,22 @@ class Trial:
         env: Environment in which the agent can act.
         n_steps: Number of steps of each training run.
         seed: Seed of the global random streams and of the action space.
+        folder: Empty folder, in which the trained agent is saved.
     """
 
-    def __init__(self, make_agent: Callable[..., Any], env: Any, n_steps: int, seed: int) -> None:
+    def __init__(self, make_agent: Callable[..., Any], env: Any, n_steps: int, seed: int, folder: str) -> None:
         self.make_agent = make_agent
         self.env = env
         self.n_steps = n_steps
         self.seed = seed
         self.trained = self.new_agent()
         self.actions = play_one(self.trained, env, n_steps)
-        self._trained_state = copy.deepcopy(state_of(self.trained))
+        self._folder = folder
+        self.trained.save(folder)
 
-    def difference(self, first: Any, second: Any, name: str = "") -> str | None:
-        """Return the first difference between two states, exactly on a CPU, and except for rounding on a GPU."""
-        return difference(first, second, name, exact=self.on_cpu)
+    def require_equal(self, first: Any, second: Any, message: str, name: str = "state") -> None:
+        """Raise an AssertionError with this message if two states differ; rounding differences are allowed on a GPU."""
+        require_equal(first, second, message, name, exact=self.on_cpu)
 
     @property
     def on_cpu(self) -> bool:
@@ -66,15 +67,7 @@ class Trial:
 
     def trained_again(self) -> Any:
         """Return the trained agent after resetting it, except for its buffer, to its state at the end of training."""
-        if hasattr(self.trained, "load_state_dict"):
-            self.trained.load_state_dict(self._trained_state)
-            return self.trained
-        with tempfile.TemporaryDirectory() as dirname:
-            for name, content in self._trained_state.items():
-                path = Path(dirname, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content.tobytes())
-            self.trained.load(dirname)
+        self.trained.load(self._folder)
         return self.trained
 
     def batch_of(self, agent: Any) -> Batch:
@@ -97,13 +90,8 @@ class Trial:
         env.reset()
         while not env.ended:
             env.step(env.action_space.sample())
-        steps = [
-            {
-                "state": step.obs, "action": step.action, "reward": step.reward, "next_state": step.next_obs,
-                "is_state_terminal": False,
-            }
-            for step in env.episodes[0]
-        ]  # fmt: skip
+        names = ("state", "action", "reward", "next_state", "is_state_terminal")
+        steps = [dict(zip(names, [*step[:4], False], strict=True)) for step in env.episodes[0]]
         return batch_of_experiences([steps], self.trained.gamma, sequences=True).replace(index=None)
 
     @property
@@ -208,15 +196,13 @@ def check_an_interrupted_run_resumes(trial: Trial) -> None:
             _run(trial, Path(folder, "stopped"), 0, hooks=[stop])
         resumed = _run(trial, Path(folder, "stopped"), 1, resume=True)
         record = json.loads(Path(folder, "stopped", "run.json").read_text())["resumed"]
-        found = trial.difference(whole, resumed, "results")
-        repeated = None if found is None else trial.difference(whole, _run(trial, Path(folder, "again"), 0), "results")
+        if difference(whole, resumed, exact=trial.on_cpu) is not None:  # is it an error of the resumed run?
+            message = f"two runs with the same seed, both uninterrupted, have different results ({UNSEEDED})"
+            trial.require_equal(whole, _run(trial, Path(folder, "repeated"), 0), message, "results")
     if trial.on_cpu:
         require(not record["reasons"], f"an interrupted run does not resume exactly: {'; '.join(record['reasons'])}")
-    require(
-        repeated is None,
-        f"two runs with the same seed, both uninterrupted, have different results: {repeated}; {UNSEEDED}",
-    )
-    require(found is None, f"a run that was interrupted and resumed from its checkpoint has different results: {found}")
+    message = "a run that was interrupted and resumed from its checkpoint has different results"
+    trial.require_equal(whole, resumed, message, "results")
 
 
 def _run(trial: Trial, outdir: Path, seed_offset: int, **options: Any) -> dict[str, Any]:
