@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+from pfrl_like.utils.env_values import EnvAdapter
 from pfrl_like.utils.env_values import is_gymnasium as is_gymnasium
 from pfrl_like.utils.env_values import mend_gym as mend_gym
 from pfrl_like.utils.env_values import reset_values as reset_values
@@ -107,6 +108,4 @@ def as_gymnasium(env: Any) -> Any:
             "use train_agent_batch for vector environments"
         )
     mend_gym(env)
-    from pfrl_like.utils.env_values import EnvAdapter  # imported here, because the module imports gymnasium
-
     return EnvAdapter(env)

@@ -59,8 +59,7 @@ class AugmentationPipeline:
     """
 
     def __init__(self, augmentations: Iterable[Any] | None = ()) -> None:
-        if augmentations is None:
-            augmentations = ()
+        augmentations = () if augmentations is None else augmentations
         if isinstance(augmentations, str | Mapping) or not isinstance(augmentations, Iterable):
             augmentations = [augmentations]
         self.augmentations = tuple(make_augmentation(augmentation) for augmentation in augmentations)
@@ -98,9 +97,7 @@ class AugmentationPipeline:
 
 def pipeline_of(augmentations: Any) -> AugmentationPipeline:
     """Return a pipeline unchanged, or make a pipeline from another argument of its constructor."""
-    if isinstance(augmentations, AugmentationPipeline):
-        return augmentations
-    return AugmentationPipeline(augmentations)
+    return augmentations if isinstance(augmentations, AugmentationPipeline) else AugmentationPipeline(augmentations)
 
 
 class BatchAugmentation:
@@ -119,12 +116,8 @@ class BatchAugmentation:
         self.augment, self.n_copies, self.scaler = augment, n_copies, scaler
 
     def __call__(self, batch: Batch) -> Batch:
-        return concatenate_batches(
-            [
-                batch.replace(obs=self._augmented(batch.obs), next_obs=self._augmented(batch.next_obs))
-                for _ in range(self.n_copies)
-            ]
-        )
+        pairs = [(self._augmented(batch.obs), self._augmented(batch.next_obs)) for _ in range(self.n_copies)]
+        return concatenate_batches([batch.replace(obs=obs, next_obs=next_obs) for obs, next_obs in pairs])
 
     @torch.no_grad()
     def _augmented(self, obs: Tensor) -> Tensor:

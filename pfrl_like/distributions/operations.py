@@ -78,26 +78,21 @@ def kl_of_diagonal_gaussians(p: DiagonalGaussian, q: DiagonalGaussian) -> Tensor
     return 0.5 * (shift + (ratio - 1 - ratio.log())).sum(-1)
 
 
-def kl_of_squashed_gaussians(p: SquashedGaussian, q: SquashedGaussian) -> Tensor:
-    """Return KL(p || q) in nats, [...], which is the divergence before squashing, because tanh is invertible."""
-    return kl_of_diagonal_gaussians(p.base_dist, q.base_dist)
-
-
 def kl_of_categoricals(p: Categorical, q: Categorical) -> Tensor:
     """Return KL(p || q) in nats, [...]; a very large number if q masks an action that p allows."""
     divergence: Tensor = torch.linalg.vecdot(p.probs, finite(p.logits) - finite(q.logits))
     return divergence
 
 
-def kl_of_products(p: ProductOfCategoricals, q: ProductOfCategoricals) -> Tensor:
-    """Return KL(p || q) in nats, [...]."""
-    return kl_of_categoricals(p.choices, q.choices).sum(-1)
-
-
 register_kl(DiagonalGaussian, DiagonalGaussian)(kl_of_diagonal_gaussians)  # type: ignore[no-untyped-call]
-register_kl(SquashedGaussian, SquashedGaussian)(kl_of_squashed_gaussians)  # type: ignore[no-untyped-call]
 register_kl(Categorical, Categorical)(kl_of_categoricals)  # type: ignore[no-untyped-call]
-register_kl(ProductOfCategoricals, ProductOfCategoricals)(kl_of_products)  # type: ignore[no-untyped-call]
+# The divergence before squashing, which is the same, because tanh is invertible.
+register_kl(SquashedGaussian, SquashedGaussian)(  # type: ignore[no-untyped-call]
+    lambda p, q: kl_of_diagonal_gaussians(p.base_dist, q.base_dist)
+)
+register_kl(ProductOfCategoricals, ProductOfCategoricals)(  # type: ignore[no-untyped-call]
+    lambda p, q: kl_of_categoricals(p.choices, q.choices).sum(-1)
+)
 
 
 #: Alternative parameters of torch's distributions. The user passes one; torch computes the others on access and stores

@@ -439,9 +439,8 @@ def truncated_mixture(quantiles: Sequence[Tensor], n_dropped: int) -> Tensor:
     together = torch.cat(list(quantiles), dim=1)
     kept = together.shape[1] - n_dropped * len(quantiles)
     if kept < 1:
-        raise ValueError(
-            f"n_dropped is {n_dropped}, expected less than the {quantiles[0].shape[1]} quantiles of a critic"
-        )
+        n_quantiles = quantiles[0].shape[1]
+        raise ValueError(f"n_dropped is {n_dropped}, expected less than the {n_quantiles} quantiles of a critic")
     return together.sort(dim=1).values[:, :kept]
 
 

@@ -7,7 +7,7 @@ process `window_size` transitions at a time, which limits the memory. The score 
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
@@ -148,54 +148,22 @@ def scored_episodes(episodes: Any) -> list[Episode]:
     return listed(episodes)
 
 
-def minibatches(
-    episodes: Iterable[Episode],
-    window_size: int,
-    n_frames: int = 1,
-    *,
-    first_only: bool = False,
-    recorded_next: bool = False,
-) -> Iterator[TransitionMiniBatch]:
-    """Yield minibatches of up to `window_size` transitions, in the order of the episodes.
-
-    Args:
-        episodes: Episodes, or a dataset.
-        window_size: Number of transitions in a minibatch.
-        n_frames: Number of images in a stack.
-        first_only: True to use only the first transition of each episode.
-        recorded_next: True to skip transitions whose next observation is a terminal state that was not recorded.
-
-    Raises:
-        ValueError: If `window_size` is less than 1, or if the episodes contain no transition.
-        TypeError: If an item is not an episode.
-    """
-    check_counts(window_size=window_size)
-    for _, group in groupby(scored_episodes(episodes), key=lambda episode: id(episode.table)):
-        own = list(group)
-        table, action_size = own[0].table, own[0].get_action_size()
-        all_rows = np.concatenate([episode.steps[: 1 if first_only else None] for episode in own])
-        all_rows = all_rows[np.isin(all_rows, table.told_steps)] if recorded_next else all_rows
-        for start in range(0, len(all_rows), window_size):
-            rows = all_rows[start : start + window_size]
-            yield TransitionMiniBatch.of_rows(Transitions(table, rows, action_size), table, rows, n_frames)
-
-
 def evaluate(
     model: Any,
     episodes: Iterable[Episode],
     window_size: int,
-    measure: Callable[[TransitionMiniBatch], Any],
+    function: Callable[[TransitionMiniBatch], Any],
     *,
     first_only: bool = False,
     recorded_next: bool = False,
 ) -> NDArray[Any]:
-    """Return the results of `measure` for all transitions, in the order of the episodes, [N, ...].
+    """Return the results of `function` for all transitions, in the order of the episodes, [N, ...].
 
     Args:
         model: Algorithm or dynamics model. Its attribute `n_frames`, if it exists, is the number of images in a stack.
         episodes: Episodes, or a dataset.
         window_size: Number of transitions in a minibatch.
-        measure: Function that takes a minibatch and returns a value for each transition, [B, ...].
+        function: Function that takes a minibatch and returns a value for each transition, [B, ...].
         first_only: True to use only the first transition of each episode.
         recorded_next: True to skip transitions whose next observation is a terminal state that was not recorded.
 
@@ -204,9 +172,18 @@ def evaluate(
         TypeError: If an item is not an episode, or if `model` has no `predict`.
     """
     check_scored(model)
-    options = {"first_only": first_only, "recorded_next": recorded_next}
-    batches = minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)
-    results = [np.asarray(measure(batch)) for batch in batches]  # one minibatch at a time, to save memory
+    check_counts(window_size=window_size)
+    results = []
+    for _, group in groupby(scored_episodes(episodes), key=lambda episode: id(episode.table)):
+        same_table = list(group)
+        table, action_size = same_table[0].table, same_table[0].get_action_size()
+        all_rows = np.concatenate([episode.steps[: 1 if first_only else None] for episode in same_table])
+        all_rows = all_rows[np.isin(all_rows, table.told_steps)] if recorded_next else all_rows
+        for start in range(0, len(all_rows), window_size):  # one minibatch at a time, to save memory
+            rows = all_rows[start : start + window_size]
+            steps = Transitions(table, rows, action_size)
+            batch = TransitionMiniBatch.of_rows(steps, table, rows, getattr(model, "n_frames", 1))
+            results.append(np.asarray(function(batch)))
     if not results:
         raise ValueError("no transition of the episodes has a recorded next observation")
     return np.concatenate(results)
@@ -215,11 +192,6 @@ def evaluate(
 def mean(values: Any) -> float:
     """Return the mean, computed in float64."""
     return float(np.mean(values, dtype=np.float64))
-
-
-def has_discrete_actions(batch: TransitionMiniBatch) -> bool:
-    """Return True if the actions are discrete."""
-    return batch.actions.ndim == 1
 
 
 def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
@@ -254,8 +226,7 @@ def discounted_sum_of_advantage_scorer(algo: Any, episodes: Any, window_size: in
     """
 
     def advantage_of(batch: Any) -> Any:
-        value = _values(algo, batch.observations, batch.actions)
-        return value - _greedy_values(algo, batch.observations)
+        return _values(algo, batch.observations, batch.actions) - _greedy_values(algo, batch.observations)
 
     episodes = scored_episodes(episodes)
     advantage = torch.from_numpy(evaluate(algo, episodes, window_size, advantage_of))
@@ -302,11 +273,10 @@ def initial_state_value_estimation_scorer(algo: Any, episodes: Any, window_size:
         episodes: Episodes, or a dataset.
         window_size: Number of first states in a minibatch.
     """
-
-    def value(batch: Any) -> Any:
-        return _greedy_values(algo, batch.observations)
-
-    return mean(evaluate(algo, episodes, window_size, value, first_only=True))
+    options = {"first_only": True}
+    return mean(
+        evaluate(algo, episodes, window_size, lambda batch: _greedy_values(algo, batch.observations), **options)
+    )
 
 
 def soft_opc_scorer(return_threshold: float) -> Callable[..., float]:
@@ -347,7 +317,7 @@ def continuous_action_diff_scorer(algo: Any, episodes: Any, window_size: int = 1
     """
 
     def distance(batch: Any) -> Any:
-        if has_discrete_actions(batch):
+        if batch.actions.ndim == 1:
             raise TypeError("the episodes have discrete actions: use discrete_action_match_scorer")
         return squared_distance(batch.actions, algo.predict(batch.observations))
 
@@ -367,7 +337,7 @@ def discrete_action_match_scorer(algo: Any, episodes: Any, window_size: int = 10
     """
 
     def match(batch: Any) -> Any:
-        if not has_discrete_actions(batch):
+        if batch.actions.ndim > 1:
             raise TypeError("the episodes have continuous actions: use continuous_action_diff_scorer")
         return batch.actions == np.reshape(algo.predict(batch.observations), batch.actions.shape)
 
@@ -386,8 +356,7 @@ def dynamics_observation_prediction_error_scorer(dynamics: Any, episodes: Any, w
     """
 
     def error(batch: Any) -> Any:
-        predicted = _predicted(dynamics, batch)[0]
-        return squared_distance(batch.next_observations, predicted)
+        return squared_distance(batch.next_observations, _predicted(dynamics, batch)[0])
 
     return -mean(evaluate(dynamics, episodes, window_size, error, recorded_next=True))
 
@@ -402,8 +371,7 @@ def dynamics_reward_prediction_error_scorer(dynamics: Any, episodes: Any, window
     """
 
     def error(batch: Any) -> Any:
-        predicted = _predicted(dynamics, batch)[1]
-        return squared_distance(batch.action_rewards, np.reshape(predicted, (-1, 1)))
+        return squared_distance(batch.action_rewards, np.reshape(_predicted(dynamics, batch)[1], (-1, 1)))
 
     return -mean(evaluate(dynamics, episodes, window_size, error))
 
@@ -416,11 +384,8 @@ def dynamics_prediction_variance_scorer(dynamics: Any, episodes: Any, window_siz
         episodes: Episodes, or a dataset.
         window_size: Number of transitions in a minibatch.
     """
-
-    def variance(batch: Any) -> Any:
-        return _predicted(dynamics, batch, with_variance=True)[2]
-
-    return -mean(evaluate(dynamics, episodes, window_size, variance))
+    options = {"with_variance": True}
+    return -mean(evaluate(dynamics, episodes, window_size, lambda batch: _predicted(dynamics, batch, **options)[2]))
 
 
 def squared_distance(a: Any, b: Any) -> Any:

@@ -52,9 +52,7 @@ class ConditionalVAE(nn.Module):
         obs, _ = obs_and_action
         encoded = fast_forward(self.encoder, obs_and_action)
         if encoded.shape[-1] != 2 * self.latent_size:
-            raise ValueError(
-                f"encoder returns {encoded.shape[-1]} numbers, expected {2 * self.latent_size}, twice the latent_size"
-            )
+            raise ValueError(f"encoder returns {encoded.shape[-1]} numbers, expected 2 * latent_size")
         mean, log_std = encoded.chunk(2, -1)
         log_std = log_std.clamp(*_LOG_STD)
         latent = torch.addcmul(mean, log_std.exp(), torch.randn_like(mean))
@@ -106,10 +104,8 @@ class ReturnConditionedTransformer(nn.Module):
         dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        check_counts(
-            action_size=action_size, hidden_size=hidden_size, context_size=context_size, n_layers=n_layers,
-            n_heads=n_heads,
-        )  # fmt: skip
+        check_counts(action_size=action_size, hidden_size=hidden_size, context_size=context_size)
+        check_counts(n_layers=n_layers, n_heads=n_heads)
         self.action_size, self.discrete, self.context_size = action_size, discrete, context_size
         self.obs_embedding, self.head = obs_embedding, head
         self.return_embedding = nn.Linear(1, hidden_size)
@@ -119,9 +115,8 @@ class ReturnConditionedTransformer(nn.Module):
         layer = nn.TransformerEncoderLayer(
             hidden_size, n_heads, 4 * hidden_size, dropout, nn.functional.gelu, batch_first=True, norm_first=True
         )
-        self.transformer = nn.TransformerEncoder(
-            layer, n_layers, nn.LayerNorm(hidden_size), enable_nested_tensor=False
-        )  # fmt: skip
+        norm = nn.LayerNorm(hidden_size)
+        self.transformer = nn.TransformerEncoder(layer, n_layers, norm, enable_nested_tensor=False)
 
     def forward(self, returns: Tensor, obs: Any, action: Tensor) -> Any:
         """Return distributions of batch shape [B * T], ordered by sequence.

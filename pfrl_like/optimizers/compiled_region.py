@@ -136,18 +136,12 @@ class CompiledRegion:
             return self._call_and_record(inputs)
 
     def _compile(self) -> None:
-        function, options = (
-            self._user_function,
-            {"guard_filter_fn": lambda guards: [each.guard_type in VALUE_GUARDS for each in guards]},
-        )
+        function = self._user_function
+        options: Any = {"guard_filter_fn": lambda guards: [each.guard_type in VALUE_GUARDS for each in guards]}
         self._function = _with_own_code(lambda *inputs: function(*inputs))
         self._backend, self._entries = _RecordingBackend(self._name), None
         self._compiled: Callable[..., Any] = torch.compile(
-            self._function,
-            backend=self._backend.backend,
-            fullgraph=True,
-            dynamic=False,
-            options=options,  # type: ignore[arg-type]
+            self._function, backend=self._backend.backend, fullgraph=True, dynamic=False, options=options
         )
 
     def _call_and_record(self, inputs: tuple[Any, ...]) -> Any:

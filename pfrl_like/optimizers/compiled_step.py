@@ -5,6 +5,7 @@ with tensor operations, because a compiled region cannot contain `backward()` an
 """
 
 import dataclasses
+import functools
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,19 +26,18 @@ Result = tuple[Tensor, dict[str, Tensor]]
 Descent = Callable[[Tensor, Tensor, State, Tensor, Mapping[str, Any]], Result]
 
 
-def adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """Adam (arXiv:1412.6980, algorithm 1) with L2 regularisation in the gradient and optional AMSGrad."""
-    if group["weight_decay"]:
+def adam(
+    param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any], decoupled: bool = False
+) -> Result:
+    """Adam (arXiv:1412.6980, algorithm 1) with optional AMSGrad, and AdamW (arXiv:1711.05101, algorithm 2).
+
+    If `decoupled`, or if the parameter group says so, the weight decay is decoupled (AdamW). Otherwise the weight decay
+    is L2 regularisation in the gradient.
+    """
+    if decoupled or group.get("decoupled_weight_decay"):
+        param = param * (1 - lr * group["weight_decay"])
+    elif group["weight_decay"]:
         grad = grad + group["weight_decay"] * param
-    return _adam(param, grad, state, lr, group)
-
-
-def adamw(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """Adam with decoupled weight decay (arXiv:1711.05101, algorithm 2)."""
-    return _adam(param * (1 - lr * group["weight_decay"]), grad, state, lr, group)
-
-
-def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
     beta1, beta2 = group["betas"]
     step = state["step"] + 1
     mean = torch.lerp(state["exp_avg"], grad, 1 - beta1)
@@ -52,29 +52,23 @@ def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[
     return param - correction1 * mean / (square.sqrt() * correction2 + group["eps"]), new
 
 
-def rmsprop(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """RMSprop (Hinton 2012, lecture 6), optionally centred (arXiv:1308.0850, eq. 40) and with momentum."""
-    return _rmsprop(param, grad, state, lr, group, lambda variance, eps: variance.sqrt() + eps)
-
-
-def rmsprop_eps_inside_sqrt(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """RMSprop with epsilon added to the variance, not to its square root."""
-    return _rmsprop(param, grad, state, lr, group, lambda variance, eps: (variance + eps).sqrt())
-
-
-def _rmsprop(
-    param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any], root: Callable[..., Tensor]
+def rmsprop(
+    param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any], eps_inside: bool = False
 ) -> Result:
+    """RMSprop (Hinton 2012, lecture 6), optionally centred (arXiv:1308.0850, eq. 40) and with momentum.
+
+    If `eps_inside`, epsilon is added to the variance, otherwise to its square root.
+    """
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * param
-    alpha = group["alpha"]
+    alpha, eps = group["alpha"], group["eps"]
     square = state["square_avg"] * alpha + (1 - alpha) * grad * grad
     new = {"step": state["step"] + 1, "square_avg": square}
     variance = square
     if group["centered"]:
         mean = new["grad_avg"] = torch.lerp(state["grad_avg"], grad, 1 - alpha)
         variance = square - mean * mean
-    direction = grad / root(variance, group["eps"])
+    direction = grad / ((variance + eps).sqrt() if eps_inside else variance.sqrt() + eps)
     if group["momentum"]:
         direction = new["momentum_buffer"] = state["momentum_buffer"] * group["momentum"] + direction
     return param - lr * direction, new
@@ -94,9 +88,9 @@ def sgd(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[st
 
 DESCENTS: dict[type[Optimizer], Descent] = {
     Adam: adam,
-    AdamW: adamw,
+    AdamW: functools.partial(adam, decoupled=True),
     RMSprop: rmsprop,
-    RMSpropEpsInsideSqrt: rmsprop_eps_inside_sqrt,
+    RMSpropEpsInsideSqrt: functools.partial(rmsprop, eps_inside=True),
     SGD: sgd,
 }
 
@@ -263,10 +257,7 @@ class _CompiledOptimizer:
     def __init__(self, optimizer: Optimizer) -> None:
         if type(optimizer) not in DESCENTS:
             known = ", ".join(kind.__name__ for kind in DESCENTS)
-            raise TypeError(
-                f"compile=True supports the optimisers {known}, got {type(optimizer).__name__}; "
-                "use one of these optimisers, or pass compile=False"
-            )
+            raise TypeError(f"optimizer is {type(optimizer).__name__}, expected {known}, or compile=False")
         self.optimizer = optimizer
         self._descent = DESCENTS[type(optimizer)]
         # Function that returns the hyperparameters of a parameter group that a region contains as constants.

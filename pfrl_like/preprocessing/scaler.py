@@ -194,12 +194,8 @@ PIECE = 2**20
 
 def extremes(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the minimum and maximum of each entry, in the shape of one row; see `pieces` for arguments and errors."""
-    low = high = None
-    for piece in pieces(source, column):
-        low_of_piece, high_of_piece = piece.min(axis=0), piece.max(axis=0)
-        low = low_of_piece if low is None else np.minimum(low, low_of_piece)
-        high = high_of_piece if high is None else np.maximum(high, high_of_piece)
-    return np.asarray(low, np.float64), np.asarray(high, np.float64)
+    lows, highs = zip(*((piece.min(axis=0), piece.max(axis=0)) for piece in pieces(source, column)), strict=True)
+    return np.min(lows, axis=0).astype(np.float64), np.max(highs, axis=0).astype(np.float64)
 
 
 def moments(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

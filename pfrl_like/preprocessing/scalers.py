@@ -80,11 +80,9 @@ class ClipRewardScaler(_RewardScaler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.low is not None:
-            check_numbers(low=self.low)
-        if self.high is not None:
-            check_numbers(high=self.high)
-        if self.low is None and self.high is None:
+        bounds = {name: bound for name, bound in (("low", self.low), ("high", self.high)) if bound is not None}
+        check_numbers(**bounds)
+        if not bounds:
             raise ValueError("low and high are None, expected a bound, as in ClipRewardScaler(low=-1.0)")
         if self.low is not None and self.high is not None and self.high < self.low:
             raise ValueError(f"high is {self.high}, expected no less than low, which is {self.low}")
@@ -181,8 +179,8 @@ class ReturnBasedRewardScaler(_RewardScaler):
         check_numbers(return_max=return_max, return_min=return_min)
         if return_max <= return_min:
             raise ValueError(
-                f"return_max is {return_max}, expected more than return_min, {return_min}: the range of returns must "
-                "not be 0; use MultiplyRewardScaler with a factor"
+                f"return_max is {return_max}, expected more than return_min, {return_min}; for equal returns use a "
+                "MultiplyRewardScaler"
             )
         self.return_max, self.return_min = float(return_max), float(return_min)
         return self
@@ -363,15 +361,8 @@ SCALERS: Mapping[str, Mapping[str, type[Scaler]]] = {
     "observations": {scaler.type_name: scaler for scaler in (PixelScaler, MinMaxScaler, StandardScaler)},
     "actions": {scaler.type_name: scaler for scaler in (MinMaxActionScaler, StandardActionScaler)},
     "rewards": {
-        scaler.type_name: scaler
-        for scaler in (
-            MinMaxRewardScaler,
-            StandardRewardScaler,
-            ReturnBasedRewardScaler,
-            MultiplyRewardScaler,
-            ClipRewardScaler,
-            ConstantShiftRewardScaler,
-        )
+        **{scaler.type_name: scaler for scaler in (MinMaxRewardScaler, StandardRewardScaler, ReturnBasedRewardScaler)},
+        **{scaler.type_name: scaler for scaler in (MultiplyRewardScaler, ClipRewardScaler, ConstantShiftRewardScaler)},
     },
 }
 

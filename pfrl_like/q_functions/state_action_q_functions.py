@@ -302,11 +302,6 @@ class QFunctionEnsemble(nn.Module):
             raise ValueError(f"pool is {pool!r}, expected 'mean' or 'least'")
         self.bootstrap, self.pool = bootstrap, pool
 
-    @property
-    def first(self) -> nn.Module:
-        """The first member."""
-        return self.members[0]
-
     def forward(self, x: Any) -> EnsembleActionValue:
         """Return the values of all members for B states, or for B pairs (observation, action)."""
         outputs = [fast_forward(member, x) for member in self.members]

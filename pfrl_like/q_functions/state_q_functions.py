@@ -147,9 +147,8 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
         super().__init__()
         self.model = model
         is_float = isinstance(z_values, Tensor) and z_values.is_floating_point()
-        self.register_buffer(
-            "z_values", torch.as_tensor(z_values, dtype=None if is_float else torch.get_default_dtype())
-        )
+        dtype = None if is_float else torch.get_default_dtype()
+        self.register_buffer("z_values", torch.as_tensor(z_values, dtype=dtype))
         check_atoms(self.z_values)
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
@@ -242,9 +241,8 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         for name in ("low", "high"):
             bound = torch.as_tensor(getattr(action_space, name), dtype=torch.float32)
             if bound.shape != (n_dim_action,):
-                raise ValueError(
-                    f"n_dim_action is {n_dim_action}, but action_space.{name} has shape {tuple(bound.shape)}"
-                )
+                shape = tuple(bound.shape)
+                raise ValueError(f"n_dim_action is {n_dim_action}, but action_space.{name} has shape {shape}")
             if scale_mu and not bound.isfinite().all():
                 raise ValueError(f"action_space.{name} is {bound.tolist()}, expected finite bounds for scale_mu=True")
             self.register_buffer(name, bound, persistent=False)
