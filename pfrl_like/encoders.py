@@ -91,11 +91,9 @@ def _checked(params: Any, known: Mapping[str, Any], shape: tuple[int, ...]) -> M
     if not isinstance(params, Mapping):
         raise TypeError(f"encoder_params is {params!r:.80}, expected a dict")
     for name in params.keys() - known.keys():
+        expected = f"{', '.join(map(repr, known))} for observations {shape}"
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"encoder_params has {name!r}, expected {', '.join(map(repr, known))} for observations {shape}; the "
-            f"nearest is {nearest!r}"
-        )
+        raise ValueError(f"encoder_params has {name!r}, expected {expected}; the nearest is {nearest!r}")
     check_counts(**{f"hidden_units[{i}]": size for i, size in enumerate(_listed("hidden_units", params))})
     for i, layer in enumerate(_listed("filters", params)):
         numbers = [*layer] if isinstance(layer, Iterable) else []

@@ -103,9 +103,7 @@ def as_gymnasium(env: Any) -> Any:
         hint = "a class instead of an instance" if isinstance(env, type) else f"{env!r:.80} ({type(env).__name__})"
         raise TypeError(f"env is {hint}, expected an environment: an object with the methods reset and step")
     if isinstance(getattr(env, "num_envs", None), int):
-        raise TypeError(
-            f"env is a vector environment ({type(env).__name__}), expected a single environment; "
-            "use train_agent_batch for vector environments"
-        )
+        expected = "a single environment: use train_agent_batch for vector environments"
+        raise TypeError(f"env is a vector environment ({type(env).__name__}), expected {expected}")
     mend_gym(env)
     return EnvAdapter(env)

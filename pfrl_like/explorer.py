@@ -103,14 +103,11 @@ def _one_by_one(explorer: Any, t: int, greedy_actions: Any, action_value: Any, a
     def select(i: int) -> Any:
         if active is not None and not active[i]:
             return greedy_actions[i]
-        action = explorer.select_action(
-            t, lambda: greedy_actions[i], action_value=None if action_value is None else action_value[i : i + 1]
-        )
+        value = None if action_value is None else action_value[i : i + 1]
+        action = explorer.select_action(t, lambda: greedy_actions[i], action_value=value)
         if mask is not None and np.ndim(action) == 0 and mask[i].any() and not mask[i][int(action)]:
-            raise ValueError(
-                f"{type(explorer).__name__}.select_action returned the masked action {action}, expected one of the "
-                f"actions that action_value.action_mask allows, {mask[i].nonzero().flatten().tolist()}"
-            )
+            expected = f"an action that action_value.action_mask allows, one of {mask[i].nonzero().flatten().tolist()}"
+            raise ValueError(f"{type(explorer).__name__}.select_action returned {action}, expected {expected}")
         return action
 
     mask = getattr(action_value, "action_mask", None)

@@ -42,9 +42,8 @@ def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, 
         Images of the same shape, in [0, 1].
     """
     frames = torch.unflatten(x, 1, (-1, 3))
-    brightness, contrast, saturation, hue = (
-        factor.reshape(-1, 1, 1, 1) for factor in (brightness, contrast, saturation, hue)
-    )
+    columns = (factor.reshape(-1, 1, 1, 1) for factor in (brightness, contrast, saturation, hue))
+    brightness, contrast, saturation, hue = columns
     mean = frames.mean((3, 4), keepdim=True)
     contrasted = ((frames - mean) * contrast.unsqueeze(4) + mean).clamp(0, WHITE)
     h, s, v = hue_saturation_value(contrasted).unbind(2)

@@ -80,9 +80,7 @@ class AugmentationPipeline:
         """
         for augment in self.augmentations:
             if not isinstance(augment, Augmentation):
-                raise TypeError(
-                    f"the pipeline contains {augment!r}, which has no description, expected only Augmentation objects"
-                )
+                raise TypeError(f"the pipeline contains {augment!r}, expected only Augmentation objects")
         return [augment.describe() for augment in self.augmentations if isinstance(augment, Augmentation)]
 
     def __iter__(self) -> Iterator[Augment]:

@@ -214,9 +214,8 @@ def _padded_rows(numbers: Tensor, nvec: tuple[int, ...], filler: float) -> Tenso
 @functools.lru_cache(maxsize=32)
 def _indices(nvec: tuple[int, ...], device: torch.device) -> Tensor:
     """Return for each entry of a row [n * max(nvec)] the index of its number; sum(nvec) for unused entries."""
-    starts = [sum(nvec[:i]) for i in range(len(nvec))]
-    indices = [
-        start + j if j < size else sum(nvec) for start, size in zip(starts, nvec, strict=True) for j in range(max(nvec))
-    ]
+    indices: list[int] = []
+    for i, size in enumerate(nvec):
+        indices += [sum(nvec[:i]) + k if k < size else sum(nvec) for k in range(max(nvec))]
     with torch.inference_mode(False):
         return torch.tensor(indices, device=device)

@@ -32,10 +32,7 @@ class Delta(Distribution):
         """`loc`."""
         return self.loc
 
-    @property
-    def mode(self) -> Tensor:
-        """`loc`."""
-        return self.loc
+    mode = mean
 
     @property
     def variance(self) -> Tensor:

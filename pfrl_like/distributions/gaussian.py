@@ -45,10 +45,7 @@ class IndependentVector(Independent[D]):
         """`loc`."""
         return self.loc
 
-    @property
-    def mode(self) -> Tensor:
-        """`loc`."""
-        return self.loc
+    mode = mean
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Return the detached result of `rsample`."""

@@ -27,10 +27,8 @@ def rsample_with_log_prob(distribution: Any) -> tuple[Tensor, Tensor]:
         sample, log_prob = distribution.rsample_with_log_prob()
         return sample, log_prob
     if not getattr(distribution, "has_rsample", False):
-        raise TypeError(
-            f"policy returns {type(distribution).__name__}, whose samples have no gradient: "
-            "use GaussianHeadWithDiagonalCovariance or SquashedGaussianHead"
-        )
+        hint = "use GaussianHeadWithDiagonalCovariance or SquashedGaussianHead"
+        raise TypeError(f"policy returns {type(distribution).__name__}, whose samples have no gradient: {hint}")
     sample = distribution.rsample()
     return sample, distribution.log_prob(sample)
 
@@ -65,10 +63,8 @@ def masked(distribution: Any, action_mask: Any) -> MaskedCategorical | ProductOf
         return distribution.masked(action_mask)
     if isinstance(distribution, torch.distributions.Categorical):
         return MaskedCategorical(distribution.logits, action_mask)
-    raise TypeError(
-        f"action_mask: the policy returns {type(distribution).__name__}, expected a categorical distribution: use a "
-        "SoftmaxCategoricalHead or a MultiCategoricalHead, or an environment without masks"
-    )
+    expected = "expected a categorical distribution: use a SoftmaxCategoricalHead or a MultiCategoricalHead"
+    raise TypeError(f"action_mask: the policy returns {type(distribution).__name__}, {expected}")
 
 
 def kl_of_diagonal_gaussians(p: DiagonalGaussian, q: DiagonalGaussian) -> Tensor:
@@ -186,8 +182,6 @@ def _torch_parameters(distribution: Any) -> dict[str, Tensor]:
         if first in parameters:
             parameters = {name: value for name, value in parameters.items() if name not in others}
     if not parameters:
-        raise TypeError(
-            f"distribution is {type(distribution).__name__}, whose parameters are not known: expected a Gaussian, a "
-            "categorical, or a distribution with `params` and `with_params`"
-        )
+        expected = "a Gaussian, a categorical, or a distribution with `params` and `with_params`"
+        raise TypeError(f"distribution is {type(distribution).__name__}, expected {expected}")
     return parameters

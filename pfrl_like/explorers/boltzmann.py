@@ -52,10 +52,8 @@ class Boltzmann(RandomExplorer):
 
     def _sample(self, action_value: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         if not isinstance(action_value, DiscreteActionValue):
-            raise TypeError(
-                f"action_value is {type(action_value).__name__}, expected a DiscreteActionValue: for continuous "
-                "actions use AdditiveGaussian or AdditiveOU"
-            )
+            hint = "for continuous actions use AdditiveGaussian or AdditiveOU"
+            raise TypeError(f"action_value is {type(action_value).__name__}, expected a DiscreteActionValue: {hint}")
         with torch.no_grad():
             logits = action_value.without_forbidden(action_value.q_values / self.T)
             probs = torch.softmax(logits, 1).cpu().numpy()[rows]

@@ -64,10 +64,8 @@ def continuous(explorer: Explorer, greedy_actions: Any) -> NDArray[Any]:
     """
     actions = np.asarray(greedy_actions)
     if actions.dtype.kind != "f":
-        raise TypeError(
-            f"greedy actions have dtype {actions.dtype}, but {type(explorer).__name__} adds noise to floating-point "
-            "actions: for discrete actions use one of the epsilon-greedy explorers or Boltzmann"
-        )
+        expected = "floating-point actions: for discrete actions use an epsilon-greedy explorer or Boltzmann"
+        raise TypeError(f"{type(explorer).__name__}: greedy actions have dtype {actions.dtype}, expected {expected}")
     return actions
 
 
@@ -144,10 +142,9 @@ def _check_random_action(action: Any, actions: NDArray[Any]) -> None:
     """Raise ValueError if a random action does not have the shape and dtype of a greedy action."""
     kind = np.min_scalar_type(action)
     if np.shape(action) != actions.shape[1:] or not np.can_cast(kind, actions.dtype, "same_kind"):
-        raise ValueError(
-            f"random_action_func returned {action!r:.80}, expected one action of shape {actions.shape[1:]}, "
-            f"{actions.dtype}, like the greedy action: for a vector environment pass single_action_space.sample"
-        )
+        expected = f"one action of shape {actions.shape[1:]}, {actions.dtype}, like the greedy action"
+        hint = "for a vector environment pass single_action_space.sample"
+        raise ValueError(f"random_action_func returned {action!r:.80}, expected {expected}: {hint}")
 
 
 class ConstantEpsilonGreedy(EpsilonGreedy):

@@ -181,9 +181,7 @@ def squared_distance(action: Tensor, other: Tensor) -> Tensor:
 
 def _check_same_shape(action: Tensor, other: Tensor) -> None:
     if action.shape != other.shape:  # broadcasting would hide the error
-        raise ValueError(
-            f"the actions have the shapes {tuple(action.shape)} and {tuple(other.shape)}, expected equal shapes"
-        )
+        raise ValueError(f"the actions have shapes {tuple(action.shape)} and {tuple(other.shape)}, expected equal ones")
 
 
 #: Functions of the difference of two vectors, [..., A], keyed by the name of the kernel. The sum of the results over A

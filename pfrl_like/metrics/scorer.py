@@ -5,6 +5,7 @@ A larger score is better. Scores of errors and variances are therefore negative.
 process `window_size` transitions at a time, which limits the memory. The score does not depend on `window_size`.
 """
 
+import functools
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -34,10 +35,8 @@ def check_scored(algo: Any) -> None:
             score agents.
     """
     if not hasattr(algo, "predict"):
-        raise TypeError(
-            f"algo is {type(algo).__name__}, expected an algorithm or a dynamics model with a method predict; "
-            "experiments.eval_performance and ope.evaluate_offline score agents"
-        )
+        expected = "an object with predict: experiments.eval_performance and ope.evaluate_offline score agents"
+        raise TypeError(f"algo is {type(algo).__name__}, expected {expected}")
 
 
 def check_not_episodes(call: str, argument: Any) -> None:
@@ -273,10 +272,8 @@ def initial_state_value_estimation_scorer(algo: Any, episodes: Any, window_size:
         episodes: Episodes, or a dataset.
         window_size: Number of first states in a minibatch.
     """
-    options = {"first_only": True}
-    return mean(
-        evaluate(algo, episodes, window_size, lambda batch: _greedy_values(algo, batch.observations), **options)
-    )
+    values = functools.partial(evaluate, algo, episodes, window_size, first_only=True)
+    return mean(values(lambda batch: _greedy_values(algo, batch.observations)))
 
 
 def soft_opc_scorer(return_threshold: float) -> Callable[..., float]:
@@ -395,9 +392,7 @@ def squared_distance(a: Any, b: Any) -> Any:
         ValueError: If the shapes differ.
     """
     if np.shape(a) != np.shape(b):
-        raise ValueError(
-            f"predictions have shape {np.shape(b)}, expected {np.shape(a)}, the shape of the recorded values"
-        )
+        raise ValueError(f"predictions have shape {np.shape(b)}, expected {np.shape(a)} as the recorded values")
     difference = np.asarray(a, np.float64) - np.asarray(b, np.float64)
     return (difference.reshape(len(difference), -1) ** 2).sum(1)
 

@@ -1,7 +1,7 @@
 """`fast_forward` calls layers without `nn.Module.__call__`; `apply_in_chunks` calls a function with many rows."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,10 +10,10 @@ from torch.nn.modules import module as hooks
 
 from pfrl_like.batch import map_nested
 
-Class = TypeVar("Class", bound=type[nn.Module])
-
-_FUNCTIONS: dict[type[nn.Module], Callable[[Any], Any]] = {nn.Tanh: torch.tanh, nn.Sigmoid: torch.sigmoid}
-_KNOWN: set[type[nn.Module]] = {nn.Sequential, nn.Linear, nn.ReLU, *_FUNCTIONS}
+#: Layers that `fast_forward` does not call, with their functions; None for layers that it treats separately.
+FUNCTIONS: dict[type[nn.Module], Callable[[Any], Any] | None] = {
+    nn.Tanh: torch.tanh, nn.Sigmoid: torch.sigmoid, nn.Sequential: None, nn.Linear: None, nn.ReLU: None,
+}  # fmt: skip
 #: Maximum number of rows in a call on a CPU. With more rows the outputs do not fit into the CPU caches, and calls take
 #: a third more time.
 _ROWS_IN_CACHE = 512
@@ -38,7 +38,7 @@ def fast_forward(module: Any, x: Any) -> Any:
     while layers:
         layer, previous_output = layers.pop(), new_output
         kind, new_output = type(layer), None
-        if kind not in _KNOWN:
+        if kind not in FUNCTIONS:
             x = layer(x)
             continue
         attributes = layer.__dict__
@@ -61,19 +61,8 @@ def fast_forward(module: Any, x: Any) -> Any:
         elif kind is nn.ReLU:
             x = torch.relu_(x) if layer.inplace or x is previous_output else torch.relu(x)
         else:
-            x = _FUNCTIONS[kind](x)
+            x = FUNCTIONS[kind](x)  # type: ignore[misc]
     return x
-
-
-def computes(function: Callable[[Any], Any]) -> Callable[[Class], Class]:
-    """Decorate a class of layers that compute only this function of their input. Subclasses are not affected."""
-
-    def register(cls: Class) -> Class:
-        _FUNCTIONS[cls] = function
-        _KNOWN.add(cls)
-        return cls
-
-    return register
 
 
 def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: Tensor) -> Tensor:

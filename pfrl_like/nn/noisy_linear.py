@@ -43,9 +43,8 @@ class FactorizedNoisyLinear(nn.Module):
         self.in_features = in_size
         self.out_features = self.out_size = out_size  # `out_size` is PFRL's name
         self.hasbias = mu_link.bias is not None
-        self.mu, self.sigma = (
-            nn.Linear(in_size, out_size, self.hasbias, weight.device, weight.dtype) for _ in range(2)
-        )
+        sizes = in_size, out_size, self.hasbias, weight.device, weight.dtype
+        self.mu, self.sigma = nn.Linear(*sizes), nn.Linear(*sizes)
         # The default initialisation of nn.Linear for mu is that of the paper.
         nn.init.constant_(self.sigma.weight, sigma_scale * in_size**-0.5)
         if self.sigma.bias is not None:

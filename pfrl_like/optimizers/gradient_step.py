@@ -107,10 +107,7 @@ class GradientStep:
             or n_states != len(state)  # the state was cleared
             or groups is not optimizer.param_groups
             or n_groups != len(groups)
-            or (
-                self.kernel is not None
-                and (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
-            )
+            or (self.kernel is not None and any(self._hooks))
             or (self._frozen and any(param.requires_grad for param in self._frozen))
             or (self.own_only and not all(param.requires_grad for param in self.params))
         ):
@@ -213,6 +210,7 @@ class GradientStep:
         optimizer = self.optimizer
         state, groups = optimizer.state, optimizer.param_groups
         self._cached_for = (state, len(state), groups, len(groups))
+        self._hooks = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
         params = [param for group in optimizer.param_groups for param in group["params"]]
         self.params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
@@ -234,7 +232,8 @@ class GradientStep:
     def _fused_kernel(self) -> Kernel | None:
         optimizer = self.optimizer
         make = _KERNELS.get(type(optimizer))
-        if make is None or not _is_plain(optimizer) or len({param.device for param in self.params}) > 1:
+        is_plain = _is_plain(optimizer) and not any(self._hooks)
+        if make is None or not is_plain or len({param.device for param in self.params}) > 1:
             return None
         group_kernels = []
         for group in optimizer.param_groups:
@@ -261,11 +260,9 @@ def _non_finite_error(loss: float) -> NonFiniteError:
 
 
 def _is_plain(optimizer: Optimizer) -> bool:
-    """Return True if the user has not replaced `optimizer.step` and has added no hooks to it."""
+    """Return True if the user has not replaced `optimizer.step`."""
     step = optimizer.__dict__.get("step")  # a learning-rate scheduler replaces it by a wrapper that counts calls
-    return (step is None or hasattr(step, "_wrapped_by_lr_sched")) and not (
-        optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-    )
+    return step is None or hasattr(step, "_wrapped_by_lr_sched")
 
 
 def _is_fusable(group: dict[str, Any], params: Sequence[Tensor]) -> bool:
@@ -343,11 +340,7 @@ def _sgd_kernel(
 
 
 def _rmsprop_kernel(
-    optimizer: RMSpropEpsInsideSqrt,
-    group: dict[str, Any],
-    params: list[Tensor],
-    found_inf: Tensor | None,
-    counts: list[Counts],
+    optimizer: Any, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None, counts: list[Counts]
 ) -> Kernel | None:
     """Return a kernel that calls `RMSpropEpsInsideSqrt.move`; None on a GPU and before the first step."""
     if found_inf is not None or not all(optimizer.state.get(param) for param in params):
@@ -357,7 +350,7 @@ def _rmsprop_kernel(
         if divisor is not None:
             torch._foreach_div_(grads, divisor)
         optimizer.move(params, grads, group)
-        optimizer._opt_called = True  # type: ignore[attr-defined]
+        optimizer._opt_called = True
 
     return kernel
 

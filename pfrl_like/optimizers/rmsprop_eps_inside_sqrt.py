@@ -67,9 +67,8 @@ class RMSpropEpsInsideSqrt(RMSprop):
     @torch.no_grad()
     def move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
         """Make a step along these gradients with the hyperparameters of a parameter group."""
-        names = (
-            ["step", "square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
-        )
+        optional = {"momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
+        names = ["step", "square_avg", *(name for name, is_used in optional.items() if is_used)]
         for param in params:
             for name in names:
                 if name not in self.state[param]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from pfrl_like.batch import first_leaf, map_nested
 from pfrl_like.random_streams.streams import isolated_rng
@@ -69,7 +70,7 @@ class FeatureExtractor:
         return self._of_stack(_as_arrays(obs), device)
 
     def _of_stack(self, stack: Any, device: torch.device | str) -> Any:
-        if self._on_stack is None and not _contains_objects(stack) and _rows_differ(stack):
+        if self._on_stack is None and not any(map(_is_object, tree_leaves(stack))) and _rows_differ(stack):
             self._on_stack = _agrees_on_stack(self.phi, stack)
         if self._on_stack:
             return map_nested(lambda leaf: torch.as_tensor(leaf).to(device), self.phi(stack))
@@ -93,18 +94,16 @@ def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
         warnings.simplefilter("ignore")
         with contextlib.suppress(Exception):
             phi = copy.deepcopy(phi)  # `phi` may be an object with state
-            return _agrees(phi, stack) is True and all(
-                _agrees(phi, other) is not False for other in varied_stacks(stack)
-            )
+            agrees = (_agrees(phi, other) is not False for other in varied_stacks(stack))
+            return _agrees(phi, stack) is True and all(agrees)
         return False
 
 
 def _agrees(phi: Phi, stack: Any) -> bool | None:
     """Return True if the results for the stack and for its rows are equal; None if `phi` raises an error for a row."""
     try:
-        first, second = (
-            fingerprint(batch_states(rows_of_stack(_copy(stack)), torch.device("cpu"), phi)) for _ in range(2)
-        )
+        batches = (batch_states(rows_of_stack(_copy(stack)), torch.device("cpu"), phi) for _ in range(2))
+        first, second = map(fingerprint, batches)
     except Exception:  # a user's function may raise any error
         return None
     try:
@@ -189,8 +188,6 @@ def _as_arrays(stack: Any) -> Any:
     return stack.detach().cpu().numpy() if isinstance(stack, Tensor) else np.asarray(stack)
 
 
-def _contains_objects(stack: Any) -> bool:
-    """Return True if a part of the stack is an object array, so that `phi` must be called with single rows."""
-    if isinstance(stack, Mapping | tuple):
-        return any(map(_contains_objects, stack.values() if isinstance(stack, Mapping) else stack))
-    return bool(np.asarray(stack).dtype == object)
+def _is_object(leaf: Any) -> bool:
+    """Return True if a part of a stack does not contain numbers, so that `phi` must be called with single rows."""
+    return bool(np.asarray(leaf).dtype == object)

@@ -80,7 +80,7 @@ class ClipRewardScaler(_RewardScaler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bounds = {name: bound for name, bound in (("low", self.low), ("high", self.high)) if bound is not None}
+        bounds: Any = {name: bound for name, bound in (("low", self.low), ("high", self.high)) if bound is not None}
         check_numbers(**bounds)
         if not bounds:
             raise ValueError("low and high are None, expected a bound, as in ClipRewardScaler(low=-1.0)")
@@ -178,10 +178,8 @@ class ReturnBasedRewardScaler(_RewardScaler):
     def _store(self, return_max: float, return_min: float) -> Self:
         check_numbers(return_max=return_max, return_min=return_min)
         if return_max <= return_min:
-            raise ValueError(
-                f"return_max is {return_max}, expected more than return_min, {return_min}; for equal returns use a "
-                "MultiplyRewardScaler"
-            )
+            hint = "for equal returns use a MultiplyRewardScaler"
+            raise ValueError(f"return_max is {return_max}, expected more than return_min, {return_min}: {hint}")
         self.return_max, self.return_min = float(return_max), float(return_min)
         return self
 

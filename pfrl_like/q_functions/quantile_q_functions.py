@@ -81,11 +81,10 @@ class _Quantiles(nn.Module):
             ValueError: If the shape of the output of `phi` is not [B, n, hidden].
         """
         embedding = fast_forward(self.phi, taus)
-        if embedding.shape != (*taus.shape, features.shape[1]):
-            raise ValueError(
-                f"phi returns {tuple(embedding.shape)} for fractions {tuple(taus.shape)}, expected "
-                f"{(*taus.shape, features.shape[1])}, because psi returns features {tuple(features.shape)}"
-            )
+        expected = (*taus.shape, features.shape[1])
+        if embedding.shape != expected:
+            hint = f"expected {expected}, because psi returns features {tuple(features.shape)}"
+            raise ValueError(f"phi returns {tuple(embedding.shape)} for fractions {tuple(taus.shape)}, {hint}")
         rows: Tensor = fast_forward(self.f, (features.unsqueeze(1) * embedding).flatten(0, 1))
         return rows.view(*taus.shape, -1)
 
@@ -218,9 +217,8 @@ def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str
     """
     proposals = [part.proposal for part in q_function.modules() if isinstance(part, FullyParametrizedQFunction)]
     if not proposals:
-        raise ValueError(
-            f"q_function is {type(q_function).__name__}, expected a module that contains a FullyParametrizedQFunction"
-        )
+        kind = type(q_function).__name__
+        raise ValueError(f"q_function is {kind}, expected a module that contains a FullyParametrizedQFunction")
     proposal_params = {param: None for proposal in proposals for param in proposal.parameters()}
     others = [param for param in q_function.parameters() if param not in proposal_params]
     return [{"params": others}, {"params": list(proposal_params), **options}]
@@ -272,8 +270,5 @@ class QuantileFCStateQFunctionWithDiscreteAction(QuantileSingleModelStateQFuncti
         if n_quantiles < 1:
             raise ValueError(f"n_quantiles is {n_quantiles!r}, expected at least 1")
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
-        model = nn.Sequential(
-            MLP(ndim_obs, n_actions * n_quantiles, hidden_sizes, nonlinearity, last_wscale),
-            nn.Unflatten(1, (int(n_quantiles), int(n_actions))),
-        )
-        super().__init__(model)
+        mlp = MLP(ndim_obs, n_actions * n_quantiles, hidden_sizes, nonlinearity, last_wscale)
+        super().__init__(nn.Sequential(mlp, nn.Unflatten(1, (int(n_quantiles), int(n_actions)))))

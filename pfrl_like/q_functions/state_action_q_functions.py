@@ -103,7 +103,7 @@ class FCSAQFunction(MLP, StateActionQFunction):
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
         """Return Q(s, a), [B, 1]."""
-        # same as `side_by_side`, but faster in the usual case
+        # the result of `concatenate`, without its function calls in the usual case
         both = x if a is None and isinstance(x, tuple) and len(x) == 2 else split_pair(x, a)
         return super().forward(torch.cat(both, dim=-1))
 

@@ -12,7 +12,7 @@ from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteAc
 from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
 from pfrl_like.initializers import init_chainer_default
-from pfrl_like.nn.fast_forward import computes, fast_forward
+from pfrl_like.nn.fast_forward import FUNCTIONS, fast_forward
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
@@ -80,7 +80,6 @@ def concatenate(x: Any, a: Any = None) -> Tensor:
     return torch.cat(split_pair(x, a), dim=-1)
 
 
-@computes(DiscreteActionValue)
 @ignores_training
 class DiscreteActionValueHead(nn.Module):
     """Last layer of a Q-network, which converts Q-values [B, n_actions] to a `DiscreteActionValue`."""
@@ -88,6 +87,9 @@ class DiscreteActionValueHead(nn.Module):
     def forward(self, q_values: Tensor) -> DiscreteActionValue:
         """Return the values of B states."""
         return DiscreteActionValue(q_values)
+
+
+FUNCTIONS[DiscreteActionValueHead] = DiscreteActionValue
 
 
 @ignores_training
@@ -188,12 +190,9 @@ class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModel
     ) -> None:
         z_values = evenly_spaced_atoms(n_atoms, v_min, v_max)
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
-        model = nn.Sequential(
-            MLP(ndim_obs, n_actions * n_atoms, hidden_sizes, nonlinearity, last_wscale),
-            nn.Unflatten(1, (int(n_actions), int(n_atoms))),
-            nn.Softmax(dim=2),
-        )
-        super().__init__(model, z_values)
+        mlp = MLP(ndim_obs, n_actions * n_atoms, hidden_sizes, nonlinearity, last_wscale)
+        unflatten = nn.Unflatten(1, (int(n_actions), int(n_atoms)))
+        super().__init__(nn.Sequential(mlp, unflatten, nn.Softmax(dim=2)), z_values)
 
 
 @ignores_training

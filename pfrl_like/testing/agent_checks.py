@@ -88,10 +88,8 @@ def check_same_seed_gives_the_same_agent(trial: Trial) -> None:
     """Check that two agents with the same seed are bitwise equal after training."""
     agent = trial.new_agent()
     actions = play.play_one(agent, trial.env, trial.n_steps)
-    message = f"the same seed gave two different agents ({UNSEEDED})"
-    trial.require_equal(
-        (trial.actions, state_of(trial.trained)), (actions, state_of(agent)), message, "(actions, state)"
-    )
+    message, first = f"the same seed gave two different agents ({UNSEEDED})", (trial.actions, state_of(trial.trained))
+    trial.require_equal(first, (actions, state_of(agent)), message, "(actions, state)")
 
 
 def check_actions_lie_in_the_space(trial: Trial) -> None:
@@ -195,10 +193,8 @@ def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
         agent.act(first)
         agent.observe(second, 1.0, done, reset)
         discount = agent.replay_buffer.sample_batch(1, gamma).discount.item()
-        message = (
-            f"a step with done={done} and reset={reset} was stored with the discount {discount}, expected {expected}"
-        )
-        require(math.isclose(discount, expected, rel_tol=1e-6), message)
+        message = f"a step with done={done} and reset={reset} was stored with the discount {discount}"
+        require(math.isclose(discount, expected, rel_tol=1e-6), f"{message}, expected {expected}")
 
 
 def check_training_data_are_the_true_steps(trial: Trial) -> None:
@@ -235,10 +231,8 @@ def check_bootstrapping_depends_on_the_discount(trial: Trial) -> None:
     if not getattr(agent, "bootstraps", True):
         require(not depends(0.9), "bootstraps is False, but the TD error depends on the next observation")
         return
-    require(
-        not trial.learns_from_batches or depends(0.9),  # without a replay buffer, `update` may need whole episodes
-        "with a discount of 0.9 (a step within an episode, or truncated) the TD error ignores the next observation",
-    )
+    message = "with a discount of 0.9 (a step that is not terminated) the TD error ignores the next observation"
+    require(not trial.learns_from_batches or depends(0.9), message)  # otherwise `update` may need whole episodes
 
 
 def check_importance_weights_multiply_the_loss(trial: Trial) -> None:

@@ -97,9 +97,8 @@ def check_hyperparameters_can_be_set(make_estimator: MakeEstimator, episodes: An
     algo = make_estimator()
     other = copy.deepcopy(algo)
     require(algo.set_params(batch_size=7) is algo, "set_params returned a different object")
-    require(
-        algo.batch_size == 7 == algo.get_params()["batch_size"], "batch_size is not 7 after set_params(batch_size=7)"
-    )
+    sizes = algo.batch_size, algo.get_params()["batch_size"]
+    require(sizes == (7, 7), f"batch_size is {sizes[0]} (attribute) and {sizes[1]} (get_params) after it was set to 7")
     require(other.batch_size != 7, "set_params changed a deep copy, which was made before the call")
 
 

@@ -70,9 +70,8 @@ def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0)
     environments = [Episodes(env, seed + i) for i in range(n_envs)]
     all_actions = []
     for _ in range(n_steps):
-        actions = agent.batch_act(
-            [one.obs for one in environments], **_mask_keywords([one.mask for one in environments])
-        )
+        keywords = _mask_keywords([one.mask for one in environments])
+        actions = agent.batch_act([one.obs for one in environments], **keywords)
         steps = [one.step(action) for one, action in zip(environments, actions, strict=True)]
         obs, reward, terminated, truncated, masks = (list(column) for column in zip(*steps, strict=True))
         agent.batch_observe(obs, reward, terminated, truncated, **_mask_keywords(masks))
@@ -239,7 +238,8 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
         return np.stack([gamma * values, values], axis=1)
 
     def _observation(self) -> NDArray[np.float32]:
-        return np.eye(self.size + 1, dtype=np.float32)[self._state]
+        obs: NDArray[np.float32] = np.eye(self.size + 1, dtype=np.float32)[self._state]
+        return obs
 
 
 class ChainQFunction(nn.Module):

@@ -193,14 +193,9 @@ def check_append_batch_is_append(make_buffer: MakeBuffer) -> None:
     streams = [[(step, step is episode[-1]) for episode in episodes for step in episode] for episodes in environments]
     for rows in zip(*streams, strict=True):
         steps = [step for step, _ in rows]
-        many.append_batch(
-            obs=np.stack([step["state"] for step in steps]),
-            action=np.array([step["action"] for step in steps]),
-            reward=np.array([step["reward"] for step in steps]),
-            next_obs=np.stack([step["next_state"] for step in steps]),
-            terminated=np.array([step["is_state_terminal"] for step in steps]),
-            truncated=np.array([is_last and not step["is_state_terminal"] for step, is_last in rows]),
-        )
+        truncated = np.array([is_last and not step["is_state_terminal"] for step, is_last in rows])
+        names = ("state", "action", "reward", "next_state", "is_state_terminal")
+        many.append_batch(*(np.array([step[name] for step in steps]) for name in names), truncated)
     with isolated_rng():
         batch = one.sample_batch(len(one), GAMMA)
     require(len(one) == len(many), f"append gave {len(one)} items, append_batch {len(many)}")
@@ -246,10 +241,8 @@ def check_priorities(make_buffer: MakeBuffer) -> None:
         lengths = [1] * n if batch.lengths is None else batch.lengths.tolist()
         weight = dict(zip(batch.index.tolist(), batch.weight[: len(lengths)].tolist(), strict=True))
         smallest = min(weight, key=weight.__getitem__)
-        require(
-            smallest == favourite,
-            f"the item with the largest error has the weight {weight[favourite]}, expected the smallest of {weight}",
-        )
+        message = f"the item with the largest error has the weight {weight[favourite]}"
+        require(smallest == favourite, f"{message}, expected the smallest of {weight}")
 
 
 def check_sequences(make_buffer: MakeBuffer) -> None:
@@ -282,9 +275,7 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
             require_error(errors, message, method, n + 1)
 
 
-CHECKS = [
-    check for name, check in list(globals().items()) if name.startswith("check_") and check != check_replay_buffer
-]
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_") and each != check_replay_buffer]
 
 
 def _require_same(expected: Batch, batch: Batch, what: str) -> None:

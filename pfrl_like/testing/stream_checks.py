@@ -101,9 +101,8 @@ class Record:
                 after = env.episodes[i + 1] if i + 1 < len(env.episodes) else None
                 pairs = [(s, e) for s in range(len(episode)) for e in range(s + 1, len(episode) + 1)]
                 self.windows += [(episode[start:end], after) for start, end in pairs]
-        self._rewards = np.array(
-            [sum(gamma**i * step.reward for i, step in enumerate(steps)) for steps, _ in self.windows]
-        )
+        rewards = [[gamma**i * step.reward for i, step in enumerate(steps)] for steps, _ in self.windows]
+        self._rewards = np.array([*map(sum, rewards)])
 
     def find(self, row: Row) -> list[Step] | str:
         """Return the consecutive steps of one episode that a row equals, or a description of the row's error."""
@@ -114,36 +113,28 @@ class Record:
             if this_error is None:
                 return steps
             error = error or this_error
-        return error or (
-            f"the reward {row.reward:.4f} is not the reward of a step, nor the discounted sum of several steps of "
-            "one episode: the agent has added rewards of different episodes, or of steps that are not consecutive"
-        )
+        message = f"the reward {row.reward:.4f} is not the reward of a step, nor the discounted sum of consecutive"
+        return error or f"{message} steps of one episode: the agent has added rewards of other steps"
 
     def _compare(self, row: Row, steps: list[Step], after: list[Step] | None) -> str | None:
         first, last = steps[0], steps[-1]
-        expected = (
-            0.0 if last.terminated or (last.truncated and self.truncation_terminates) else self.gamma ** len(steps)
-        )
+        is_end = last.terminated or (last.truncated and self.truncation_terminates)
+        expected = 0.0 if is_end else self.gamma ** len(steps)
         ended = f"terminated={last.terminated} and truncated={last.truncated}"
         if not np.array_equal(row.obs, self._features_of(first.obs)):
             return f"a step from obs {first.obs} is in the training data with the observation {row.obs}"
         if not np.array_equal(row.action, _flat(first.action)):
             return f"a step with the action {first.action} is in the training data with the action {row.action}"
         if abs(row.discount - expected) > TOLERANCE:
-            consequence = ""
-            if row.discount == 0:
-                consequence = ", so that its target does not bootstrap: only termination stops bootstrapping"
-            elif expected == 0:
-                consequence = ", so that its target bootstraps from a terminal state"
+            hint = ": only termination stops bootstrapping" if row.discount == 0 else ""
+            hint = ", and bootstraps from a terminal state" if expected == 0 else hint
             discounts = f"with the discount {row.discount:.4g}, expected {expected:.4g}"
-            return f"a step with {ended} is in the training data {discounts}{consequence}"
+            return f"a step with {ended} is in the training data {discounts}{hint}"
         if expected == 0 or row.next_obs is None or np.array_equal(row.next_obs, self._features_of(last.next_obs)):
             return None
         if after and np.array_equal(row.next_obs, self._features_of(after[0].obs)):
-            return (
-                f"a step with {ended} bootstraps from {row.next_obs}, the first observation of the next episode, "
-                f"expected the last observation of its episode, {last.next_obs}"
-            )
+            message = f"a step with {ended} bootstraps from {row.next_obs}, the first observation of the next episode"
+            return f"{message}, expected the last observation of its episode, {last.next_obs}"
         return f"a step to the observation {last.next_obs} is in the training data with {row.next_obs}"
 
     def _features_of(self, obs: Any) -> NDArray[np.float32]:

@@ -75,11 +75,10 @@ class Trial:
         sampling = getattr(agent, "sampling", {})
         set_random_seed(self.seed)
         if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
-            batch: Batch = agent.replay_buffer.sample_sequences(
-                agent.minibatch_size, agent.episodic_update_len, agent.gamma, **sampling
-            )
+            sample = functools.partial(agent.replay_buffer.sample_sequences, max_len=agent.episodic_update_len)
         else:
-            batch = agent.replay_buffer.sample_batch(agent.minibatch_size, agent.gamma, **sampling)
+            sample = agent.replay_buffer.sample_batch
+        batch: Batch = sample(agent.minibatch_size, gamma=agent.gamma, **sampling)
         if agent.replay_buffer.prioritized:  # some buffers require errors after each sample
             agent.replay_buffer.update_priorities(batch.index, np.ones(len(batch.index)))
         return batch
@@ -135,10 +134,7 @@ def state_of(agent: Any) -> dict[str, Any]:
 #: Number of environments of an interrupted run.
 N_ENVS = 2
 #: End of the error text if two runs with the same seed differ.
-UNSEEDED = (
-    "does make_agent, or a part of the agent, use random numbers that set_random_seed does not seed? "
-    "Seed action spaces in make_agent"
-)
+UNSEEDED = "does make_agent or a part of the agent use random numbers that set_random_seed does not seed?"
 
 
 class InterruptedRun(Exception):
@@ -207,11 +203,8 @@ def check_an_interrupted_run_resumes(trial: Trial) -> None:
 
 def _run(trial: Trial, outdir: Path, seed_offset: int, **options: Any) -> dict[str, Any]:
     """Train an agent, with `seed_offset` added to the seed, and return its final state and results."""
-    agent, seed, logger = (
-        trial.new_agent(trial.seed + seed_offset),
-        trial.seed + N_ENVS * seed_offset,
-        logging.Logger(__name__),
-    )
+    agent, seed = trial.new_agent(trial.seed + seed_offset), trial.seed + N_ENVS * seed_offset
+    logger = logging.Logger(__name__)
     logger.addHandler(logging.NullHandler())
     options |= {"checkpoint_freq": trial.n_steps // 2, "logger": logger, "progress": False}
     envs = [ShuffledEnv(trial.observations, trial.env, seed + i) for i in range(N_ENVS)]

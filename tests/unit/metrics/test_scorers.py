@@ -193,7 +193,7 @@ def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callab
     class Agent:
         """Acts, and does not predict."""
 
-    with pytest.raises(TypeError, match=r"algo is Agent, expected .* predict; .*eval_performance and ope.evaluate_off"):
+    with pytest.raises(TypeError, match=r"algo is Agent, expected .* predict: .*eval_performance and ope.evaluate_off"):
         scorer(Agent(), data())
 
 

@@ -116,7 +116,7 @@ def test_nan_is_found_in_a_later_piece(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: ConstantShiftRewardScaler(float("nan")), ValueError, "shift is nan"),
         (lambda: ReturnBasedRewardScaler(return_max=1.0), ValueError, "either a dataset or return_max and return_min"),
         (lambda: ReturnBasedRewardScaler(return_max=1.0, return_min=1.0), ValueError, "expected more than return_min"),
-        (lambda: ReturnBasedRewardScaler([np.ones(2)]), ValueError, "range of returns must not be 0"),
+        (lambda: ReturnBasedRewardScaler([np.ones(2)]), ValueError, "for equal returns use a MultiplyRewardScaler"),
         (lambda: ReturnBasedRewardScaler([np.array([np.nan])]), NonFiniteError, "rewards of episode 0 has nan"),
         (lambda: ReturnBasedRewardScaler(3), TypeError, "cannot fit a scaler"),
     ],
