@@ -32,7 +32,7 @@ MU = "mu"
 
 
 class ACER(AsyncActorCritic, AsyncAgent):
-    """Actor-critic with experience replay; `experiments.train_agent_async` trains it in several processes.
+    """Actor-critic agent with experience replay. `experiments.train_agent_async` trains it in several processes.
 
     After `t_max` steps, or at the end of an episode, the agent makes one update from these steps and `n_times_replay`
     updates from the replay buffer. Each update from the replay buffer uses a part of one episode. Every process has its
@@ -82,7 +82,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
     _further_outputs = (ActionValue, Tensor)
     _model_parts = "(distribution, ActionValue, values)"
     saved_attributes = ("model", "optimizer", "shared_average_model")
-    #: PFRL saves no average model; `load` then initialises the average model with the model.
+    #: A directory saved by PFRL contains no average model. `load` then copies the model to the average model.
     saved_instead = {"shared_average_model": "model"}
 
     #: An update from replay uses one sequence.
@@ -153,7 +153,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
 
     @property
     def shared_attributes(self) -> tuple[str, ...]:
-        """The model, its average and the optimiser."""
+        """Names of the attributes that processes share: the model, the average model and the optimiser."""
         return ("shared_model", "shared_average_model", "optimizer")
 
     @property
@@ -173,12 +173,12 @@ class ACER(AsyncActorCritic, AsyncAgent):
         """Append the last step and the distributions that the actions were sampled from to the replay buffer."""
         if self.replay_buffer is None:
             return
-        statistics = [each.numpy() for each in parameters_of(self._last_distribution)]
-        mu = [tuple(each[i] for each in statistics) for i in range(len(step[2]))]
+        parameters = [each.numpy() for each in parameters_of(self._last_distribution)]
+        mu = [tuple(each[i] for each in parameters) for i in range(len(step[2]))]
         store_step(self, step, np.logical_or(step[4], step[5]), next_mask, active, **{MU: mu})
 
     def stop_episode(self) -> None:
-        """End the running episodes; the next steps start new episodes. Runners call this method first."""
+        """End the running episodes. The next steps start new episodes. Runners call this method before training."""
         super().stop_episode()
         if self.replay_buffer is not None and self.training and self.batch_last_obs is not None:
             for env_id in range(len(self.batch_last_obs)):
@@ -187,7 +187,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
     # Learning
 
     def _learn_from(self, batch: Batch) -> None:
-        """Make one update from the last steps, then `n_times_replay` updates from replay."""
+        """Make one update from the last steps, then `n_times_replay` updates from the replay buffer."""
         if not self.disable_online_update:
             self.learn(batch)
         for _ in range(self.n_times_replay):
@@ -206,13 +206,13 @@ class ACER(AsyncActorCritic, AsyncAgent):
         error = torch.zeros(0)
         try:
             error, _ = update(batch)
-        finally:  # the buffer expects errors for each sample; a rejected update returns none
+        finally:  # the buffer expects errors after each sample, and a rejected update returns no errors
             buffer.update_priorities(batch.index[: len(error)], error)
 
     def update(
         self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make one update from consecutive steps of one episode; all updates go through this method.
+        """Make one update from consecutive steps of one episode. All updates call this method.
 
         A subclass may override this method in two forms. The agent calls the overridden method for the last steps and
         for steps from replay. `update(batch, ...)` receives the steps as a `Batch` of features. The other form receives
@@ -224,7 +224,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         Args:
             batch: The steps in order, with raw observations.
             errors_out: If not None, the list is cleared and filled with the absolute errors.
-            **steps: PFRL's keyword arguments in place of `batch`; allowed within an overridden method.
+            **steps: PFRL's keyword arguments in place of `batch`. They are allowed only within an overridden method.
 
         Returns:
             The errors of the values and the statistics of the loss. The errors have shape [N]. With a recurrent model
@@ -238,20 +238,20 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return overrides.update_by_loss(self, steps) if steps else super().update(batch, errors_out)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update the model from a batch of features, then update the average model."""
-        learnt = super().learn(batch)
+        """Update the model with a batch whose observations are features, then update the average model."""
+        result = super().learn(batch)
         if self.trust_region_alpha < 1 and self._hooked_batch is None:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
-        return learnt
+        return result
 
     def sync_parameters(self) -> None:
-        """Copy the shared parameters to the acting model; within PFRL's methods also update the average model."""
+        """Copy the shared parameters to the acting model. An overridden method also updates the average model."""
         copy_param(self.model, self._shared_model)
         if self._hooked_batch is not None and self.trust_region_alpha < 1:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return loss, errors and statistics of consecutive steps. Off-policy steps have `mu` in `extra`."""
+        """Return loss, errors and statistics of consecutive steps. Steps from replay have the entry `mu` in `extra`."""
         distribution, action_value, value = self._outputs_for(batch)
         mu = (batch.extra or {}).get(MU)
         behaviour = None if mu is None else allowed(with_parameters(distribution, *mu), batch.action_mask)
@@ -305,7 +305,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
             self.init_history_data_for_online_update()
 
     def update_on_policy(self, statevar: Any) -> None:
-        """Learn from the last steps, unless `disable_online_update`.
+        """Learn from the last steps, unless `disable_online_update` is True.
 
         The steps are stored in attributes. Each attribute is a dict with the keys t_start, ..., t - 1: `past_actions`,
         `past_rewards`, `past_values`, `past_action_values`, `past_action_distrib` and `past_avg_action_distrib`. Each
@@ -317,7 +317,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         overrides.update_on_policy(self, statevar)
 
     def init_history_data_for_online_update(self) -> None:
-        """Clear the last steps after an update from them. The constructor also calls an overriding method."""
+        """Clear the last steps. An override is called after each update from the last steps, and in the constructor."""
         overrides.forget_steps(self)
 
     def compute_loss(
@@ -418,7 +418,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return pi_loss - self.beta * entropy
 
     def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
-        """State values. If actions are masked, V(s) is the mean of Q(s, a) under the masked policy."""
+        """Return the state values. If actions are masked, V(s) is the mean of Q(s, a) under the masked policy."""
         distribution, action_value = outputs[:2]
         if action_mask is None or not hasattr(action_value, "q_values"):
             return outputs[2]  # type: ignore[no-any-return]
@@ -433,7 +433,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
 
 
 def _ratio(distribution: Any, behaviour: Any, action: Tensor) -> Tensor:
-    """Importance ratio pi(a) / mu(a) of an action, [1]; mu is `behaviour`. The ratio is 1 if `behaviour` is None."""
+    """Return the importance ratio pi(a) / mu(a) of an action, [1], or 1 if the behaviour policy mu is None."""
     if behaviour is None:
         return torch.ones(1)
     ratio: Tensor = (distribution.log_prob(action) - behaviour.log_prob(action)).exp()

@@ -18,7 +18,9 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class AL(DQN):
-    """DQN whose targets subtract `alpha` times the action gap. This lowers the values of actions that are not greedy.
+    """DQN whose targets subtract `alpha` times the action gap, max_b Q(s, b) - Q(s, a).
+
+    The subtraction lowers the values of actions that are not greedy.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -35,8 +37,8 @@ class AL(DQN):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -47,8 +49,9 @@ class AL(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -96,13 +99,13 @@ class AL(DQN):
         super().__init__(**arguments_for(DQN, locals()))
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`advantage_learning_target` of the target network's values."""
+        """Compute the targets with `advantage_learning_target`; see `dqn_loss` for the arguments."""
         gap = -value.compute_advantage(batch.action)
         return advantage_learning_target(batch.reward, batch.discount, bootstrap, gap, self.alpha)
 
 
 def checked_alpha(alpha: float) -> float:
-    """Return `alpha`, the weight of an advantage, if it is in [0, 1).
+    """Return `alpha`, the weight of the advantage, if `alpha` is in [0, 1).
 
     Raises:
         ValueError: If `alpha` is not in [0, 1).

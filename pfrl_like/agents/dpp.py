@@ -23,8 +23,8 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 class AbstractDPP(DQN):
     """DQN that learns action preferences. The preferences of suboptimal actions keep decreasing.
 
-    With each update of the target network, the difference between the preference and the state value is added to the
-    preference once more. Subclasses define the state value.
+    The target of a preference P(s, a) is the target of Q-learning plus P(s, a) - V(s), computed with the target
+    network. Each update of the target network adds this difference once more. Subclasses define the state value V.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -41,8 +41,8 @@ class AbstractDPP(DQN):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -53,8 +53,9 @@ class AbstractDPP(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -64,10 +65,10 @@ class AbstractDPP(DQN):
 
     @abstractmethod
     def _state_value(self, value: Any) -> Tensor:
-        """Value of each state, computed from the preferences of its actions, [B]."""
+        """Return the value of each state, computed from the preferences of its actions, [B]."""
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`dynamic_policy_programming_target` of the target network's values; no next action is needed."""
+        """Compute the targets with `dynamic_policy_programming_target`; see `dqn_loss` for the arguments."""
         return dynamic_policy_programming_target(
             batch.reward,
             batch.discount,
@@ -95,8 +96,8 @@ class DPP(AbstractDPP):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -107,8 +108,9 @@ class DPP(AbstractDPP):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -158,7 +160,7 @@ class DPP(AbstractDPP):
         super().__init__(**arguments_for(DQN, locals()))
 
     def _state_value(self, value: Any) -> Tensor:
-        """Mean of the preferences under the softmax, [B]."""
+        """Return the mean of the preferences under the softmax, [B]."""
         mean: Tensor = value.compute_expectation(self.eta)
         return mean
 
@@ -181,8 +183,8 @@ class DPPL(AbstractDPP):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -193,8 +195,9 @@ class DPPL(AbstractDPP):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -244,7 +247,7 @@ class DPPL(AbstractDPP):
         super().__init__(**arguments_for(DQN, locals()))
 
     def _state_value(self, value: Any) -> Tensor:
-        """Soft maximum of the preferences, [B]."""
+        """Return the soft maximum of the preferences, [B]."""
         maximum: Tensor = value.without_forbidden(self.eta * value.q_values).logsumexp(1) / self.eta
         return maximum
 
@@ -267,8 +270,8 @@ class DPPGreedy(AbstractDPP):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -279,8 +282,9 @@ class DPPGreedy(AbstractDPP):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -289,7 +293,7 @@ class DPPGreedy(AbstractDPP):
     """
 
     def _state_value(self, value: Any) -> Tensor:
-        """Maximum preference, [B]."""
+        """Return the maximum preference, [B]."""
         largest: Tensor = value.max
         return largest
 

@@ -35,7 +35,7 @@ def ppo_loss(
     value_func_coef: float = 1.0,
     entropy_coef: float = 0.01,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Loss of a minibatch (arXiv:1707.06347, eq. 9, with the sign reversed).
+    """Compute the loss of a minibatch (arXiv:1707.06347, eq. 9, with the sign reversed).
 
     Args:
         model: Module from observations to (distribution of actions, values [N, 1]).
@@ -77,7 +77,7 @@ def ppo_objective(
     value_func_coef: float,
     entropy_coef: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """`ppo_loss`, computed from the outputs of a model.
+    """Compute `ppo_loss` from the outputs of a model.
 
     Args:
         log_prob: Log-probability of each action, [N].
@@ -220,8 +220,8 @@ class PPO(OnPolicyAgent):
         )  # fmt: skip
         if minibatch_size > update_interval:
             self.logger.warning(
-                "minibatch_size is %d, but update_interval gives only %d steps: a minibatch contains each step "
-                "several times, or once if recurrent",
+                "minibatch_size is %d, but update_interval gives only %d steps: a minibatch contains each step several "
+                "times, or once if recurrent=True",
                 minibatch_size, update_interval,
             )  # fmt: skip
         check_not_compiled(self, compile)
@@ -259,9 +259,9 @@ class PPO(OnPolicyAgent):
         return advantage, {name: torch.stack(values) for name, values in losses.items() if values}
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`ppo_loss` of a minibatch, or the loss of an overridden PFRL method `_lossfun`.
+        """Compute `ppo_loss`, or the loss of PFRL's method `_lossfun` if a subclass overrides that method.
 
-        A subclass may override this method to use another loss.
+        A subclass may also override this method to use another loss.
 
         Args:
             batch: Steps of features, or packed sequences, with `obs`, `action`, `log_prob`, `value`, `advantage` and
@@ -315,8 +315,9 @@ class PPO(OnPolicyAgent):
         return stats.pop("log_ratio"), {"loss": loss.detach(), **stats}
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Means over the windows (NaN before the first value), number of minibatches, and explained variance.
+        """Return means over the last values, the number of gradient steps, and the explained variance.
 
+        The `*_stats_window` arguments set the numbers of values. A mean is NaN before the first value.
         "explained_variance" is 1 - Var(returns - values) / Var(returns) of the last update, or NaN if undefined.
         """
         others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]
