@@ -95,10 +95,6 @@ class A2C(OnPolicyAgent):
 
     _kept_numbers = ("average_actor_loss", "average_value", "average_entropy")
 
-    average_actor_loss: float
-    average_value: float
-    average_entropy: float
-
     def __init__(
         self,
         model: torch.nn.Module,

@@ -158,9 +158,7 @@ class A3C(AsyncActorCritic, AsyncAgent):
         reward = batch.reward - self.average_reward if self.use_average_reward else batch.reward
         next_value = torch.cat([torch.zeros(len(batch) - 1), self._last_value(batch)])
         continues = torch.ones_like(reward, dtype=torch.bool)
-        columns = reward, batch.discount, next_value, continues
-        reward, discount, next_value, continues = (column.unsqueeze(1) for column in columns)
-        return lambda_returns(reward, discount, next_value, continues, lambd=1.0).squeeze(1)
+        return lambda_returns(reward, batch.discount, next_value, continues, lambd=1.0)
 
     def _loss_scale(self, n_steps: int) -> float:
         scale = 1.0

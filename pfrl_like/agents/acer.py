@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Distribution
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agent import AsyncAgent
@@ -85,6 +85,8 @@ class ACER(AsyncActorCritic, AsyncAgent):
     #: A directory saved by PFRL contains no average model. `load` then copies the model to the average model.
     saved_instead = {"shared_average_model": "model"}
 
+    #: Names of the attributes that processes share.
+    shared_attributes = ("shared_model", "shared_average_model", "optimizer")
     #: An update from replay uses one sequence.
     learns_from_sequences = True
     minibatch_size = 1
@@ -152,11 +154,6 @@ class ACER(AsyncActorCritic, AsyncAgent):
             self.init_history_data_for_online_update()
 
     @property
-    def shared_attributes(self) -> tuple[str, ...]:
-        """Names of the attributes that processes share: the model, the average model and the optimiser."""
-        return ("shared_model", "shared_average_model", "optimizer")
-
-    @property
     def episodic_update_len(self) -> int:
         """Maximum length of the sequence in an update from replay, `t_max`."""
         return self.t_max
@@ -200,14 +197,12 @@ class ACER(AsyncActorCritic, AsyncAgent):
             return
         batch = buffer.sample_sequences(1, self.t_max, self.gamma)
         update = partial(overrides.update_from_sequence, self) if self._overridden_hooks else super().update
-        if not buffer.prioritized:
-            update(batch)
-            return
         error = torch.zeros(0)
         try:
             error, _ = update(batch)
-        finally:  # the buffer expects errors after each sample, and a rejected update returns no errors
-            buffer.update_priorities(batch.index[: len(error)], error)
+        finally:
+            if buffer.prioritized:  # the buffer expects errors after each sample; a rejected update returns no errors
+                buffer.update_priorities(batch.index[: len(error)], error)
 
     def update(
         self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any
@@ -257,9 +252,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         behaviour = None if mu is None else allowed(with_parameters(distribution, *mu), batch.action_mask)
         q = action_value.evaluate_actions(batch.action).reshape(-1)
         with torch.no_grad():
-            ratio = None
-            if behaviour is not None:
-                ratio = (distribution.log_prob(batch.action) - behaviour.log_prob(batch.action)).exp()
+            ratio = None if behaviour is None else _ratio(distribution, behaviour, batch.action)
             categorical = isinstance(distribution, Categorical)
             targets = acer_targets(
                 batch.reward, batch.discount, q, value, self._last_value(batch), ratio,
@@ -353,19 +346,20 @@ class ACER(AsyncActorCritic, AsyncAgent):
         q = torch.cat([action_values[t].evaluate_actions(a).reshape(1) for t, a in zip(times, action, strict=True)])
         value = torch.cat([values[time].reshape(1) for time in times])
         reward = torch.tensor([float(rewards[time]) for time in times])
-        mu = [action_distribs_mu[time] if action_distribs_mu else None for time in times]
+        mu = action_distribs_mu or dict.fromkeys(times)
         categorical = isinstance(action_distribs[t_start], Categorical)
         with torch.no_grad():
-            ratios = [_ratio(action_distribs[t], each, a) for t, each, a in zip(times, mu, action, strict=True)]
+            pairs = zip(times, action, strict=True) if action_distribs_mu else ()
+            ratios = [_ratio(action_distribs[time], action_distribs_mu[time], each) for time, each in pairs]
             targets = acer_targets(
                 reward, torch.full_like(reward, self.gamma), q, value, torch.tensor([float(R)]),
-                torch.cat(ratios) if action_distribs_mu else None,
+                torch.cat(ratios) if ratios else None,
                 action_size=1 if categorical else action[0].numel(), use_Q_opc=self.use_Q_opc,
             )  # fmt: skip
         pi_loss = torch.cat([
             self.compute_one_step_pi_loss(
                 action=action[i], advantage=targets.advantage[i].item(), action_distrib=action_distribs[time],
-                action_distrib_mu=mu[i], action_value=action_values[time], v=value[i].item(),
+                action_distrib_mu=mu[time], action_value=action_values[time], v=value[i].item(),
                 avg_action_distrib=avg_action_distribs[time],
             ).reshape(1)
             for i, time in enumerate(times)
@@ -414,16 +408,15 @@ class ACER(AsyncActorCritic, AsyncAgent):
             self.average_kl = self._running_mean("kl", kl)
         else:
             pi_loss = policy_loss_of(action_distrib)
-        entropy: Tensor = action_distrib.entropy()
-        return pi_loss - self.beta * entropy
+        return pi_loss - self.beta * action_distrib.entropy()  # type: ignore[no-any-return]
 
     def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
         """Return the state values. If actions are masked, V(s) is the mean of Q(s, a) under the masked policy."""
         distribution, action_value = outputs[:2]
         if action_mask is None or not hasattr(action_value, "q_values"):
             return outputs[2]  # type: ignore[no-any-return]
-        mean: Tensor = torch.linalg.vecdot(allowed(distribution, action_mask).probs, action_value.q_values)
-        return mean
+        probs = allowed(distribution, action_mask).probs
+        return torch.linalg.vecdot(probs, action_value.q_values)  # type: ignore[no-any-return]
 
     def _outputs_for(self, batch: Batch, model: torch.nn.Module | None = None) -> tuple[Any, Any, Tensor]:
         """Return the masked action distributions, the action values, and the state values [N]."""
@@ -432,9 +425,6 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return allowed(outputs[0], batch.action_mask), outputs[1], value.reshape(-1)
 
 
-def _ratio(distribution: Any, behaviour: Any, action: Tensor) -> Tensor:
-    """Return the importance ratio pi(a) / mu(a) of an action, [1], or 1 if the behaviour policy mu is None."""
-    if behaviour is None:
-        return torch.ones(1)
-    ratio: Tensor = (distribution.log_prob(action) - behaviour.log_prob(action)).exp()
-    return ratio
+def _ratio(distribution: Distribution, behaviour: Distribution, action: Tensor) -> Tensor:
+    """Return the importance ratio pi(a) / mu(a) of each action, [N], where mu is the behaviour policy."""
+    return (distribution.log_prob(action) - behaviour.log_prob(action)).exp()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, kl_divergence
+from torch.distributions import Categorical, Distribution, kl_divergence
 
 from pfrl_like.action_value import DiscreteActionValue, SingleActionValue
 from pfrl_like.batch import map_nested
@@ -61,21 +61,15 @@ def acer_targets(
     """
     next_value = torch.cat([value[1:], last_value])
     trace = None if ratio is None else ratio.pow(1 / action_size)
-    q_ret = _retrace(reward, discount, q, next_value, trace)
-    q_for_policy = _retrace(reward, discount, q, next_value, None) if use_Q_opc else q_ret
+    continues = torch.ones_like(reward, dtype=torch.bool)
+    q_ret = retrace(reward, discount, q, next_value, trace, continues)
+    q_for_policy = retrace(reward, discount, q, next_value, None, continues) if use_Q_opc else q_ret
     error = q_ret - q
     return Targets(q_ret, q_for_policy - value, value + (error if ratio is None else ratio.clamp(max=1.0) * error))
 
 
-def _retrace(reward: Tensor, discount: Tensor, q: Tensor, next_value: Tensor, ratio: Tensor | None) -> Tensor:
-    """Call `retrace` for tensors [N] instead of [N, 1]."""
-    reward, discount, q, next_value = (x.unsqueeze(1) for x in (reward, discount, q, next_value))
-    ratio = None if ratio is None else ratio.unsqueeze(1)
-    return retrace(reward, discount, q, next_value, ratio, torch.ones_like(reward, dtype=torch.bool)).squeeze(1)
-
-
 def policy_loss(
-    distribution: Any,
+    distribution: Distribution,
     action: Tensor,
     advantage: Tensor,
     ratio: Tensor | None = None,
@@ -94,12 +88,11 @@ def policy_loss(
     weight = advantage
     if ratio is not None:
         weight = weight * (ratio if truncation_threshold is None else ratio.clamp(max=truncation_threshold))
-    loss: Tensor = -weight * distribution.log_prob(action)
-    return loss
+    return -weight * distribution.log_prob(action)
 
 
 def bias_correction(
-    distribution: Any, behaviour: Any, action_value: Any, value: Tensor, truncation_threshold: float
+    distribution: Distribution, behaviour: Any, action_value: Any, value: Tensor, truncation_threshold: float
 ) -> Tensor:
     """Compute the bias correction of the truncated policy loss with the critic, [N] (eq. 7, second term).
 
@@ -123,8 +116,7 @@ def bias_correction(
         inverse_ratio = (behaviour.log_prob(action) - distribution.log_prob(action)).exp()
         weight = (1 - truncation_threshold * inverse_ratio).clamp_min(0.0)
         weight = weight * (action_value.evaluate_actions(action).reshape(-1) - value)
-    correction: Tensor = -weight * distribution.log_prob(action)
-    return correction
+    return -weight * distribution.log_prob(action)  # type: ignore[no-any-return]
 
 
 def within_trust_region(
@@ -238,7 +230,6 @@ class ACERContinuousActionHead(nn.Module):
             samples = distribution.sample((self.n,)).flatten(0, 1)
             repeated = map_nested(lambda leaf: leaf.expand(self.n, *leaf.shape).flatten(0, 1), obs)
             mean = self.adv((repeated, samples)).view(self.n, -1, 1).mean(0)
-            q_value: Tensor = value + self.adv((obs, action)) - mean
-            return q_value
+            return value + self.adv((obs, action)) - mean  # type: ignore[no-any-return]
 
         return distribution, SingleActionValue(evaluate), value

@@ -35,8 +35,7 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
     distribution = distribution_of(policy, batch, next=True)
     probs, log_probs = probabilities(distribution)
     q = torch.stack([value_of_state(critic, batch, next=True).q_values for critic in target_critics]).amin(0)
-    mean: Tensor = torch.linalg.vecdot(probs, q - temperature * log_probs)
-    return mean
+    return torch.linalg.vecdot(probs, q - temperature * log_probs)  # type: ignore[no-any-return]
 
 
 def discrete_sac_next_distribution(

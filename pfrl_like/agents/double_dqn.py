@@ -12,8 +12,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 def greedy_of_online(q_function: Any, batch: Batch) -> Tensor:
     """Return argmax_a Q(s', a) of the online network in evaluation mode, [N] (arXiv:1509.06461, eq. 4)."""
     with evaluating_readers(q_function):
-        greedy: Tensor = action_values(q_function, batch, next=True).greedy_actions
-    return greedy
+        return action_values(q_function, batch, next=True).greedy_actions  # type: ignore[no-any-return]
 
 
 class DoubleDQN(DQN):

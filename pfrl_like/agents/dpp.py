@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.action_value import ActionValue, DiscreteActionValue
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
@@ -69,13 +69,9 @@ class AbstractDPP(DQN):
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
         """Compute the targets with `dynamic_policy_programming_target`; see `dqn_loss` for the arguments."""
-        return dynamic_policy_programming_target(
-            batch.reward,
-            batch.discount,
-            self._state_value(next_value),
-            value.evaluate_actions(batch.action),
-            self._state_value(value),
-        )
+        preference, next_mean = value.evaluate_actions(batch.action), self._state_value(next_value)
+        mean = self._state_value(value)
+        return dynamic_policy_programming_target(batch.reward, batch.discount, next_mean, preference, mean)
 
 
 class DPP(AbstractDPP):
@@ -156,16 +152,17 @@ class DPP(AbstractDPP):
         compile: bool = False,
         eta: float = 1.0,
     ) -> None:
-        self.eta = _checked_eta(eta)
+        if not (isinstance(eta, numbers.Real) and 0 < eta < math.inf):
+            raise ValueError(f"eta is {eta!r}, expected a finite number above 0")
+        self.eta: float = eta
         super().__init__(**arguments_for(DQN, locals()))
 
-    def _state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: DiscreteActionValue) -> Tensor:
         """Return the mean of the preferences under the softmax, [B]."""
-        mean: Tensor = value.compute_expectation(self.eta)
-        return mean
+        return value.compute_expectation(self.eta)
 
 
-class DPPL(AbstractDPP):
+class DPPL(DPP):
     """Dynamic Policy Programming whose state value is log(sum(exp(eta * preferences))) / eta, L_eta in the paper.
 
     Args:
@@ -203,53 +200,12 @@ class DPPL(AbstractDPP):
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
-        eta: Inverse temperature of the soft maximum, positive.
-
-    Raises:
-        ValueError: If `eta` is not positive and finite, or if another argument is outside its documented range. The
-            message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        eta: Inverse temperature of the softmax, positive.
     """
 
-    value_type = DiscreteActionValue
-
-    def __init__(
-        self,
-        q_function: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        replay_buffer: AbstractReplayBuffer,
-        gamma: float,
-        explorer: Explorer,
-        gpu: int | None = None,
-        replay_start_size: int = 50000,
-        minibatch_size: int = 32,
-        update_interval: int = 1,
-        target_update_interval: int = 10000,
-        clip_delta: bool = True,
-        phi: Callable[[Any], Any] | None = None,
-        target_update_method: str = "hard",
-        soft_update_tau: float = 1e-2,
-        n_times_update: int = 1,
-        batch_accumulator: str = "mean",
-        episodic_update_len: int | None = None,
-        logger: logging.Logger | None = None,
-        batch_states: Callable[..., Any] = default_batch_states,
-        recurrent: bool = False,
-        max_grad_norm: float | None = None,
-        *,
-        device: torch.device | str | None = None,
-        num_steps: int = 1,
-        burn_in: int = 0,
-        compile: bool = False,
-        eta: float = 1.0,
-    ) -> None:
-        self.eta = _checked_eta(eta)
-        super().__init__(**arguments_for(DQN, locals()))
-
-    def _state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: DiscreteActionValue) -> Tensor:
         """Return the soft maximum of the preferences, [B]."""
-        maximum: Tensor = value.without_forbidden(self.eta * value.q_values).logsumexp(1) / self.eta
-        return maximum
+        return value.without_forbidden(self.eta * value.q_values).logsumexp(1) / self.eta
 
 
 class DPPGreedy(AbstractDPP):
@@ -292,13 +248,6 @@ class DPPGreedy(AbstractDPP):
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
     """
 
-    def _state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: ActionValue) -> Tensor:
         """Return the maximum preference, [B]."""
-        largest: Tensor = value.max
-        return largest
-
-
-def _checked_eta(eta: float) -> float:
-    if not (isinstance(eta, numbers.Real) and 0 < eta < math.inf):
-        raise ValueError(f"eta is {eta!r}, expected a finite number above 0")
-    return eta
+        return value.max

@@ -30,6 +30,11 @@ from pfrl_like.utils.env_values import space_kind
 NextAction = Callable[[Any, Batch], Tensor]
 Target = Callable[[Any, Any, Tensor, Batch], Tensor]
 Penalty = Callable[[Any, Batch], Tensor]
+#: Recommended Q-functions, keyed by the kind of the action space.
+_ADVICE = {
+    "box": "use a Q-function that gives a QuadraticActionValue, such as FCQuadraticStateQFunction",
+    "discrete": "use a Q-function that gives a DiscreteActionValue",
+}
 
 
 def action_values(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
@@ -276,23 +281,15 @@ class DQN(OffPolicyAgent):
         if action_space is None:
             return
         kind, n_actions = space_kind(action_space), getattr(value, "n_actions", None)
-        if n_actions is None:
-            if kind != "box":
-                raise TypeError(
-                    f"q_function gives {type(value).__name__}, which has continuous actions, but the environment has "
-                    f"{action_space}; use a Q-function that gives a DiscreteActionValue"
-                )
-            return
-        if kind != "discrete":
-            advice = (
-                "use a Q-function that gives a QuadraticActionValue, such as FCQuadraticStateQFunction"
-                if kind == "box"
-                else "number the possible actions in a wrapper whose action space is Discrete"
-            )
+        name, expected = ("continuous", "box") if n_actions is None else ("discrete", "discrete")
+        if kind != expected:
+            advice = "number the possible actions in a wrapper whose action space is Discrete"
             raise TypeError(
-                f"{type(self).__name__} with a Q-function for discrete actions ({type(value).__name__}) cannot act in "
-                f"{action_space}; {advice}"
+                f"q_function gives {type(value).__name__}, which has {name} actions, but the environment has "
+                f"{action_space}: {_ADVICE.get(kind, advice)}"
             )
+        if n_actions is None:
+            return
         if n_actions != action_space.n:
             raise ValueError(
                 f"q_function gives the values of {n_actions} actions, the environment has {action_space.n}"

@@ -1,13 +1,13 @@
 """Persistent Advantage Learning (Bellemare et al. 2016, arXiv:1512.04860)."""
 
 import logging
+import numbers
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pfrl_like.agents.al import checked_alpha
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
@@ -96,7 +96,9 @@ class PAL(DQN):
         compile: bool = False,
         alpha: float = 0.9,
     ) -> None:
-        self.alpha = checked_alpha(alpha)
+        if not (isinstance(alpha, numbers.Real) and 0 <= alpha < 1):
+            raise ValueError(f"alpha is {alpha!r}, expected a number in [0, 1)")
+        self.alpha: float = alpha
         super().__init__(**arguments_for(DQN, locals()))
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:

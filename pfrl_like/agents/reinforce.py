@@ -142,9 +142,8 @@ class REINFORCE(OnPolicyAgent):
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one gradient step on the sum of `reinforce_loss` over all episodes, divided by `batchsize`."""
         steps = episodes.steps
-        columns = steps.reward, steps.discount, torch.zeros_like(steps.reward), episodes.continues
-        reward, discount, zeros, continues = (column.unsqueeze(1) for column in columns)
-        returns = lambda_returns(reward, discount, zeros, continues, 1.0).squeeze(1)
+        zeros = torch.zeros_like(steps.reward)
+        returns = lambda_returns(steps.reward, steps.discount, zeros, episodes.continues, 1.0)
         check_numbers(returns=returns)
         if self._overridden_hooks:
             learn_by_sequences(self, [*one_by_one(episodes)])

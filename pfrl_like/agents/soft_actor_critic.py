@@ -102,12 +102,11 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
     return distribution, action, log_prob
 
 
-def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
+def _entropy(distribution: Distribution, log_prob: Tensor) -> Tensor:
     """Return the entropy of each row, [N]. If it has no formula or an expensive one, estimate it from the sample."""
     if isinstance(distribution, SquashedGaussian) or type(distribution).entropy is Distribution.entropy:
         return -log_prob
-    entropy: Tensor = distribution.entropy()
-    return entropy
+    return distribution.entropy()
 
 
 @constructor_only("initial_temperature", "temperature_holder", "temperature_optimizer")
@@ -262,12 +261,11 @@ class SoftActorCritic(OffPolicyActorCritic):
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the losses of the policy and of the temperature, and return statistics."""
-        loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
+        temperature = self._multipliers["temperature"]
+        loss, log_prob, entropy = self.policy_loss(batch, temperature())
         step("policy_optimizer", loss)
         if "update_temperature" not in self._overridden_hooks:
-            self._multipliers["temperature"].update(
-                step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator
-            )
+            temperature.update(step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator)
         elif self.entropy_target is not None:
             self.update_temperature(log_prob)
         return {"policy_loss": loss.detach(), "entropy": entropy}
@@ -303,10 +301,9 @@ class SoftActorCritic(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If the loss or a gradient is NaN or infinite.
         """
-        batch = Batch(None, None, log_prob, None, log_prob) if self._hooked_batch is None else self._hooked_batch
-        self._multipliers["temperature"].update(
-            own_step(self), log_prob, self.entropy_target, batch.weight, self.batch_accumulator
-        )
+        weight = None if self._hooked_batch is None else self._hooked_batch.weight
+        temperature = self._multipliers["temperature"]
+        temperature.update(own_step(self), log_prob, self.entropy_target, weight, self.batch_accumulator)
 
     def batch_select_greedy_action(self, batch_obs: Sequence[Any], deterministic: bool = False) -> Any:
         """Return actions of the policy for k raw observations, array [k, ...].

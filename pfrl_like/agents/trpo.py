@@ -113,7 +113,8 @@ class TRPO(OnPolicyAgent):
         max_grad_norm: Maximum L2 norm of the gradient of the value loss; None disables clipping.
         value_stats_window: Number of recent values to average for the statistics.
         entropy_stats_window: Number of recent entropies to average for the statistics.
-        kl_stats_window: Number of recent KL divergences to average for the statistics. A failed line search adds no value.
+        kl_stats_window: Number of recent KL divergences to average for the statistics. A failed line search adds no
+            value.
         policy_step_size_stats_window: Number of recent step sizes to average for the statistics. A step size is the
             applied fraction of the full step, or 0 if the line search failed.
         logger: Logger for the trials of the line search (level INFO) and for rejected updates (non-finite loss or
