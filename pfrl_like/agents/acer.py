@@ -63,11 +63,11 @@ class ACER(AsyncActorCritic, AsyncAgent):
         recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`. Replay starts from recurrent states
             of the model that are stored every `t_max` steps. The average model starts from the same states.
         use_Q_opc: True to compute the advantages in the policy loss from Q_opc, which has no importance weights. The
-            paper recommends this for continuous actions.
+            paper recommends Q_opc for continuous actions.
         average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
         average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
-        average_kl_decay: Decay of the running mean of the divergence from the average policy. The mean is only reported
-            as a statistic.
+        average_kl_decay: Decay of the running mean of the KL divergence from the average policy. The mean is only
+            reported as a statistic.
         logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:

@@ -149,7 +149,7 @@ class DiscreteSAC(SoftActorCritic):
     """
 
     value_type: type[Any] = Categorical
-    # Kind of the action space, its name in error messages, and the agent that they recommend for continuous actions.
+    # Kind of the action space, its name in error messages, and the agent that these messages recommend for other kinds.
     action_kind = ("discrete", "discrete", "SoftActorCritic")
     value_of = staticmethod(value_of_state)
     _densities_of = staticmethod(probabilities)

@@ -24,7 +24,7 @@ class AbstractDPP(DQN):
     """DQN that learns action preferences. The preferences of suboptimal actions keep decreasing.
 
     The target of a preference P(s, a) is the target of Q-learning plus P(s, a) - V(s), computed with the target
-    network. Each update of the target network adds this difference once more. Subclasses define the state value V.
+    network. Each update of the target network adds P(s, a) - V(s) once more. Subclasses define the state value V.
 
     Args:
         q_function: Module from observations to an `ActionValue`.

@@ -131,8 +131,8 @@ class PPO(OnPolicyAgent):
         value_func_coef: Weight of the value loss.
         entropy_coef: Weight of the entropy bonus.
         update_interval: Number of steps between updates, summed over all environments.
-        minibatch_size: Number of steps per minibatch. If it exceeds `update_interval`, a warning is logged, and a
-            minibatch contains steps several times.
+        minibatch_size: Number of steps per minibatch. If `minibatch_size` exceeds `update_interval`, a warning is
+            logged, and a minibatch contains steps several times.
         epochs: Number of epochs (passes over the collected steps) per update.
         clip_eps: Clipping range: the ratio of probabilities is clipped to [1 - clip_eps, 1 + clip_eps].
         clip_eps_vf: Clipping range of the value: the new value is clipped to the old value +- clip_eps_vf. None
@@ -150,7 +150,7 @@ class PPO(OnPolicyAgent):
         policy_loss_stats_window: Number of recent policy losses (one per minibatch) to average for the statistics.
         device: Device as a string or `torch.device`, instead of `gpu`.
         target_kl: Maximum estimated KL divergence from the behaviour policy, in nats, averaged over an epoch. The
-            update ends after the first epoch that exceeds it. None disables the limit.
+            update ends after the first epoch with a larger divergence. None disables the limit.
         compile: True to compile the gradient step on a minibatch. Requires Adam, AdamW, RMSprop or SGD, and
             `recurrent=False`. The step is compiled at the second minibatch. The compilation takes about 30 s and is
             logged (level INFO). A change of the coefficients or clipping ranges requires another compilation.
@@ -309,7 +309,10 @@ class PPO(OnPolicyAgent):
         return loss
 
     def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make a gradient step on a minibatch; return the log-ratios [N] and the losses. It can be compiled."""
+        """Make a gradient step on a minibatch; return the log-ratios [N] and the losses.
+
+        With `compile=True`, this method is compiled.
+        """
         loss, stats = self.loss(batch)
         step("optimizer", loss)
         return stats.pop("log_ratio"), {"loss": loss.detach(), **stats}

@@ -162,7 +162,7 @@ class REINFORCE(OnPolicyAgent):
         """Add the gradient of the sequences' loss to the gradients of the parameters, and clear the sequences.
 
         A subclass may override this method, `batch_update` or `update_with_accumulated_grad`. The agent then calls
-        these methods like PFRL. It calls `batch_update` once with all episodes, and `batch_update` calls
+        these methods like PFRL. The agent calls `batch_update` once with all episodes, and `batch_update` calls
         `accumulate_grad`. If `backward_separately` is True, the agent calls `accumulate_grad` for each episode, and
         `update_with_accumulated_grad` at the end.
 
@@ -198,9 +198,8 @@ def low_memory_sum(losses: Iterable[Tensor], params: Sequence[Tensor]) -> Tensor
     """
     total, gradient = params[0].new_zeros(()), [torch.zeros_like(param) for param in params]
     for loss in losses:
-        parts = torch.autograd.grad(loss, params, allow_unused=True)
-        for total_grad, part in zip(gradient, parts, strict=True):
-            total_grad += 0 if part is None else part
+        parts = torch.autograd.grad(loss, params, allow_unused=True, materialize_grads=True)
+        torch._foreach_add_(gradient, parts)
         total = total + loss.detach()
     linear = sum(((param * part).sum() for param, part in zip(params, gradient, strict=True)), total.new_zeros(()))
     return total + linear - linear.detach()

@@ -103,7 +103,7 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
 
 
 def _entropy(distribution: Distribution, log_prob: Tensor) -> Tensor:
-    """Return the entropy of each row, [N]. If it has no formula or an expensive one, estimate it from the sample."""
+    """Return the entropy of each row, [N]. Without a cheap formula, estimate the entropy from the sample."""
     if isinstance(distribution, SquashedGaussian) or type(distribution).entropy is Distribution.entropy:
         return -log_prob
     return distribution.entropy()
@@ -238,7 +238,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         return float(self._multipliers["temperature"]())
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Return the Lagrange multipliers of the losses. The constructor calls this method first."""
+        """Return the Lagrange multipliers of the losses. Called before the constructor of the base class."""
         lr = self.temperature_optimizer_lr
         return [LagrangeMultiplier("temperature", self.initial_temperature, "entropy_target", self.entropy_target, lr)]
 

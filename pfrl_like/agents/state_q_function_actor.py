@@ -1,4 +1,4 @@
-"""`StateQFunctionActor`, which acts with a Q-function and sends its steps through a pipe."""
+"""An actor that acts with a Q-function and sends its steps to a learner through a pipe."""
 
 import logging
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class StateQFunctionActor(Actor, metaclass=HookType):
-    """Actor that acts like a `DQN` with the same Q-function and explorer. It does not learn.
+    """Actor that acts like a `DQN` with the same Q-function and explorer. The actor does not learn.
 
     Args:
         pipe: Connection to the process of the learner; see `Actor`.

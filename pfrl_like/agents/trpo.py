@@ -73,7 +73,8 @@ def natural_step(
     except RuntimeError as error:
         if "not have been used" not in str(error):
             raise
-        raise ValueError(f"policy has a parameter that its actions do not depend on: {error}") from error
+        advice = "call requires_grad_(False) on the parameter"
+        raise ValueError(f"policy has a parameter that its actions do not depend on: {advice} ({error})") from error
 
     def fisher_product(vector: Tensor) -> Tensor:
         return _flat(torch.autograd.grad(slope.dot(vector), params, retain_graph=True)).detach() + damping * vector
