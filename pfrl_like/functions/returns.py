@@ -107,8 +107,7 @@ def lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, continu
     """Return the lambda-returns, weighted averages of the n-step returns over all n (Sutton and Barto 2018, eq. 12.18).
 
     G_t = reward_t + discount_t * ((1 - lambd) * next_value_t + lambd * G_{t+1}). If no step follows, next_value_t
-    replaces G_{t+1}. With lambd = 1, G_t is the return over all remaining steps. All tensors may also have the shape
-    [T].
+    replaces G_{t+1}. With lambd = 1, G_t is the return over all remaining steps.
 
     Args:
         reward: Reward of each step, [T, B].
@@ -118,7 +117,7 @@ def lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, continu
         lambd: lambda, in [0, 1].
 
     Returns:
-        [T, B].
+        [T, B], or [T] if all arguments have the shape [T].
 
     Raises:
         ValueError: If the shapes differ.
@@ -187,7 +186,6 @@ def retrace(
 
     Q_t = reward_t + discount_t * (next_v_t + c_{t+1} * (Q_{t+1} - q_{t+1})), with c_t = lambd * min(rho_bar, ratio_t);
     if no step follows, the second term is 0. With c = 1, the target is Q_opc of ACER (arXiv:1611.01224, section 4).
-    All tensors may also have the shape [T].
 
     Args:
         reward: Reward of each step, [T, B].
@@ -201,7 +199,7 @@ def retrace(
         rho_bar: Maximum ratio; infinity disables the limit.
 
     Returns:
-        [T, B].
+        [T, B], or [T] if all arguments have the shape [T].
 
     Raises:
         ValueError: If the shapes differ.
