@@ -167,8 +167,8 @@ class CompiledRegion:
         (args, versions), (code, code_args, outputs) = before, after
         positions = {id(leaf): position for position, leaf in enumerate(tree_leaves(inputs))}
         numbers = {id(output): number for number, output in enumerate(outputs)}
-        kept = [arg for arg in args if id(arg) not in positions]
-        entries, unchanged = _TensorEntries(self._holders(), kept), self._values_unchanged(inputs)
+        tensors = [arg for arg in args if id(arg) not in positions]
+        entries, unchanged = _TensorEntries(self._holders(), tensors), self._values_unchanged(inputs)
         if (
             unchanged is None
             or [*map(id, args)] != [*map(id, code_args)]

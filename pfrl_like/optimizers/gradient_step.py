@@ -322,8 +322,8 @@ def _sgd_kernel(
 ) -> Kernel | None:
     """Return a kernel for SGD on the optimiser's momentum buffers; None before the first step creates them."""
     states = [optimizer.state.get(param) or {} for param in params]
-    found = [state.get("momentum_buffer") for state in states]
-    buffers: list[Tensor] = [buffer for buffer in found if buffer is not None] if group["momentum"] else []
+    momenta = [state.get("momentum_buffer") for state in states]
+    buffers: list[Tensor] = [buffer for buffer in momenta if buffer is not None] if group["momentum"] else []
     if not _is_fusable(group, params) or (group["momentum"] and len(buffers) < len(params)):
         return None
 
@@ -400,5 +400,5 @@ class StepsOfUpdate:
 
 
 def earlier_steps_text(made: Sequence[str]) -> str:
-    """Return the part of an error text about the steps before a rejected step, made by the optimisers `made`."""
+    """Return the part of an error text about the steps before a rejected step; `made` are their optimisers' names."""
     return f"; the earlier steps of {' and '.join(made)} were made" if made else ", and no other step was made"

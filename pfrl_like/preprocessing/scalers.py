@@ -154,11 +154,11 @@ class ReturnBasedRewardScaler(_RewardScaler):
 
     def __post_init__(self, dataset: Any) -> None:
         super().__post_init__()
-        given = [each for each in (self.return_max, self.return_min) if each is not None]
-        if len(given) == 1 or (given and dataset is not None):
+        bounds = [each for each in (self.return_max, self.return_min) if each is not None]
+        if len(bounds) == 1 or (bounds and dataset is not None):
             raise ValueError(f"{type(self).__name__} takes either a dataset or return_max and return_min")
-        if given:
-            self._store(*given)
+        if bounds:
+            self._store(*bounds)
         elif dataset is not None:
             self.fit(dataset)
 
@@ -172,8 +172,8 @@ class ReturnBasedRewardScaler(_RewardScaler):
         Raises:
             ValueError: If all returns are equal, so that their range is 0.
         """
-        found = returns(episodes)
-        return self._store(max(found), min(found))
+        all_returns = returns(episodes)
+        return self._store(max(all_returns), min(all_returns))
 
     def _store(self, return_max: float, return_min: float) -> Self:
         check_numbers(return_max=return_max, return_min=return_min)

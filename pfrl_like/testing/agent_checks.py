@@ -232,7 +232,7 @@ def check_bootstrapping_depends_on_the_discount(trial: Trial) -> None:
         require(not depends(0.9), "bootstraps is False, but the TD error depends on the next observation")
         return
     message = "with a discount of 0.9 (a step that is not terminated) the TD error ignores the next observation"
-    require(not trial.learns_from_batches or depends(0.9), message)  # otherwise `update` may need whole episodes
+    require(not trial.learns_from_batches or depends(0.9), message)  # without a buffer, `update` may need episodes
 
 
 def check_importance_weights_multiply_the_loss(trial: Trial) -> None:
@@ -365,7 +365,7 @@ BATCH_CHECKS: tuple[Callable[[Trial], None], ...] = (
 
 
 def _learned_state(state: dict[str, Any]) -> Any:
-    """Return the saved attributes without counters; the whole state if the agent has no saved attributes."""
+    """Return the saved attributes without counters, or the complete state if there are no saved attributes."""
     return state.get("attributes") or state
 
 

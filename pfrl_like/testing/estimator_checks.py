@@ -74,8 +74,9 @@ def check_the_constructor_only_stores(make_estimator: MakeEstimator, episodes: A
     params = algo.get_params(deep=False)
     copied = type(algo)(**params)
     for name, value in params.items():
-        kept = copied.get_params(deep=False)[name]
-        require(kept is value or kept == value, f"get_params: {name} was {value!r} and is {kept!r} after construction")
+        stored = copied.get_params(deep=False)[name]
+        is_same = stored is value or stored == value
+        require(is_same, f"get_params: {name} was {value!r} and is {stored!r} after construction")
         require(hasattr(copied, name), f"{name} is a hyperparameter, but not an attribute")
     require(algo.impl is None, "impl is not None before the estimator was built")
 
@@ -85,11 +86,11 @@ def check_unknown_keywords_cause_a_warning(make_estimator: MakeEstimator, episod
     for use in (lambda **kwargs: type(make_estimator())(**kwargs), make_estimator().set_params):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            made = use(bach_size=3)
+            configured = use(bach_size=3)
         texts = [str(warning.message) for warning in caught]
         require(any("bach_size" in text and "batch_size" in text for text in texts), f"bach_size: no warning, {texts}")
-        require(made is not None, "set_params returned None, expected the estimator itself")
-        require(not hasattr(made, "bach_size"), "bach_size was stored")
+        require(configured is not None, "set_params returned None, expected the estimator itself")
+        require(not hasattr(configured, "bach_size"), "bach_size was stored")
 
 
 def check_hyperparameters_can_be_set(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:

@@ -81,11 +81,11 @@ def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0)
 
 def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
     """Train an agent in a vector environment until its environments have made `n_steps` steps in total."""
-    current, made = stream.reset(), 0
-    while made < n_steps:
+    current, n_made = stream.reset(), 0
+    while n_made < n_steps:
         step = stream.step(agent.batch_act(current.obs, **told_of(current)))
         agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **told_of(step))
-        made += int(np.count_nonzero(step.active))
+        n_made += int(np.count_nonzero(step.active))
         current = stream.begin((step.terminated | step.truncated) & step.active)
 
 
@@ -358,10 +358,11 @@ def _allowed(space: Any, action: Any, mask: Any) -> Any:
     if mask is None:
         return action
     first, last = np.ravel(space.start), np.cumsum(_choices(space))
-    drawn = np.ravel(action) - first
+    sampled = np.ravel(action) - first
     for i, allowed in enumerate(np.split(mask, last[:-1])):
-        drawn[i] = next(j % len(allowed) for j in range(drawn[i], drawn[i] + len(allowed)) if allowed[j % len(allowed)])
-    return (drawn + first).reshape(np.shape(action)).astype(space.dtype)[()]
+        n = len(allowed)
+        sampled[i] = next(j % n for j in range(sampled[i], sampled[i] + n) if allowed[j % n])
+    return (sampled + first).reshape(np.shape(action)).astype(space.dtype)[()]
 
 
 def _check_obs(env: Any, obs: Any, source: str) -> None:

@@ -92,11 +92,11 @@ def two_environments() -> list[list[Episode]]:
 
 def expected_items(environments: list[list[Episode]], num_steps: int) -> list[tuple[int, ...]]:
     """Return the items that the buffer must contain for these episodes, each as the numbers of its steps; sorted."""
-    found = []
+    items = []
     for episode in (episode for episodes in environments for episode in episodes):
         numbers = [int(step["state"][0]) for step in episode]
-        found += [tuple(numbers[i : i + num_steps]) for i in range(len(numbers))]
-    return sorted(found)
+        items += [tuple(numbers[i : i + num_steps]) for i in range(len(numbers))]
+    return sorted(items)
 
 
 def step_numbers(items: Any) -> list[tuple[int, ...]]:
@@ -141,8 +141,8 @@ def check_sample_batch_is_sample(make_buffer: MakeBuffer) -> None:
         items = buffers[0].sample(8)
         after = np.random.get_state(), random.getstate()
     batch = buffers[1].sample_batch(8, GAMMA)
-    found = difference(after, (np.random.get_state(), random.getstate()), "the streams of NumPy and random")
-    require(found is None, f"sample and sample_batch draw different random numbers: {found}")
+    message = "sample and sample_batch use different random numbers"
+    require_equal(after, (np.random.get_state(), random.getstate()), message, "the streams of NumPy and random")
     _require_same(batch_of_experiences(items, GAMMA), batch, "sample_batch and sample")
 
 
@@ -255,12 +255,12 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
         n = buffers[0].n_episodes
         require(n == 6, f"n_episodes is {n} after 6 episodes")
         with isolated_rng():
-            drawn = buffers[0].sample_episodes(n, max_len)
+            sampled = buffers[0].sample_episodes(n, max_len)
         batch = buffers[1].sample_sequences(n, max_len, GAMMA)
-        sequences = drawn[0] if isinstance(drawn, tuple) else drawn
+        sequences = sampled[0] if isinstance(sampled, tuple) else sampled
         for numbers in step_numbers(sequences):
-            whole = any(numbers == w[: len(numbers)] for w in episodes)
-            require(whole, f"the steps {numbers} are not part of one episode")
+            is_part = any(numbers == w[: len(numbers)] for w in episodes)
+            require(is_part, f"the steps {numbers} are not part of one episode")
             fits = max_len is None or len(numbers) <= max_len
             require(fits, f"{len(numbers)} steps were sampled with max_len={max_len}")
         expected = batch_of_experiences(sequences, GAMMA, sequences=True)

@@ -67,7 +67,7 @@ def rows_of(data: Any) -> list[Row]:
         next_obs = list(_numbers(data.next_obs))
     else:
         next_rows = zip([*columns[0][1:], None], data.continues.tolist(), strict=True)
-        next_obs = [obs if goes_on else None for obs, goes_on in next_rows]
+        next_obs = [obs if continues else None for obs, continues in next_rows]
         for row, obs in zip(data.last_rows.tolist(), _numbers(data.last_obs), strict=True):
             next_obs[row] = obs
         discount = [0.0 if obs is None else each for each, obs in zip(discount, next_obs, strict=True)]
@@ -244,11 +244,11 @@ def check_rows(agent: Any, recorder: UpdateRecorder, envs: list[RecordedEnv], fo
         ("the replay buffer", stored, None),
     ):
         record = Record(envs, gamma, features_of_obs, getattr(agent, "learn_from_truncated", False))
-        found = [record.find(row) for row in rows]
-        error = next((each for each in found if isinstance(each, str)), None)
+        results = [record.find(row) for row in rows]
+        error = next((each for each in results if isinstance(each, str)), None)
         require(error is None, f"the data passed to {name} are not the true steps ({form}): {error}")
         if stored and rows is stored and (buffer.capacity is None or len(buffer) < buffer.capacity):
-            stored_steps = {id(steps[0]) for steps in found}
+            stored_steps = {id(steps[0]) for steps in results}
             return next((f"{step} ({form})" for step in ended_steps(envs) if id(step) not in stored_steps), None)
     return None
 

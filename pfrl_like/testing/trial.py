@@ -187,18 +187,19 @@ def check_an_interrupted_run_resumes(trial: Trial) -> None:
             raise InterruptedRun
 
     with tempfile.TemporaryDirectory() as folder:
-        whole = _run(trial, Path(folder, "whole"), 0)
+        uninterrupted = _run(trial, Path(folder, "whole"), 0)
         with contextlib.suppress(InterruptedRun):
             _run(trial, Path(folder, "stopped"), 0, hooks=[stop])
         resumed = _run(trial, Path(folder, "stopped"), 1, resume=True)
         record = json.loads(Path(folder, "stopped", "run.json").read_text())["resumed"]
-        if difference(whole, resumed, exact=trial.on_cpu) is not None:  # is it an error of the resumed run?
+        if difference(uninterrupted, resumed, exact=trial.on_cpu) is not None:
+            # Is the reason that the uninterrupted run itself is not reproducible?
             message = f"two runs with the same seed, both uninterrupted, have different results ({UNSEEDED})"
-            trial.require_equal(whole, _run(trial, Path(folder, "repeated"), 0), message, "results")
+            trial.require_equal(uninterrupted, _run(trial, Path(folder, "repeated"), 0), message, "results")
     if trial.on_cpu:
         require(not record["reasons"], f"an interrupted run does not resume exactly: {'; '.join(record['reasons'])}")
     message = "a run that was interrupted and resumed from its checkpoint has different results"
-    trial.require_equal(whole, resumed, message, "results")
+    trial.require_equal(uninterrupted, resumed, message, "results")
 
 
 def _run(trial: Trial, outdir: Path, seed_offset: int, **options: Any) -> dict[str, Any]:
