@@ -90,7 +90,7 @@ _MODULES = frozenset(
 )
 
 
-#: Functions that are also available in this package, and the modules that define them.
+#: Functions of submodules that are also attributes of this package. The values are the names of the submodules.
 _FUNCTIONS = {"load_learnable": "ope"}
 
 

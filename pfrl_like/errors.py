@@ -31,8 +31,10 @@ class NonFiniteError(PfrlLikeError, ValueError):
     Args:
         name: Name of the value, for example "reward" or "loss".
         message: Message with the actual and the expected value.
-        batch: Minibatch of a rejected update, for the report of the run; None for other errors.
-        skipped: Number of skipped earlier updates that the GPU reports with this error.
+        batch: Minibatch of the rejected update, which the runner writes into the run directory. None if no update
+            caused the error.
+        skipped: Number of updates that the GPU has skipped because of NaN or infinity, and that are reported by this
+            error. A GPU reports them later, so that training does not wait for the GPU after every update.
     """
 
     def __init__(self, name: str, message: str, batch: object = None, skipped: int = 0) -> None:
@@ -51,11 +53,11 @@ class NotFittedError(PfrlLikeError, ValueError):
 
 
 class ExportError(PfrlLikeError, ValueError):
-    """An agent cannot be exported, or its exported policy selects different actions; no file was written."""
+    """An agent cannot be exported, or the exported policy selects other actions than the agent. No file is written."""
 
 
 class EnvError(PfrlLikeError, RuntimeError):
-    """An environment violates its interface: wrong return values, wrong shapes, or a step after its end."""
+    """An environment violates its interface: wrong return values or shapes, or a step after the end of an episode."""
 
 
 class WorkerError(PfrlLikeError, RuntimeError):
@@ -94,8 +96,8 @@ class MissingDependencyError(PfrlLikeError, ImportError):
         super().__init__(package, purpose, extra)
 
     def __str__(self) -> str:
-        what = self.package if self.extra is None else f'-e ".[{self.extra}]" in the clone of pfrl_like'
-        return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {what}"
+        target = self.package if self.extra is None else f'-e ".[{self.extra}]" in the clone of pfrl_like'
+        return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {target}"
 
 
 class DownloadError(PfrlLikeError, RuntimeError):
@@ -118,12 +120,13 @@ class DownloadError(PfrlLikeError, RuntimeError):
 
 
 class AsyncTrainingError(PfrlLikeError, RuntimeError):
-    """A failure of a process or of the learner has ended a training in several processes.
+    """Training in several processes ended because a process or the learner failed.
 
     Args:
-        reasons: Descriptions of the failures, keyed by process (an index, or a name such as "learner"), in order of
-            time.
-        tracebacks: Tracebacks of the processes, as far as available, keyed by process.
+        reasons: Descriptions of the failures, in the order in which they occurred. Keys are the indices of the
+            processes, or names such as "learner".
+        tracebacks: Tracebacks of the failures, with the keys of `reasons`. The traceback of a failure may be missing or
+            empty.
     """
 
     def __init__(self, reasons: dict[int | str, str], tracebacks: dict[int | str, str]) -> None:

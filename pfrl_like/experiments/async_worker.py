@@ -20,7 +20,7 @@ from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
 
 #: Maximum nesting depth of the JSON values in an agent's saved state.
-_LEVELS = 100
+_MAX_DEPTH = 100
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class Counters:
     saving: Any
 
     @property
-    def steps_begun(self) -> int:
-        """Number of steps that have started. It is read without the lock, which a killed process may still hold."""
+    def steps_started(self) -> int:
+        """Number of steps that have started, read without the lock, which a killed process may still hold."""
         return int(self.totals.get_obj()[0])
 
     def beat(self, index: int) -> None:
@@ -68,13 +68,13 @@ class Job:
         global_step_hooks: Function that returns the hooks that are called as `hook(env, agent, t)` after every step.
         evaluator: Function that returns the arguments of the `Evaluator` of process 0. If None, there are no
             evaluations.
-        tells_evaluations: True if process 0 sends the results of evaluations to the main process, which logs them to
-            TensorBoard.
+        sends_evaluations: True if process 0 sends the results of evaluations to the main process, which logs the
+            results to TensorBoard.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
             ends training.
         profile: Folder for profiles. If None, no profiles are written.
-        outcome: Folder in which process 0 saves its agent at the end of training. If it is empty, the agent is not
-            saved.
+        save_dir: Folder in which process 0 saves its agent at the end of training. If it is an empty string, the agent
+            is not saved.
     """
 
     counters: Counters
@@ -88,14 +88,14 @@ class Job:
     max_episode_len: int | None
     global_step_hooks: Callable[[], Sequence[Callable[[Any, Any, int], Any]]]
     evaluator: Callable[[], dict[str, Any]] | None
-    tells_evaluations: bool
+    sends_evaluations: bool
     successful_score: float | None
     profile: str | None
-    outcome: str
+    save_dir: str
 
 
 class SharedClock(Clock):
-    """The clock of one process. `t` is the number of its last step; steps are counted over all processes.
+    """The clock of one process. `t` is the number of the last step of this process, counted over all processes.
 
     Args:
         job: Job of the process.
@@ -143,10 +143,10 @@ class AsyncSource(SerialSource):
 def work(channel: WaitingEnd, index: int, job: Job) -> None:
     """Train until no steps are left or all processes must end, and send messages to the main process.
 
-    The messages are ("episode", t, episode), ("score", t, score) and ("stop", t, reason). If `job.tells_evaluations` is
+    The messages are ("episode", t, episode), ("score", t, score) and ("stop", t, reason). If `job.sends_evaluations` is
     True, process 0 also sends ("evaluation", t, (agent_stats, eval_stats, env_stats)). Process 0 sends ("agent", t,
     (statistics, state)) after each of its episodes and at the end. The state is the `saved_state` of its agent. It is
-    None if the agent has no `saved_state` or if no attributes are shared.
+    None if the agent has no `saved_state` or if the processes share no attributes.
 
     Args:
         channel: Channel to the main process.
@@ -174,8 +174,8 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
     def send_agent() -> None:
         if index == 0:
             has_state = job.shared and hasattr(agent, "saved_state")
-            own = to_json(agent.saved_state(), _LEVELS) if has_state else None  # with copies of tensors
-            channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), own)))
+            state = to_json(agent.saved_state(), _MAX_DEPTH) if has_state else None  # with copies of tensors
+            channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), state)))
 
     def send_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
         channel.send(("evaluation", step, (_numbers(agent_stats), eval_stats, _numbers(env_stats))))
@@ -193,13 +193,13 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
             opened.append(job.make_env(index, test=True))
             options: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [lambda _: counters.beat(0)]}
             evaluator = Evaluator(agent, opened[-1], **job.evaluator() | options)
-            if job.tells_evaluations:
+            if job.sends_evaluations:
                 evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, send_evaluation]
             opened.append(evaluator)
-            callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
-        saves = job.outcome and index == 0 and hasattr(agent, "save")
-        saved = _saved_in(job.outcome, agent, counters) if saves else contextlib.nullcontext()
-        with saved, _profiled(job.profile, index):
+            callbacks.append(_evaluation_callback(Evaluation(evaluator, agent, job.successful_score, False), channel))
+        saves = job.save_dir and index == 0 and hasattr(agent, "save")
+        saved = _saving_in(job.save_dir, agent, counters) if saves else contextlib.nullcontext()
+        with saved, _profiling(job.profile, index):
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
             send_agent()
 
@@ -208,8 +208,8 @@ def _numbers(statistics: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return [pair for pair in statistics if isinstance(pair[1], int | float)]
 
 
-def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
-    """Return a callback that evaluates, sends the scores, and ends all processes if a score is high enough."""
+def _evaluation_callback(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
+    """Return a callback that evaluates, sends the score, and ends all processes if the score is high enough."""
 
     def evaluate(clock: Clock) -> None:
         assert isinstance(clock, SharedClock)
@@ -227,8 +227,8 @@ def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
 
 
 @contextlib.contextmanager
-def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
-    """Save the agent at the end of the context. After an error, the agent is saved too, and the error is re-raised."""
+def _saving_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
+    """Save the agent at the end of the context, even after an error in the context."""
 
     def save() -> None:
         counters.saving.value = 1
@@ -247,7 +247,7 @@ def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _profiled(folder: str | None, index: int) -> Iterator[None]:
+def _profiling(folder: str | None, index: int) -> Iterator[None]:
     if folder is None:
         yield
         return

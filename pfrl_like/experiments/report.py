@@ -1,4 +1,4 @@
-"""The report of a finished run: `report.html` and `learning_curve.svg`, which need no other files."""
+"""The report of a finished run: `report.html` and `learning_curve.svg`. Each can be opened without the other."""
 
 import html
 import math
@@ -85,7 +85,7 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
 
 
 def round_numbers(low: float, high: float) -> list[float]:
-    """Four to nine equidistant multiples of 1, 2, 2.5 or 5 times a power of ten between `low` and `high`."""
+    """Return four to nine equidistant multiples of 1, 2, 2.5 or 5 times a power of ten between `low` and `high`."""
     power = 10.0 ** math.floor(math.log10((high - low) / 4))
     step = max(size * power for size in (1.0, 2.0, 2.5, 5.0) if size * power * 4 <= (high - low) * (1 + 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -121,7 +121,7 @@ def _text(value: object) -> str:
 
 
 def _part(record: dict[str, object]) -> str:
-    """A short text about an earlier part of a run."""
+    """Return a short text about an earlier part of a run."""
     gap = f"{record[PARTS_LEFT_OUT]} earlier parts omitted; " if PARTS_LEFT_OUT in record else ""
     steps = f"from step {record.get('step_offset', 0)}" + (f" to {record['t']}" if "t" in record else "")
     return f"{gap}{steps}, started {record.get('start')}: {record.get('outcome')}"

@@ -30,7 +30,8 @@ class SerialSource:
 
     Args:
         agent: Object with the methods `act` and `observe`.
-        env: Environment in any form that `as_gymnasium` accepts. It may return the same arrays at every step.
+        env: Environment in any form that `as_gymnasium` accepts. The environment may reuse its arrays; the source
+            copies them.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         cuts_off_at_end: True to report the last training step to the agent as truncated.
@@ -55,14 +56,14 @@ class SerialSource:
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Make one step. If no episode is running, a new episode starts. The last training step ends the episode."""
         if not self.running:
-            self._begin()
+            self._start_episodes()
         agent = self.agent
         mask = self.mask
         action = agent.act(self.obs) if mask is None else agent.act(self.obs, action_mask=mask)
         try:
             check_action(self.action_space, action, bounds=False)
         except ValueError as error:
-            raise with_chooser(error, agent) from None
+            raise with_action_source(error, agent) from None
         obs, reward, terminated, truncated, info = step_values(self.env.step(action))
         clock.t += 1
         obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
@@ -85,12 +86,12 @@ class SerialSource:
         return (Episode(self.total_reward, self.length, ended),)
 
     def record(self) -> None:
-        """Start recording episodes, so that `saved_state` can be called."""
+        """Record episodes from now on, so that `saved_state` can be called."""
         if not isinstance(self.env, EpisodeTape):
             self.env = EpisodeTape(self.env)
 
     def saved_state(self) -> dict[str, Any]:
-        """The running episode and the record that reproduces the environment's state; requires `record`."""
+        """Return the running episode and the record of the environment's state. Call `record` before training."""
         began = self.obs is not None and isinstance(self.env, EpisodeTape)
         return {
             "running": self.running, "total_reward": self.total_reward, "length": self.length,
@@ -117,7 +118,7 @@ class SerialSource:
         self.total_reward, self.length = total_reward, length
         return ()
 
-    def _begin(self) -> None:
+    def _start_episodes(self) -> None:
         is_first = self.obs is None
         if is_first:
             stop_episode(self.agent)
@@ -165,7 +166,7 @@ class VectorSource:
         self.takes_mask = takes_mask(agent.batch_act)
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """Make one step in every environment. An environment that only resets does not advance the clock."""
+        """Make one step in every environment. Steps that only reset an environment (autoreset) are not counted."""
         step, reset, end = self.step(clock)
         self.observe(step, reset)
         clock.between_episodes = bool(end.all())
@@ -175,15 +176,15 @@ class VectorSource:
         """Make one step in every environment without passing the result to the agent.
 
         Returns:
-            Three values: the result of the step, a bool array that is True for each environment whose episode is
-            truncated, and a bool array that is True for each environment whose episode ended.
+            Three values: the result of the step, a bool array that is True for each environment whose episode was
+            truncated, and a bool array that is True for each environment whose episode was truncated or terminated.
         """
-        current = self._begin()
-        action = self.agent.batch_act(current.obs, **told_of(current, self.takes_mask))
+        current = self._start_episodes()
+        action = self.agent.batch_act(current.obs, **agent_keywords(current, self.takes_mask))
         try:
             check_actions(self.action_space, action, self.num_envs, bounds=False)
         except ValueError as error:
-            raise with_chooser(error, self.agent) from None
+            raise with_action_source(error, self.agent) from None
         step = self.stream.step(action)
         clock.t += int(np.count_nonzero(step.active))
         self._check(step.obs)
@@ -199,16 +200,16 @@ class VectorSource:
 
     def observe(self, step: VectorStep, reset: BoolArray) -> None:
         """Pass the result of a step to the agent."""
-        self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **told_of(step, self.takes_mask))
+        self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **agent_keywords(step, self.takes_mask))
 
     def record(self) -> None:
-        """Start recording episodes, so that `saved_state` can be called."""
+        """Record episodes from now on, so that `saved_state` can be called."""
         if not self._records:
             self.stream.record()
         self._records = True
 
     def saved_state(self) -> dict[str, Any]:
-        """The running episodes and the records that reproduce the states of the environments; requires `record`."""
+        """Return the running episodes and the records of the environments' states. Call `record` before training."""
         began = self.end is not None and self._records
         return {
             "end": None if self.end is None else self.end.tolist(),
@@ -237,7 +238,7 @@ class VectorSource:
         self.total_reward[:], self.length[:] = (0.0, 0) if reasons else (total_reward, length)
         return reasons
 
-    def _begin(self) -> VectorObs:
+    def _start_episodes(self) -> VectorObs:
         if self.end is None:
             stop_episode(self.agent)
             now = self.stream.reset()
@@ -257,8 +258,8 @@ class VectorSource:
         check_finite("obs", obs)
 
 
-def with_chooser(error: ValueError, agent: Any) -> ValueError:
-    """Add to an error about an action the part that chose the action. Errors about NaN are returned unchanged."""
+def with_action_source(error: ValueError, agent: Any) -> ValueError:
+    """Return an error about an action with the part that chose the action. Errors about NaN are returned unchanged."""
     if type(error) is not ValueError:
         return error
     source = "act of the agent"
@@ -274,8 +275,8 @@ def stop_episode(agent: Any) -> None:
     getattr(agent, "stop_episode", lambda: None)()
 
 
-def told_of(now: Any, takes_mask: bool = True) -> dict[str, Any]:
-    """The keywords `action_mask` and `active` of an agent's call, each only if it is needed."""
+def agent_keywords(now: Any, takes_mask: bool = True) -> dict[str, Any]:
+    """Return the keyword arguments `action_mask` and `active` of an agent's call, each only if it is needed."""
     keywords = mask_keyword(now.action_mask, takes_mask)
     if not now.active.all():
         keywords["active"] = now.active
