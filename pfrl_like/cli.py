@@ -7,21 +7,7 @@ import tempfile
 from collections.abc import Sequence
 
 from pfrl_like.debug.crash_replay import CRASH, RerunError, check_owner, diagnosis_text, read_crash, rerun_crash
-from pfrl_like.debug.trace_diff import (
-    Difference,
-    RerunResult,
-    compare_reruns,
-    explanations,
-    first_record,
-    first_tensors,
-)
-    Difference,
-    RerunResult,
-    compare_reruns,
-    explanations,
-    first_record,
-    first_tensors,
-)
+from pfrl_like.debug.trace_diff import Difference, compare_reruns, explanations, first_record, first_tensors
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 
 
@@ -96,16 +82,16 @@ def _compare(arguments: argparse.Namespace) -> int:
     if not (record.differs or tensors.differs):
         return 0
     interval = closer_interval(record, tensors)
-    result = RerunResult("")
+    is_reproducible = True
     if arguments.rerun or (not arguments.no_rerun and needs_rerun(record, tensors, *interval)):
         with tempfile.TemporaryDirectory() as scratch:
             try:
-                result = compare_reruns(outdirs, scratch, *interval, known=record)
+                text, is_reproducible = compare_reruns(outdirs, scratch, *interval, known=record)
             except (RerunError, CheckpointError) as error:  # the rest of the result is still printed
-                result = RerunResult(f"the rerun failed: {error}")
-        print(f"rerun: {result.text}")
+                text = f"the rerun failed: {error}"
+        print(f"rerun: {text}")
     print("possible causes:")
-    for line in [*explanations(outdirs, result.is_reproducible)] or ["none in run.json"]:
+    for line in [*explanations(outdirs, is_reproducible)] or ["none in run.json"]:
         print(f"  {line}")
     return 1
 

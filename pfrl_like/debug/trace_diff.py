@@ -215,19 +215,9 @@ _SEED_ADVICE = "to seed the environment, call env.reset(seed=...) and env.action
 _ENV_STREAM = "._np_random"  # gymnasium's attribute for the streams of environments and spaces
 
 
-class RerunResult(NamedTuple):
-    """The result of a rerun of two runs.
-
-    Attributes:
-        text: Description of the result.
-        is_reproducible: False if a run is known to differ from its own rerun.
-    """
-
-    text: str
-    is_reproducible: bool = True
-
-
-def compare_reruns(outdirs: tuple[str, str], scratch: str, since: int, until: int, known: Difference) -> RerunResult:
+def compare_reruns(
+    outdirs: tuple[str, str], scratch: str, since: int, until: int, known: Difference
+) -> tuple[str, bool]:
     """Repeat a part of two runs, and describe the first differences of the reruns, except the difference `known`.
 
     Args:
@@ -236,6 +226,9 @@ def compare_reruns(outdirs: tuple[str, str], scratch: str, since: int, until: in
         since: Last step at which all tensors are known to be equal.
         until: Last step of the repeated training.
         known: First difference of the records of the two runs.
+
+    Returns:
+        A text that describes the differences, and False if a run differs from its own rerun, otherwise True.
 
     Raises:
         RerunError: If a program cannot be started, or if it ends before step `until`.
@@ -261,7 +254,7 @@ def compare_reruns(outdirs: tuple[str, str], scratch: str, since: int, until: in
         del differences["steps"]
     ranked = sorted((each.t, i, name) for i, (name, each) in enumerate(differences.items()) if each.differs)
     notes += [f"{name}: {differences[name].text}" for _, _, name in ranked]
-    return RerunResult("\n       ".join(notes), is_reproducible)
+    return "\n       ".join(notes), is_reproducible
 
 
 def first_differences(a: str, b: str) -> dict[str, Difference]:
