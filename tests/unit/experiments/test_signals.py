@@ -207,10 +207,8 @@ class TestOneWriter:
     @pytest.mark.slow
     def test_another_process_is_named(self, agent, tmp_path):
         (tmp_path / "scores.txt").write_text("of the run that goes on")
-        code = "import sys, time; from pfrl_like.runs.run_files import directory_lock as lock\nwith lock(sys.argv[1]):\n"
-            "import sys, time; from pfrl_like.runs.run_files import directory_lock\nwith directory_lock(sys.argv[1]):\n"
-        )
-        code += " print('held', flush=True)\n time.sleep(6000)"
+        code = "import sys; from pfrl_like.runs.run_files import directory_lock\nwith directory_lock(sys.argv[1]):\n"
+        code += " print('held', flush=True)\n import time; time.sleep(6000)"
         other = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True)
         try:
             assert other.stdout.readline() == "held\n"

@@ -118,9 +118,9 @@ def test_a_run_that_does_not_repeat_itself_is_named(tmp_path, again, monkeypatch
 
     monkeypatch.setattr(trace_diff, "_rerun", trained_again)
     known = trace_diff.first_record(str(a), str(b))
-    found = trace_diff.compare_reruns((str(a), str(b)), str(tmp_path / "scratch"), 0, 20, known)
-    assert not found.repeats and f"{a} does not" not in found.text
-    assert f"{b} is not reproducible: the first difference is at step 11, in loss" in found.text
+    text, is_reproducible = trace_diff.compare_reruns((str(a), str(b)), str(tmp_path / "scratch"), 0, 20, known)
+    assert not is_reproducible and f"{a} does not" not in text
+    assert f"{b} is not reproducible: the first difference is at step 11, in loss" in text
 
 
 def test_a_loss_that_differs_is_followed_to_the_tensors_that_do():
@@ -198,9 +198,9 @@ def test_hashes_that_nobody_fixed_are_told_only_where_nothing_else_is_why(tmp_pa
     named = "settings.PYTHONHASHSEED: not set"
     assert next(explanations((a, b))).startswith(named)
     assert [line[:11] for line in explanations((a, c))] == ["seeds.torch"]
-    assert [*explanations((a, c), repeats=False)][1].startswith(named)
+    assert [*explanations((a, c), is_reproducible=False)][1].startswith(named)
     change_record(Path(b), settings={"PYTHONHASHSEED": "0"})
-    assert [line[:29] for line in explanations((a, b), repeats=False)] == ["settings.PYTHONHASHSEED: None"]
+    assert [line[:29] for line in explanations((a, b), is_reproducible=False)] == ["settings.PYTHONHASHSEED: None"]
 
 
 def test_commands_are_compared_without_the_run_directories_also_after_a_move(tmp_path):
