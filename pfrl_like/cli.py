@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Sequence
 
 from pfrl_like.debug.crash_replay import CRASH, RerunError, check_owner, diagnosis_text, read_crash, rerun_crash
-from pfrl_like.debug.trace_diff import Difference, compare_reruns, explanations, first_record, first_tensors
+from pfrl_like.debug.trace import read_tensors
+from pfrl_like.debug.trace_diff import Difference, compare_reruns, explanations, first_record, first_tensor_difference
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 
 
@@ -77,7 +78,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     directories during the rerun. Exit status: 0 if the traces are equal over their common length, 1 if not.
     """
     outdirs = arguments.a, arguments.b
-    record, tensors = first_record(*outdirs), first_tensors(*outdirs)
+    record, tensors = first_record(*outdirs), first_tensor_difference(*map(read_tensors, outdirs))
     print(f"steps: {record.text}\ntensors: {tensors.text}", flush=True)
     if not (record.differs or tensors.differs):
         return 0

@@ -17,8 +17,7 @@ class CheckpointError(PfrlLikeError, ValueError):
     """
 
     def __init__(self, path: object, reason: str) -> None:
-        self.path = str(path)
-        self.reason = reason
+        self.path, self.reason = str(path), reason
         super().__init__(self.path, reason)
 
     def __str__(self) -> str:
@@ -38,10 +37,7 @@ class NonFiniteError(PfrlLikeError, ValueError):
     """
 
     def __init__(self, name: str, message: str, batch: object = None, skipped: int = 0) -> None:
-        self.name = name
-        self.message = message
-        self.batch = batch
-        self.skipped = skipped
+        self.name, self.message, self.batch, self.skipped = name, message, batch, skipped
         super().__init__(name, message)
 
     def __str__(self) -> str:
@@ -70,9 +66,7 @@ class WorkerError(PfrlLikeError, RuntimeError):
     """
 
     def __init__(self, index: int, reason: str, traceback_text: str = "") -> None:
-        self.index = index
-        self.reason = reason
-        self.traceback_text = traceback_text
+        self.index, self.reason, self.traceback_text = index, reason, traceback_text
         super().__init__(index, reason, traceback_text)
 
     def __str__(self) -> str:
@@ -90,9 +84,7 @@ class MissingDependencyError(PfrlLikeError, ImportError):
     """
 
     def __init__(self, package: str, purpose: str, extra: str | None = None) -> None:
-        self.package = package
-        self.purpose = purpose
-        self.extra = extra
+        self.package, self.purpose, self.extra = package, purpose, extra
         super().__init__(package, purpose, extra)
 
     def __str__(self) -> str:
@@ -110,9 +102,7 @@ class DownloadError(PfrlLikeError, RuntimeError):
     """
 
     def __init__(self, url: str, path: str, reason: str) -> None:
-        self.url = url
-        self.path = path
-        self.reason = reason
+        self.url, self.path, self.reason = url, path, reason
         super().__init__(url, path, reason)
 
     def __str__(self) -> str:
@@ -130,8 +120,7 @@ class AsyncTrainingError(PfrlLikeError, RuntimeError):
     """
 
     def __init__(self, reasons: dict[int | str, str], tracebacks: dict[int | str, str]) -> None:
-        self.reasons = reasons
-        self.tracebacks = tracebacks
+        self.reasons, self.tracebacks = reasons, tracebacks
         super().__init__(reasons, tracebacks)
 
     def __str__(self) -> str:

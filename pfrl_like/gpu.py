@@ -95,7 +95,13 @@ def resolve_device(gpu: int | None = None, device: torch.device | str | None = N
         result = _parse(device)
         if gpu is not None and gpu >= 0 and result != torch.device("cuda", gpu):
             raise ValueError(f"gpu={gpu} and device={str(device)!r} contradict each other: pass only one of them")
-    _check_present(result)
+    if result.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (result.index or 0) >= count:
+            devices = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
+            raise ValueError(f"device is {result}, but torch finds {devices}: pass device='cpu' to use the CPU")
+    elif result.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("device is mps, but torch finds no such device: pass device='cpu' to use the CPU")
     return result
 
 
@@ -111,13 +117,3 @@ def _parse(device: torch.device | str) -> torch.device:
     if parsed.type == "cuda" and parsed.index is None:
         return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_available() else 0)
     return parsed
-
-
-def _check_present(device: torch.device) -> None:
-    if device.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (device.index or 0) >= count:
-            devices = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
-            raise ValueError(f"device is {device}, but torch finds {devices}: pass device='cpu' to use the CPU")
-    elif device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError("device is mps, but torch finds no such device: pass device='cpu' to use the CPU")

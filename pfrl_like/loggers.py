@@ -314,7 +314,7 @@ class TensorBoardAdapter(NoAdapter):
         self._logger.close()
 
 
-def _passed_to_all(name: str) -> Callable[..., None]:
+def _call_all(name: str) -> Callable[..., None]:
     def method(self: "SeveralAdapters", *arguments: Any) -> None:
         for each in self.adapters:
             getattr(each, name)(*arguments)
@@ -333,12 +333,12 @@ class SeveralAdapters:
     def __init__(self, adapters: Sequence[LoggerAdapter]) -> None:
         self.adapters = adapters
 
-    write_params = _passed_to_all("write_params")
-    before_write_metric = _passed_to_all("before_write_metric")
-    write_metric = _passed_to_all("write_metric")
-    after_write_metric = _passed_to_all("after_write_metric")
-    save_model = _passed_to_all("save_model")
-    close = _passed_to_all("close")
+    write_params = _call_all("write_params")
+    before_write_metric = _call_all("before_write_metric")
+    write_metric = _call_all("write_metric")
+    after_write_metric = _call_all("after_write_metric")
+    save_model = _call_all("save_model")
+    close = _call_all("close")
 
 
 class FileAdapterFactory:

@@ -244,11 +244,9 @@ def rerun_crash(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
         order = Order(place, scratch, os.path.realpath(crash))
         code = _start(record, order, command)
         if not os.path.exists(order.answer):
-            raise RerunError(
-                f"{' '.join(command_of(record, command))} has ended with code {code} before it trained an agent in "
-                f"{place}; if the program has changed, construct the agent yourself and call "
-                "pfrl_like.experiments.replay_crash"
-            )
+            text = f"{' '.join(command_of(record, command))} has ended with code {code} before it trained an agent in"
+            advice = "if the program has changed, construct the agent and call pfrl_like.experiments.replay_crash"
+            raise RerunError(f"{text} {place}; {advice}")
         return read_json(order.answer, _MAX_BYTES)
 
 
@@ -257,7 +255,7 @@ def rerun_training(record: Mapping[str, Any], order: Order) -> None:
 
     Args:
         record: Result of `environment_record`.
-        order: Part of the training to repeat. Its `scratch` directory is created and contains the output of the
+        order: Part of the training to repeat. The directory `order.scratch` is created. It contains the output of the
             program.
 
     Raises:
@@ -274,7 +272,7 @@ def rerun_training(record: Mapping[str, Any], order: Order) -> None:
 
 
 def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (), **streams: Any) -> int:
-    """Run a program with an order, and return its exit code."""
+    """Run a program that carries out `order`, and return its exit code."""
     started = command_of(record, command)
     recorded = {name: value for name, value in record["settings"].items() if name in VARIABLES}
     env = {**os.environ, **recorded, VARIABLE: order.to_text()}
@@ -286,7 +284,7 @@ def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (),
 
 
 def recorded_outdir(record: Mapping[str, Any], outdir: str) -> str:
-    """Return the run directory of the recorded program, which may have been moved since then."""
+    """Return the path of the run directory at the time of the run. The directory may have been moved since then."""
     return os.path.realpath(record.get("outdir") or outdir)
 
 

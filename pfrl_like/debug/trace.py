@@ -203,13 +203,15 @@ def read_records(outdir: str) -> Any:
     return np.fromfile(path, RECORD)
 
 
-def read_tensors(outdir: str) -> list[dict[str, Any]]:
-    """Return the lines with checksums of tensors, without an incomplete last line; empty if the file is missing.
+def read_tensors(outdir: str) -> dict[int, dict[str, int]]:
+    """Return the checksums of tensors, keyed by step and name; empty if the file is missing.
+
+    An incomplete last line is skipped.
 
     Raises:
         CheckpointError: If a line is not a valid line of a trace.
     """
-    return [line for _, line in _lines_of(outdir)]
+    return {line["t"]: line["tensors"] for _, line in _lines_of(outdir)}
 
 
 def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:

@@ -88,26 +88,8 @@ def _difference(one: Any, other: Any, a: str, b: str) -> Difference:
     return Difference(text, same, steps[0], first[0] == "loss", last)
 
 
-def first_tensors(a: str, b: str) -> Difference:
-    """Return the first difference of the tensors of two runs, among the steps with a line in both traces.
-
-    Raises:
-        CheckpointError: If a line of a file is not a valid line of a trace.
-    """
-    return first_line_difference(lines_of(a), lines_of(b))
-
-
-def lines_of(outdir: str) -> Lines:
-    """Return the checksums of the tensors of a run, keyed by step.
-
-    Raises:
-        CheckpointError: If a line of the file is not a valid line of a trace.
-    """
-    return {line["t"]: line["tensors"] for line in read_tensors(outdir)}
-
-
-def first_line_difference(one: Lines, other: Lines) -> Difference:
-    """Return the first difference of the checksums, among the steps in both mappings."""
+def first_tensor_difference(one: Lines, other: Lines) -> Difference:
+    """Return the first difference of two results of `read_tensors`, among the steps in both."""
     same = -1
     for t in sorted(one.keys() & other.keys()):
         if names := differing_names(one[t], other[t]):
@@ -184,7 +166,7 @@ def _fields(outdir: str) -> dict[str, Any]:
     with contextlib.suppress(CheckpointError):  # args.txt is missing, or is not valid JSON
         content["arguments"] = read_json(os.path.join(outdir, "args.txt"), _MAX_ARGUMENT_BYTES)
     start, place = (str(record.get(name) or outdir) for name in ("directory", "outdir"))
-    return {name: _without_outdir(value, start, place) for name, value in _flatten("", content)}
+    return {name: _replace_outdir(value, start, place) for name, value in _flatten("", content)}
 
 
 def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -195,10 +177,10 @@ def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _flatten(f"{name}.{key}" if name else key, item)
 
 
-def _without_outdir(value: Any, start: str, outdir: str) -> Any:
+def _replace_outdir(value: Any, start: str, outdir: str) -> Any:
     """Replace the run directory in a value by "DIR". The path in the value may be relative to the directory `start`."""
     if isinstance(value, list):
-        return [_without_outdir(item, start, outdir) for item in value]
+        return [_replace_outdir(item, start, outdir) for item in value]
     if not isinstance(value, str):
         return value
     option, sign, path = value.rpartition("=")
@@ -212,7 +194,7 @@ def _without_outdir(value: Any, start: str, outdir: str) -> Any:
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")
 _INITIAL_STREAMS = "initial states of random streams (no problem if the stream is not used)"
 _SEED_ADVICE = "to seed the environment, call env.reset(seed=...) and env.action_space.seed(...) before training"
-_ENV_STREAM = "._np_random"  # gymnasium's attribute for the streams of environments and spaces
+ENV_STREAM = "._np_random"  # gymnasium's attribute for the streams of environments and spaces
 
 
 def compare_reruns(
@@ -244,7 +226,7 @@ def compare_reruns(
         if (itself := compare_with_rerun(outdir, order.diverted)).differs:
             notes.append(f"{outdir} is not reproducible: {itself.text}")
     is_reproducible, differences = not notes, first_differences(*again)
-    if not is_reproducible and is_unseeded(differences[_INITIAL_STREAMS]):
+    if not is_reproducible and ENV_STREAM in differences[_INITIAL_STREAMS].text:
         notes.append(_SEED_ADVICE)
     if not any(each.differs for each in differences.values()):
         notes.append(f"the reruns are equal up to step {until:,}")
@@ -259,23 +241,18 @@ def compare_reruns(
 
 def first_differences(a: str, b: str) -> dict[str, Difference]:
     """Return the first difference of each kind between two reruns. A kind may cause a difference of later kinds."""
-    lines = lines_of(a), lines_of(b)
+    lines = read_tensors(a), read_tensors(b)
     streams, tensors = ([_select(part, is_stream) for part in lines] for is_stream in (True, False))
     start = min((t for t in streams[0].keys() & streams[1].keys() if streams[0][t]), default=-1)
     first = [{start: part.get(start, {})} for part in streams]
     unlike = differing_names(*(part[start] for part in first))
     drawn = [{t: {name: part[t][name] for name in part[t] if name not in unlike} for t in part} for part in streams]
     return {
-        _INITIAL_STREAMS: first_line_difference(*first),
+        _INITIAL_STREAMS: first_tensor_difference(*first),
         "steps": first_record(a, b),
-        "tensors": first_line_difference(*tensors),
-        "random streams": first_line_difference(*drawn),
+        "tensors": first_tensor_difference(*tensors),
+        "random streams": first_tensor_difference(*drawn),
     }
-
-
-def is_unseeded(streams: Difference) -> bool:
-    """True if the initial states of an environment's random streams differ."""
-    return streams.differs and _ENV_STREAM in streams.text
 
 
 def _select(lines: Lines, streams: bool) -> Lines:

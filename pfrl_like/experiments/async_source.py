@@ -33,7 +33,7 @@ class AsyncWorkers:
         exception_event: Event that ends training with an error when it is set, or None. If the event has an attribute
             `error`, the raised error contains this attribute.
         logger: Logger that gets a line for every score.
-        start_method: Start method of the processes, or None.
+        start_method: Start method of the processes. If None, forkserver is used if the system has it, else spawn.
         grace: Maximum number of seconds that a process may take to end after the end of training. Each step of an
             evaluation restarts this time.
         step_timeout: Maximum number of seconds between two heartbeats of a process during training. If None, there is
@@ -71,7 +71,10 @@ class AsyncWorkers:
         """Wait briefly for messages, and set the clock to the number of steps that all processes have started."""
         ended = self._listen(POLL)
         if self.exception_event is not None and self.exception_event.is_set():
-            self._note_exception()
+            error = getattr(self.exception_event, "error", None)
+            text = "set exception_event" if error is None else f"raised {type(error).__name__}: {error}"
+            lines = "" if error is None else "".join(traceback.format_exception(error))
+            self._failures.setdefault("learner", Failure(text, lines))
         if self._failures:
             self._fail(self._end(min(GRACE, self.grace)))
         over = bool(self.counters.stop.value) or self.counters.steps_started >= clock.steps
@@ -125,12 +128,6 @@ class AsyncWorkers:
                     self._reason = content
         return ended
 
-    def _note_exception(self) -> None:
-        error = getattr(self.exception_event, "error", None)
-        text = "set exception_event" if error is None else f"raised {type(error).__name__}: {error}"
-        lines = "" if error is None else "".join(traceback.format_exception(error))
-        self._failures.setdefault("learner", Failure(text, lines))
-
     def _hanging(self, over: bool) -> frozenset[int]:
         """Return the running processes whose last heartbeat is too long ago.
 
@@ -144,7 +141,7 @@ class AsyncWorkers:
                 self._countdowns[index] = Countdown(self.grace if over else self.step_timeout)
         return frozenset(index for index in running if self._countdowns[index].left() <= 0)
 
-    def _end(self, seconds: float, hung: frozenset[int] = frozenset(), reason: str = _LATE) -> dict[int | str, Failure]:
+    def _end(self, seconds: float, hung: frozenset[int] = frozenset(), reason: str = "") -> dict[int | str, Failure]:
         """Tell all processes to end. Interrupt hanging processes at once, and the others after `seconds`.
 
         Args:
@@ -156,32 +153,26 @@ class AsyncWorkers:
             A dict from the index of each interrupted process to the reason and its traceback.
         """
         self.stop()
-        self._interrupt(hung)
+        for index in hung:
+            self.workers.interrupt(index)
         self._listen_for(seconds, hung)
         late = self.workers.running - hung
-        self._interrupt(late)
-        self._listen_for(TRACEBACK_SECONDS)
-        reasons = dict.fromkeys(sorted(hung), reason) | dict.fromkeys(sorted(late), _LATE)
-        return {
-            index: Failure(f"{text}: the process was killed", self._traceback_of(index))
-            for index, text in reasons.items()
-        }
-
-    def _interrupt(self, indices: frozenset[int]) -> None:
-        for index in indices:
+        for index in late:
             self.workers.interrupt(index)
-
-    def _traceback_of(self, index: int) -> str:
-        return self._failures.pop(index, Failure("")).traceback_text or self.workers.stack(index)
-
-    def _is_saving(self) -> bool:
-        return bool(self.counters.saving.value) and 0 in self.workers.running
+        self._listen_for(TRACEBACK_SECONDS)
+        failures: dict[int | str, Failure] = {}
+        for index in [*sorted(hung), *sorted(late)]:
+            lines = self._failures.pop(index, Failure("")).traceback_text or self.workers.stack(index)
+            failures[index] = Failure(f"{reason if index in hung else _LATE}: the process was killed", lines)
+        return failures
 
     def _listen_for(self, seconds: float, excluded: frozenset[int] = frozenset()) -> None:
         """Receive messages until all processes but `excluded` have ended, or time is up and no agent is being saved."""
         deadline = time.monotonic() + seconds
         self._listen(0.0)  # also receives messages of processes that have already ended
-        while self.workers.running - excluded and (time.monotonic() < deadline or self._is_saving()):
+        while self.workers.running - excluded:
+            if time.monotonic() >= deadline and not (self.counters.saving.value and 0 in self.workers.running):
+                break
             self._listen(POLL)
 
     def _fail(self, late: dict[int | str, Failure]) -> NoReturn:

@@ -45,10 +45,6 @@ class Counters:
         """Number of steps that have started, read without the lock, which a killed process may still hold."""
         return int(self.totals.get_obj()[0])
 
-    def beat(self, index: int) -> None:
-        """Count a heartbeat of a process."""
-        self.beats[index] += 1
-
 
 @dataclass(frozen=True)
 class Job:
@@ -145,8 +141,8 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
 
     The messages are ("episode", t, episode), ("score", t, score) and ("stop", t, reason). If `job.sends_evaluations` is
     True, process 0 also sends ("evaluation", t, (agent_stats, eval_stats, env_stats)). Process 0 sends ("agent", t,
-    (statistics, state)) after each of its episodes and at the end. The state is the `saved_state` of its agent. It is
-    None if the agent has no `saved_state` or if the processes share no attributes.
+    (statistics, state)) after each of its episodes and at the end. The state is the `saved_state` of its agent, or None
+    if the agent has no `saved_state` or if the processes share no attributes.
 
     Args:
         channel: Channel to the main process.
@@ -156,15 +152,17 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
     torch.set_num_threads(1)
     set_random_seed(job.seeds[index])
     counters = job.counters
-    counters.beat(index)
+    counters.beats[index] += 1
     env = job.make_env(index, test=False)
-    counters.beat(index)
-    opened = [env]
-    clock = SharedClock(job)
+    counters.beats[index] += 1
+    opened, clock = [env], SharedClock(job)
+
+    def beat(_: Clock) -> None:
+        counters.beats[index] += 1
 
     def report(clock: Clock) -> None:
         assert isinstance(clock, SharedClock)
-        counters.beat(index)
+        beat(clock)
         clock.count_episodes()
         for episode in clock.ended:
             channel.send(("episode", clock.t, episode))
@@ -183,7 +181,7 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
     with closing_all(opened):
         agent = job.agent if job.make_agent is None else job.make_agent(index)
         opened.append(agent)
-        counters.beat(index)
+        counters.beats[index] += 1
         for name, value in job.shared.items():
             setattr(agent, name, value)
         if hasattr(agent, "process_idx"):
@@ -191,7 +189,7 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
         callbacks: list[Callback] = [StepHooks(job.global_step_hooks(), env, agent), report]
         if job.evaluator is not None and index == 0:
             opened.append(job.make_env(index, test=True))
-            options: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [lambda _: counters.beat(0)]}
+            options: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [beat]}
             evaluator = Evaluator(agent, opened[-1], **job.evaluator() | options)
             if job.sends_evaluations:
                 evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, send_evaluation]
@@ -199,9 +197,12 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
             callbacks.append(_evaluation_callback(Evaluation(evaluator, agent, job.successful_score, False), channel))
         saves = job.save_dir and index == 0 and hasattr(agent, "save")
         saved = _saving_in(job.save_dir, agent, counters) if saves else contextlib.nullcontext()
-        with saved, _profiling(job.profile, index):
+        profile = contextlib.nullcontext() if job.profile is None else cProfile.Profile()
+        with saved, profile:
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
             send_agent()
+        if isinstance(profile, cProfile.Profile):
+            profile.dump_stats(os.path.join(str(job.profile), f"profile-{index}.out"))
 
 
 def _numbers(statistics: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
@@ -215,9 +216,9 @@ def _evaluation_callback(evaluation: Evaluation, channel: WaitingEnd) -> Callbac
         assert isinstance(clock, SharedClock)
         if clock.asked_to_stop:
             return
-        known = len(evaluation.history)
+        count = len(evaluation.history)
         evaluation(clock)
-        for statistics in evaluation.history[known:]:
+        for statistics in evaluation.history[count:]:
             channel.send(("score", clock.t, statistics["eval_score"]))
         if clock.stopped:
             channel.send(("stop", clock.t, clock.reason))
@@ -244,13 +245,3 @@ def _saving_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
             save()
         raise
     save()
-
-
-@contextlib.contextmanager
-def _profiling(folder: str | None, index: int) -> Iterator[None]:
-    if folder is None:
-        yield
-        return
-    with cProfile.Profile() as profile:
-        yield
-    profile.dump_stats(os.path.join(folder, f"profile-{index}.out"))

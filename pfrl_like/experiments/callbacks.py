@@ -60,7 +60,7 @@ class EpisodeLog:
 
 
 class IntervalLog:
-    """Logs the mean return of the last episodes every `interval` steps. Batch runs use it."""
+    """Logs the mean return of the last `window` episodes every `interval` steps, in runs with a vector environment."""
 
     def __init__(self, agent: Any, interval: int | None, window: int, logger: logging.Logger, outdir: str) -> None:
         self.agent, self.interval, self.logger, self.outdir = agent, interval, logger, outdir
@@ -129,8 +129,8 @@ class Evaluation:
             A list with one message if the evaluator has no `restore_state`, else an empty list.
         """
         self.history[:] = state["history"]
-        known = hasattr(self.evaluator, "restore_state")
-        return () if known else [f"evaluator: {type(self.evaluator).__name__} has no restore_state"]
+        can_restore = hasattr(self.evaluator, "restore_state")
+        return () if can_restore else [f"evaluator: {type(self.evaluator).__name__} has no restore_state"]
 
     def close(self) -> None:
         """Close the files of the evaluator."""
@@ -177,7 +177,7 @@ def wants_progress(progress: bool | None) -> bool:
 
 
 class Progress:
-    """Draws a progress bar as wide as the terminal. Without a terminal, it prints a line of text every 10 seconds.
+    """Draws a progress bar as wide as the terminal. If there is no terminal, prints a line of text every 10 seconds.
 
     Args:
         steps: Step at which training ends.
@@ -290,12 +290,12 @@ def _columns(stream: TextIO) -> int:
 
 def _shortened(parts: Mapping[str, str], room: int) -> str:
     """Return the parts as one line. Parts are removed until the line fits into `room` columns."""
-    kept = dict(parts)
+    remaining = dict(parts)
     for name in DISPENSABLE:
-        if len(_SEPARATOR.join(kept.values())) <= room:
+        if len(_SEPARATOR.join(remaining.values())) <= room:
             break
-        kept.pop(name, None)
-    return _SEPARATOR.join(kept.values())[: max(room, 0)]
+        remaining.pop(name, None)
+    return _SEPARATOR.join(remaining.values())[: max(room, 0)]
 
 
 def _duration(seconds: float) -> str:

@@ -26,17 +26,9 @@ from pfrl_like.replay_buffers import prune
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.run_directory import TABLES
 from pfrl_like.runs.run_files import FailedWrites
-from pfrl_like.storage import (
-    has_manifest,
-    is_unfinished,
-    load_directory,
-    make_directory,
-    save_directory,
-    sync_file,
-    synced_together,
-)
-from pfrl_like.storage.atomic import named_errors, names_in, read_bounded
+from pfrl_like.storage.atomic import make_directory, named_errors, names_in, read_bounded, sync_file, synced_together
 from pfrl_like.storage.attributes import Owner, limits_of
+from pfrl_like.storage.directory import has_manifest, is_unfinished, load_directory, save_directory
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 
 RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
@@ -210,12 +202,12 @@ class Checkpoints:
             if moved:
                 with contextlib.suppress(OSError):  # <t>_previous can be loaded, too
                     os.rename(_previous(path), path)
-            self._remove_obsolete_or_warn(path)
+            self._remove_obsolete()
             raise
         self._references_of[path] = references
         self._references.update(references)
         self._remove(_previous(path))
-        self._remove_obsolete_or_warn(path)
+        self._remove_obsolete()
 
     @property
     def failure(self) -> str:
@@ -245,12 +237,6 @@ class Checkpoints:
         self._references_of.pop(previous, None)
         return True
 
-    def _remove_obsolete_or_warn(self, path: str) -> None:
-        try:
-            self._remove_obsolete()
-        except (OSError, CheckpointError) as error:
-            self.logger.warning("obsolete checkpoint files next to %s could not be removed: %s", path, error)
-
     def _sync_tables(self) -> None:
         """Write all rows of the tables to disk before the checkpoint is completed."""
         assert self.state is not None
@@ -264,25 +250,28 @@ class Checkpoints:
                 sync_file(path)
 
     def _remove_obsolete(self) -> None:
-        """Remove obsolete checkpoints, and buffer files that no remaining checkpoint needs."""
-        whole = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
-        steps = sorted({saved.t for saved in whole}, reverse=True)[: self.keep or _RESUMABLE]
-        for saved in (saved for saved in whole if saved.t not in steps):
-            obsolete = saved.path.endswith(_PREVIOUS) or (self.keep is not None and saved.path.endswith("_checkpoint"))
-            self._remove(saved.path if obsolete else os.path.join(saved.path, RUN))
-        self._references_of = {saved.path: self._references_in(saved) for saved in whole if saved.t in steps}
-        folder = os.path.join(self.outdir, BUFFERS)
-        for name in os.listdir(folder) if os.path.isdir(folder) else ():
-            prune(os.path.join(folder, name), [one[name] for one in self._references_of.values() if name in one])
-        for name in filter(_REMOVED_FOLDER.fullmatch, os.listdir(self.outdir)):  # left by a writer that was killed
-            shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
+        """Remove obsolete checkpoints, and buffer files that no remaining checkpoint needs. Errors are only logged."""
+        try:
+            whole = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
+            steps = sorted({saved.t for saved in whole}, reverse=True)[: self.keep or _RESUMABLE]
+            for saved in (saved for saved in whole if saved.t not in steps):
+                with_agent = saved.path.endswith(_PREVIOUS if self.keep is None else (_PREVIOUS, "_checkpoint"))
+                self._remove(saved.path if with_agent else os.path.join(saved.path, RUN))
+            self._references_of = {saved.path: self._references_in(saved) for saved in whole if saved.t in steps}
+            folder = os.path.join(self.outdir, BUFFERS)
+            for name in os.listdir(folder) if os.path.isdir(folder) else ():
+                prune(os.path.join(folder, name), [one[name] for one in self._references_of.values() if name in one])
+            for name in filter(_REMOVED_FOLDER.fullmatch, os.listdir(self.outdir)):  # left by a killed process
+                shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
+        except (OSError, CheckpointError) as error:
+            self.logger.warning("obsolete checkpoint files in %s could not be removed: %s", self.outdir, error)
 
     def _remove(self, path: str) -> None:
         """Remove a directory if it exists, after a rename, so that no incomplete directory has the original name."""
-        gone = os.path.join(self.outdir, f".tmp-gone-{os.getpid()}-{secrets.token_hex(4)}")
+        temporary = os.path.join(self.outdir, f".tmp-gone-{os.getpid()}-{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
-            os.rename(path, gone)
-            shutil.rmtree(gone)
+            os.rename(path, temporary)
+            shutil.rmtree(temporary)
 
     def _references_in(self, saved: Saved) -> Mapping[str, Any]:
         if saved.path in self._references_of:

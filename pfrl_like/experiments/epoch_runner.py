@@ -199,8 +199,7 @@ class EpochRunner:
     def _load_newest(self) -> None:
         """Load the newest snapshot, if `outdir` contains a snapshot."""
         agent = self.algorithm.agent
-        made = Configuration(agent, self.env, None)
-        checkpoint = newest_checkpoint(agent, None, self.outdir, self.logger, made)
+        checkpoint = newest_checkpoint(agent, None, self.outdir, self.logger, Configuration(agent, self.env, None))
         if checkpoint is not None:
             with checkpoint_mismatch(checkpoint.path):
                 for part in self._parts():

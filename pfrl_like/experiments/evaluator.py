@@ -30,6 +30,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
+_Result = tuple[float, int]  # return and length of an episode
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
 
 
@@ -52,7 +53,7 @@ def run_evaluation_episodes(
         n_episodes: Number of episodes. None if `n_steps` is given.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        logger: Logger that gets a line for every episode.
+        logger: Logger that gets a line for every episode. If None, the logger of this module is used.
         hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Returns:
@@ -91,8 +92,8 @@ def batch_run_evaluation_episodes(
 ) -> tuple[list[float], list[float]]:
     """Run an agent in evaluation mode in a vector environment.
 
-    The result contains the episodes in the order in which they started. The first episodes to end would be too short on
-    average.
+    The result contains the episodes in the order in which they started. If the episodes that end first were chosen,
+    short episodes would be too frequent.
 
     Args:
         env: Vector environment in any form that `as_vector_stream` accepts.
@@ -102,7 +103,7 @@ def batch_run_evaluation_episodes(
         n_episodes: Number of episodes. None if `n_steps` is given.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        logger: Logger that gets a line for every episode.
+        logger: Logger that gets a line for every episode. If None, the logger of this module is used.
         hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Returns:
@@ -113,8 +114,8 @@ def batch_run_evaluation_episodes(
         TypeError: If a number is not an integer.
     """
     check_steps_or_episodes(n_steps=n_steps, n_episodes=n_episodes)
-    finished: dict[int, tuple[float, int]] = {}
-    counted: list[tuple[float, int]] | None = None
+    finished: dict[int, _Result] = {}
+    counted: list[_Result] | None = None
     with agent.eval_mode():
         source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
         number = np.arange(source.num_envs)  # number of the running episode in each environment
@@ -133,12 +134,8 @@ def batch_run_evaluation_episodes(
 
 
 def _episodes_if_complete(
-    finished: dict[int, tuple[float, int]],
-    number: Any,
-    source: VectorSource,
-    n_steps: int | None,
-    n_episodes: int | None,
-) -> list[tuple[float, int]] | None:
+    finished: dict[int, _Result], number: Any, source: VectorSource, n_steps: int | None, n_episodes: int | None
+) -> list[_Result] | None:
     """Return the (return, length) of each episode of the evaluation; None if more episodes are needed."""
     in_order = [finished[i] for i in itertools.takewhile(finished.__contains__, itertools.count())]
     if n_steps is None:
@@ -170,7 +167,7 @@ def eval_performance(
         n_episodes: Number of episodes. None if `n_steps` is given.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        logger: Logger that gets a line for every episode.
+        logger: Logger that gets a line for every episode. If None, the logger of this module is used.
 
     Returns:
         A dict with "episodes" (the number of episodes) and "mean", "median", "stdev", "max" and "min" of the returns.
@@ -190,8 +187,8 @@ def _run(env: Any, agent: Any, *arguments: Any) -> tuple[list[float], list[float
 
 
 def _statistics(scores: list[float], lengths: list[float]) -> dict[str, Any]:
-    of_lengths = {f"length_{name}": value for name, value in _summary(lengths).items()}
-    return {"episodes": len(scores), **_summary(scores), **of_lengths}
+    length_stats = {f"length_{name}": value for name, value in _summary(lengths).items()}
+    return {"episodes": len(scores), **_summary(scores), **length_stats}
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:
@@ -222,7 +219,7 @@ class Evaluator:
             scores and `best` are moved to `outdir/earlier-...`.
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
-        logger: Logger of this run.
+        logger: Logger of this run. If None, the logger of this module is used.
         use_tensorboard: True to log evaluations to TensorBoard, too. A runner then also logs the metrics of training to
             TensorBoard.
         success_threshold: Minimum return for an episode to count as a success. If not None, "success_rate" is added to
@@ -269,14 +266,13 @@ class Evaluator:
         self.n_steps, self.n_episodes, self.eval_interval = n_steps, n_episodes, eval_interval
         self.outdir = check_directory(outdir)
         self.max_episode_len, self.step_offset = max_episode_len, step_offset
-        self.evaluation_hooks = evaluation_hooks
-        self.save_best_so_far_agent = save_best_so_far_agent
+        self.evaluation_hooks, self.save_best_so_far_agent = evaluation_hooks, save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
         with directory_lock(self.outdir):
             move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
-            self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
+            self.start_time = time.time() - progress_of(self.outdir, step_offset)[1]
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
             earlier = {t: score for t, score in rows if t <= step_offset}  # scores of the run that resumes
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
@@ -309,7 +305,7 @@ class Evaluator:
         return score
 
     def evaluate_and_update_max_score(self, t: int, episodes: int) -> float:
-        """Evaluate now.
+        """Evaluate the agent, even if no evaluation is due.
 
         Args:
             t: Number of training steps so far.
@@ -412,7 +408,7 @@ def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
 
 
 def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[AbstractContextManager[Any], str]:
-    """Find an environment whose use does not affect the training environment.
+    """Choose the evaluation environment: `eval_env`, a new environment, a copy of `env`, or `env` itself.
 
     Args:
         env: Training environment.
@@ -437,11 +433,8 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         copied = copy.deepcopy(env)
     except Exception as error:  # copying any part of an environment may fail
         if vector:
-            raise ValueError(
-                f"eval_env is None, and env ({type(env).__name__}) cannot be copied "
-                f"({type(error).__name__}: {error}): pass an eval_env, "
-                "a single environment or another vector environment"
-            ) from error
+            text = f"eval_env is None, and env ({type(env).__name__}) cannot be copied ({error!r})"
+            raise ValueError(f"{text}: pass a single or a vector environment as eval_env") from error
         return contextlib.nullcontext(env), "the training environment, between episodes"
     _share_running_statistics(env, copied)
     return contextlib.nullcontext(copied), "deep copy of the training environment"
@@ -465,7 +458,9 @@ def evaluator_options(arguments: Mapping[str, Any], max_episode_len: int | None)
             this is also the maximum in an evaluation episode. If None, there is no limit.
     """
     limit = arguments.get("eval_max_episode_len")
-    options = {name: arguments[of_runner] for of_runner, name in _EVALUATOR_ARGUMENTS.items() if of_runner in arguments}
+    options = {
+        name: arguments[runner_name] for runner_name, name in _EVALUATOR_ARGUMENTS.items() if runner_name in arguments
+    }
     return options | {"max_episode_len": max_episode_len if limit is None else limit}
 
 
@@ -485,9 +480,9 @@ def evaluating(
     Returns:
         A function that takes the step at which training starts and returns the evaluator.
     """
-    own_env, choice = choose_eval_env(env, arguments["eval_env"], vector=vector)
+    env_context, choice = choose_eval_env(env, arguments["eval_env"], vector=vector)
     options = evaluator_options(arguments, max_episode_len)
-    with directory_lock(check_directory(arguments["outdir"])), own_env as chosen_env:
+    with directory_lock(check_directory(arguments["outdir"])), env_context as chosen_env:
         yield lambda t: Evaluator(arguments["agent"], chosen_env, step_offset=t, env_choice=choice, **options)
 
 

@@ -11,15 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfrl_like.processes.rerun_order import ordered
+from pfrl_like.runs import secrets
 from pfrl_like.runs.environment_record import git
-from pfrl_like.runs.secrets import (
-    harmless_environment,
-    mask_known_secrets,
-    mask_secret_patterns,
-    masked,
-    masked_arguments,
-    masked_command,
-)
 
 
 def is_under_git_control() -> bool:
@@ -43,10 +36,8 @@ def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -
     head, diff = git("rev-parse", "HEAD"), git("diff", "HEAD")
     if head is None or diff is None:
         raise RuntimeError("an experiment id needs git, but the current directory is not in a repository with a commit")
-    parts = [] if prefix is None else [prefix]
-    parts.append(head.decode().strip())
-    parts += [f"{zlib.crc32(source):08x}" for source in (diff, json.dumps(list(argv)).encode())]
-    return "-".join(parts)
+    sums = [f"{zlib.crc32(source):08x}" for source in (diff, json.dumps(list(argv)).encode())]
+    return "-".join([*([] if prefix is None else [prefix]), head.decode().strip(), *sums])
 
 
 def prepare_output_dir(
@@ -110,12 +101,12 @@ def prepare_output_dir(
     write("start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
     if isinstance(args, argparse.Namespace):
         args = vars(args)
-    given = None if args is None else masked_arguments(args)
-    write("args.txt", json.dumps(given, default=lambda value: masked(str(value))))
-    write("command.txt", " ".join(masked_command(argv)))
-    write("environ.txt", json.dumps(harmless_environment()))
+    recorded = None if args is None else secrets.masked_arguments(args)
+    write("args.txt", json.dumps(recorded, default=lambda value: secrets.masked(str(value))))
+    write("command.txt", " ".join(secrets.masked_command(argv)))
+    write("environ.txt", json.dumps(secrets.harmless_environment()))
     if under_git:
         for name, command in (("head", "rev-parse HEAD"), ("status", "status"), ("log", "log"), ("diff", "diff HEAD")):
-            text = mask_secret_patterns((git(*command.split()) or b"").decode(errors="replace"))
-            write(f"git-{name}.txt", mask_known_secrets(text) if name == "diff" else text)
+            text = secrets.mask_secret_patterns((git(*command.split()) or b"").decode(errors="replace"))
+            write(f"git-{name}.txt", secrets.mask_known_secrets(text) if name == "diff" else text)
     return outdir

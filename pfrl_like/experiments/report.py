@@ -28,9 +28,8 @@ def write_report(outdir: str) -> None:
     episodes = column_of(outdir, METRICS, "return")
     scores = column_of(outdir, SCORES, "mean")
     svg = learning_curve(episodes, scores)
-    record = record_of(outdir)
     atomic_write(os.path.join(outdir, "learning_curve.svg"), svg.encode(), durable=False)
-    page = _page(svg, record, scores).encode(errors="replace")
+    page = _page(svg, record_of(outdir), scores).encode(errors="replace")
     atomic_write(os.path.join(outdir, "report.html"), page, durable=False)
 
 
@@ -62,8 +61,8 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
         points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(curve[0][::every], curve[1][::every], strict=True))
         return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
-    shown = [array[:: max(len(array) // 2000, 1)] for array in map(np.asarray, episodes)]
-    dots = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="1.2"/>' for a, b in zip(*shown, strict=True))
+    thinned = [array[:: max(len(array) // 2000, 1)] for array in map(np.asarray, episodes)]
+    dots = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="1.2"/>' for a, b in zip(*thinned, strict=True))
     marks = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3"/>' for a, b in zip(*scores, strict=True))
     ticks = "".join(
         f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(v):.1f}" y2="{y(v):.1f}" stroke="#ddd"/>'

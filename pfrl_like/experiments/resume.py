@@ -1,4 +1,4 @@
-"""Loading of the newest complete checkpoint of a run, and comparison of its configuration with the new process."""
+"""Loading of the newest complete checkpoint of a run, and comparison of the saved and the new configuration."""
 
 import contextlib
 import inspect
@@ -83,8 +83,7 @@ def description_in(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def _facts_of(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "agent", type(agent).__name__
-    explorer = getattr(agent, "explorer", None)
-    for owner, name in ((agent, ""), (explorer, "explorer.")):
+    for owner, name in ((agent, ""), (getattr(agent, "explorer", None), "explorer.")):
         yield from ((name + each, value) for each, value in _constants_of(owner))
     for name, optimizer in _optimizers_of(agent).items():
         yield name, type(optimizer).__name__
@@ -163,17 +162,12 @@ class Checkpoint(NamedTuple):
     state: Mapping[str, Any]
     references: Mapping[str, Any]
 
-    @property
-    def is_finish(self) -> bool:
-        """True if the checkpoint was saved at the end of a run."""
-        return self.path.endswith("_finish")
-
     def restore(self, run: RunState, clock: Clock, logger: logging.Logger) -> dict[str, Any]:
         """Restore the state of everything except the agent and the replay buffers.
 
         Args:
             run: Object that restores this state.
-            clock: Clock of the run. It is set to the step and the number of episodes of the checkpoint.
+            clock: Clock of the run. Its step and its number of episodes are set to the values of the checkpoint.
             logger: Logger that gets a warning if later steps may differ from the steps of an uninterrupted run.
 
         Returns:
@@ -207,7 +201,7 @@ def checkpoint_mismatch(path: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PfrlLikeError):
             raise
-        reason = str(error) if type(error) is ValueError else repr(error)  # ValueErrors explain themselves
+        reason = str(error) if type(error) is ValueError else repr(error)  # a ValueError has a full message
         raise CheckpointError(path, f"does not match this run: {reason:.300}") from error
 
 

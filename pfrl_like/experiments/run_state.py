@@ -76,7 +76,7 @@ class RunState:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
-        """Restore the result of `saved`. Random streams are restored last, since other parts may draw numbers.
+        """Restore the result of `saved`. Random streams are restored last, because other parts may draw random numbers.
 
         Returns:
             Reasons why later steps may differ from the steps of an uninterrupted run. The list is empty if they are
@@ -93,8 +93,8 @@ class RunState:
                 reasons += _restore(name, part, from_json(state["parts"][name]))
             else:
                 reasons.append(f"the checkpoint has no state for {name}")
-        gone = [name for name in state["parts"] if name not in self.parts]
-        reasons += [f"the checkpoint has a state for {name}, which this run does not have" for name in gone]
+        unknown_names = [name for name in state["parts"] if name not in self.parts]
+        reasons += [f"the checkpoint has a state for {name}, which this run does not have" for name in unknown_names]
         if state["source"] is not None:
             reasons += self.source.restore_state(state["source"])
         reasons += _restore_streams(self._streams(), state["streams"])
@@ -234,8 +234,11 @@ class OwnAttributes:
     def saved_state(self) -> dict[str, Any]:
         """Return the values of changed attributes, and the names of changed attributes that cannot be saved."""
         changed = dict(self._changed())
-        lost = [name for name, text in changed.items() if text is None]
-        return {"values": {name: json.loads(text) for name, text in changed.items() if text is not None}, "lost": lost}
+        unsaved = [name for name, text in changed.items() if text is None]
+        return {
+            "values": {name: json.loads(text) for name, text in changed.items() if text is not None},
+            "lost": unsaved,
+        }
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:
         """Restore the result of `saved_state`. Return messages about attributes that were not saved."""
@@ -286,16 +289,14 @@ def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[st
         not an `AbstractReplayBuffer` cannot be saved.
     """
     named: dict[str, Any] = {}
-    for owner in owners:  # first, so that a buffer with several paths is named by the shortest one
-        for name, value in getattr(owner, "__dict__", {}).items():
-            if _is_like_a_buffer(value) and all(value is not other for other in named.values()):
-                named[_unique_name(name, named)] = value
-    known, reached = [*named.values()], Reachable(_is_like_a_buffer)
+    reached = Reachable(_is_like_a_buffer)
     for owner in owners:
         reached.visit(owner, "")
-    for path, value in reached.found.items():
-        if all(value is not other for other in known):
-            named[_unique_name(_NOT_IN_NAMES.sub("-", path).strip(".-"), named)] = value
+    attributes = [pair for owner in owners for pair in getattr(owner, "__dict__", {}).items()]
+    paths = [(_NOT_IN_NAMES.sub("-", path).strip(".-"), value) for path, value in reached.found.items()]
+    for name, value in attributes + paths:  # attributes first, so that a buffer is named by its shortest path
+        if _is_like_a_buffer(value) and all(value is not other for other in named.values()):
+            named[_unique_name(name, named)] = value
     buffers = {name: value for name, value in named.items() if isinstance(value, AbstractReplayBuffer)}
     unsaved = [
         f"{name} is {type(value).__name__}, which is not an AbstractReplayBuffer; its content is not saved"

@@ -1,6 +1,6 @@
 """Sources of training steps: one environment, or a vector environment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,9 @@ from pfrl_like.env import as_gymnasium
 from pfrl_like.envs import VectorObs, VectorStep, as_vector_stream
 from pfrl_like.envs.episode_tape import EpisodeTape
 from pfrl_like.envs.vector_stream import BoolArray
+from pfrl_like.errors import NonFiniteError
 from pfrl_like.runs.loop import Clock, Episode
-from pfrl_like.utils.checks import (
-    check_action,
-    check_actions,
-    check_counts,
-    check_finite,
-    check_observation,
-    check_observations,
-    check_step,
-)
+from pfrl_like.utils import checks
 from pfrl_like.utils.env_values import first_values, mask_keyword, own_copy, step_values, takes_mask
 
 _NO_EPISODE = {"way": "unknown", "reason": "no episode was recorded"}
@@ -40,9 +33,8 @@ class SerialSource:
     def __init__(
         self, agent: Any, env: Any, max_episode_len: int | None = None, *, cuts_off_at_end: bool = False
     ) -> None:
-        check_counts(optional=True, max_episode_len=max_episode_len)
-        self.agent = agent
-        self.env = as_gymnasium(env)
+        checks.check_counts(optional=True, max_episode_len=max_episode_len)
+        self.agent, self.env = agent, as_gymnasium(env)
         self.max_episode_len, self.cuts_off_at_end = max_episode_len, cuts_off_at_end
         self.observation_space = getattr(self.env, "observation_space", None)
         self.action_space = getattr(self.env, "action_space", None)
@@ -57,17 +49,13 @@ class SerialSource:
         """Make one step. If no episode is running, a new episode starts. The last training step ends the episode."""
         if not self.running:
             self._start_episodes()
-        agent = self.agent
-        mask = self.mask
+        agent, mask = self.agent, self.mask
         action = agent.act(self.obs) if mask is None else agent.act(self.obs, action_mask=mask)
-        try:
-            check_action(self.action_space, action, bounds=False)
-        except ValueError as error:
-            raise with_action_source(error, agent) from None
+        check_selected(agent, checks.check_action, self.action_space, action)
         obs, reward, terminated, truncated, info = step_values(self.env.step(action))
         clock.t += 1
         obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
-        check_step(self.observation_space, obs, reward)
+        checks.check_step(self.observation_space, obs, reward)
         self.last = obs, action, reward
         self.total_reward += float(reward)
         self.length += 1
@@ -124,8 +112,8 @@ class SerialSource:
             stop_episode(self.agent)
         obs, info = first_values(self.env.reset())
         self.obs = own_copy(obs)
-        check_observation(self.observation_space, self.obs)
-        check_finite("obs", self.obs)
+        checks.check_observation(self.observation_space, self.obs)
+        checks.check_finite("obs", self.obs)
         if is_first:
             dry_run(self.agent, self.obs, self.action_space)
         self.mask = own_copy(info.get(ACTION_MASK)) if self.takes_mask else None
@@ -151,13 +139,10 @@ class VectorSource:
     """
 
     def __init__(self, agent: Any, env: Any, max_episode_len: int | None = None) -> None:
-        check_counts(optional=True, max_episode_len=max_episode_len)
-        self.agent = agent
-        self.stream = as_vector_stream(env)
-        self.max_episode_len = max_episode_len
+        checks.check_counts(optional=True, max_episode_len=max_episode_len)
+        self.agent, self.stream, self.max_episode_len = agent, as_vector_stream(env), max_episode_len
         self.num_envs = self.stream.num_envs
-        self.observation_space = self.stream.observation_space
-        self.action_space = self.stream.action_space
+        self.observation_space, self.action_space = self.stream.observation_space, self.stream.action_space
         self.total_reward = np.zeros(self.num_envs)
         self.length = np.zeros(self.num_envs, dtype=np.int64)
         self.end: BoolArray | None = None
@@ -181,14 +166,11 @@ class VectorSource:
         """
         current = self._start_episodes()
         action = self.agent.batch_act(current.obs, **agent_keywords(current, self.takes_mask))
-        try:
-            check_actions(self.action_space, action, self.num_envs, bounds=False)
-        except ValueError as error:
-            raise with_action_source(error, self.agent) from None
+        check_selected(self.agent, checks.check_actions, self.action_space, action, self.num_envs)
         step = self.stream.step(action)
         clock.t += int(np.count_nonzero(step.active))
         self._check(step.obs)
-        check_finite("reward", step.reward)
+        checks.check_finite("reward", step.reward)
         self.last = step.obs, action, step.reward
         self.total_reward += np.where(step.active, step.reward, 0.0)
         self.length += step.active
@@ -254,20 +236,28 @@ class VectorSource:
         return now
 
     def _check(self, obs: Any) -> None:
-        check_observations(self.observation_space, obs, self.num_envs)
-        check_finite("obs", obs)
+        checks.check_observations(self.observation_space, obs, self.num_envs)
+        checks.check_finite("obs", obs)
 
 
-def with_action_source(error: ValueError, agent: Any) -> ValueError:
-    """Return an error about an action with the part that chose the action. Errors about NaN are returned unchanged."""
-    if type(error) is not ValueError:
-        return error
-    source = "act of the agent"
-    if getattr(agent, "burnin_action_func", None) is not None and getattr(agent, "burning_in", None) is True:
-        source = "burnin_action_func"
-    elif getattr(agent, "explorer", None) is not None:
-        source += f" with the explorer {type(agent.explorer).__name__}"
-    return ValueError(f"{error}; the action comes from {source}")
+def check_selected(agent: Any, check: Callable[..., None], *arguments: Any) -> None:
+    """Check an action of an agent with `check`. An error names the part of the agent that has selected the action.
+
+    Raises:
+        NonFiniteError: If the action is NaN or infinite.
+        ValueError: If the action does not match its space.
+    """
+    try:
+        check(*arguments, bounds=False)
+    except NonFiniteError:
+        raise
+    except ValueError as error:
+        source = "act of the agent"
+        if getattr(agent, "burnin_action_func", None) is not None and getattr(agent, "burning_in", None) is True:
+            source = "burnin_action_func"
+        elif getattr(agent, "explorer", None) is not None:
+            source += f" with the explorer {type(agent.explorer).__name__}"
+        raise ValueError(f"{error}; the action comes from {source}") from None
 
 
 def stop_episode(agent: Any) -> None:

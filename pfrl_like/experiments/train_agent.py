@@ -74,8 +74,9 @@ def train_agent(
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
             stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
-            parts must be constructed as before. Everything that belongs to steps after the checkpoint is moved to
-            `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons are logged.
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
@@ -176,8 +177,9 @@ def train_agent_with_evaluation(
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
             stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
-            parts must be constructed as before. Everything that belongs to steps after the checkpoint is moved to
-            `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons are logged.
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
@@ -241,6 +243,4 @@ def check_hooks(hooks: Sequence[Any], flag: str, runner: str) -> None:
     """
     for hook in hooks:
         if not getattr(hook, flag, False):
-            error = ValueError(f"{hook} does not support {runner}().")  # PFRL's message
-            error.add_note(f"evaluation_hooks: expected hooks with {flag} = True")
-            raise error
+            raise ValueError(f"{hook} does not support {runner}(). evaluation_hooks: expected hooks with {flag} = True")

@@ -16,13 +16,7 @@ from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import evaluator_options, tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
-from pfrl_like.experiments.runner_arguments import (
-    check_arguments,
-    check_has,
-    check_shares,
-    seeds_of_processes,
-    warn_of_other_step,
-)
+from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_shares, process_seeds, set_step
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -159,7 +153,7 @@ def train_agent_async(
     check_seconds(grace=grace)
     check_seconds(optional=True, step_timeout=step_timeout)
     chosen_method(start_method)
-    seeds = seeds_of_processes(random_seeds, processes)
+    seeds = process_seeds(random_seeds, processes)
     with directory_lock(outdir):
         if agent is None and make_agent is not None:
             agent = getattr(make_agent, "representative", None)
@@ -169,13 +163,9 @@ def train_agent_async(
         if use_shared_memory and not has_learner:
             check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
         is_independent = not use_shared_memory and not has_learner
-        if is_independent and resume:
-            raise ValueError("resume is True, which requires use_shared_memory=True, got False")
-        if is_independent and checkpoint_freq is not None:
-            raise ValueError(
-                f"checkpoint_freq is {checkpoint_freq} and use_shared_memory is False, but checkpoints need shared "
-                "memory: expected checkpoint_freq=None"
-            )
+        for name, value, default in (("resume", resume, False), ("checkpoint_freq", checkpoint_freq, None)):
+            if is_independent and value != default:
+                raise ValueError(f"{name} is {value}, which requires use_shared_memory=True, got False")
         if resume:
             step_offset = min(newest_agent(getattr(agent, "agent", agent), outdir, logger), steps)
         save_dir = os.path.join(outdir, ".process-0") if is_independent else ""
@@ -185,7 +175,7 @@ def train_agent_async(
             "outdir": outdir, "step_offset": step_offset, "logger": None, "use_tensorboard": False,
         }  # fmt: skip
         spawn = multiprocessing.get_context("spawn")  # its locks work with every start method
-        totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
+        totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset)[0]])
         counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         job = Job(
             counters=counters, make_env=sendable(make_env, "make_env", start_method),
@@ -201,10 +191,7 @@ def train_agent_async(
             logger.info("The run resumes from step %d of %s", step_offset, outdir)
         move_earlier_files(outdir, step_offset, logger, no_checkpoint=resume)  # before processes write
         learner = getattr(agent, "agent", agent)
-        if hasattr(learner, "t"):
-            warn_of_other_step(learner.t, step_offset, logger)
-            if not has_learner:
-                learner.t = step_offset
+        set_step(learner, step_offset, logger)
         try:
             with getattr(agent, "starting", nullcontext)(step_offset):
                 source = AsyncWorkers(job, stop_event, exception_event, logger, start_method, grace, step_timeout)

@@ -72,8 +72,9 @@ def train_agent_batch(
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
             stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
-            parts must be constructed as before. Everything that belongs to steps after the checkpoint is moved to
-            `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons are logged.
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
@@ -184,8 +185,9 @@ def train_agent_batch_with_evaluation(
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
             stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
-            parts must be constructed as before. Everything that belongs to steps after the checkpoint is moved to
-            `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons are logged.
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first

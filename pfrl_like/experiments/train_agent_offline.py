@@ -21,9 +21,7 @@ from pfrl_like.utils.random import check_rng
 _LOGGER = logging.getLogger(__name__)
 
 _ESTIMATOR_HINT = "; pass the attribute `impl` of the estimator, which is its agent"
-_AGENT_HINT = (
-    "; use an agent with a replay buffer, such as DQN or SoftActorCritic, or an agent of pfrl_like.agents.offline"
-)
+_AGENT_HINT = "; use an agent with a replay buffer, such as DQN, or an agent of pfrl_like.agents.offline"
 _EPISODES_HINT = "; MDPDataset.from_episodes converts a list of episodes into a dataset"
 
 
@@ -33,11 +31,9 @@ def _check_options(dataset: Any, sample: str, *arguments: Any, **options: Any) -
     try:
         signature.bind(*arguments, **options)
     except TypeError as error:
-        names, own = (", ".join(each.parameters) for each in (signature, inspect.signature(train_agent_offline)))
-        raise TypeError(
-            f"{sample} of {type(dataset).__name__}: {error}; it accepts {names}. "
-            f"train_agent_offline itself accepts {own}"
-        ) from error
+        names, others = (", ".join(each.parameters) for each in (signature, inspect.signature(train_agent_offline)))
+        text = f"{sample} of {type(dataset).__name__}: {error}; it accepts {names}"
+        raise TypeError(f"{text}. train_agent_offline itself accepts {others}") from error
 
 
 class DatasetSource:
@@ -66,23 +62,19 @@ class DatasetSource:
         self.last: Any = None  # minibatch: observations, actions, rewards
         self.options = {**getattr(agent, "sampling", {}), **options}
         _check_options(dataset, self._sample, *self._sample_arguments, **self.options)
-        self._check_size()
+        unit, size = "transitions", getattr(self.dataset, "n_steps", None)
+        if hasattr(self.dataset, "stored_steps"):  # a replay buffer
+            size = len(self.dataset)
+        if self.samples_sequences and hasattr(self.dataset, "n_episodes"):
+            unit, size = "episodes", self.dataset.n_episodes
+        if size is not None and size < self.minibatch_size:
+            raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset has {size} {unit}")
 
     @property
     def _sample_arguments(self) -> tuple[Any, ...]:
         """Positional arguments with which minibatches are sampled."""
         lengths = [self.agent.sequence_length] if self.samples_sequences else []
         return self.minibatch_size, *lengths, self.agent.gamma, self.agent.device
-
-    def _check_size(self) -> None:
-        """Check that a minibatch is not larger than the dataset, if the dataset has a size."""
-        what, held = "transitions", getattr(self.dataset, "n_steps", None)
-        if hasattr(self.dataset, "stored_steps"):  # a replay buffer
-            held = len(self.dataset)
-        if self.samples_sequences and hasattr(self.dataset, "n_episodes"):
-            what, held = "episodes", self.dataset.n_episodes
-        if held is not None and held < self.minibatch_size:
-            raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset has {held} {what}")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Make one update."""
@@ -200,8 +192,9 @@ def train_agent_offline(
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
             stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
-            parts must be constructed as before. Everything that belongs to steps after the checkpoint is moved to
-            `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons are logged.
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first

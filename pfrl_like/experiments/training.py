@@ -18,18 +18,13 @@ from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
-from pfrl_like.experiments.runner_arguments import (
-    items_on_disk,
-    warn_of_items_left,
-    warn_of_no_evaluation,
-    warn_of_other_step,
-)
+from pfrl_like.experiments.runner_arguments import items_on_disk, set_step, warn_of_no_evaluation, warn_of_old_items
 from pfrl_like.experiments.signals import Interruption
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.loop import Callback, Clock, Source, run
-from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file, move_earlier_files, progress_of
+from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file, move_earlier_files, progress_of, run_info
 from pfrl_like.runs.run_files import METRICS, FailedWrites, directory_lock
 from pfrl_like.utils.env_values import mask_keyword, takes_mask
 
@@ -107,7 +102,6 @@ class UpdateCount:
     def __init__(self, agent: Any) -> None:
         self.agent = getattr(agent, "agent", agent)
         self.before = self._updates()
-        self.missing = self.before is not None
 
     def warning(self) -> str:
         """Return a warning that no update was made; empty if an update was made, or if the agent counts no updates."""
@@ -115,11 +109,10 @@ class UpdateCount:
 
     def waits(self) -> str:
         """Return the reason why no update was made yet; empty if an update was made, or if the reason is unknown."""
-        return ": ".join(["no updates yet", *reasons]) if self._is_missing() and (reasons := self._reasons()) else ""
+        return "".join(f"no updates yet: {reason}" for reason in self._reasons()) if self._is_missing() else ""
 
     def _is_missing(self) -> bool:
-        self.missing = self.missing and self._updates() == self.before
-        return self.missing
+        return self.before is not None and self._updates() == self.before
 
     def _updates(self) -> Any:
         updates = getattr(self.agent, "optim_t", None)
@@ -217,15 +210,22 @@ def train(
             resumed_from = newest_checkpoint(agent, source, outdir, logger, configuration)
         items = items_on_disk(agent, source)
         if no_checkpoint := resume is True and resumed_from is None:
-            warn_of_items_left(items, outdir, logger)
+            warn_of_old_items(items, outdir, logger)
         if resumed_from is not None:
             step_offset = clock.t = clock.previous_t = resumed_from.t
         saves = hasattr(source, "saved_state") and (checkpoint_freq is not None or resume is not False or bool(parts))
         if saves:
             source.record()  # type: ignore[attr-defined]
-        evaluator = _prepare(agent, evaluator, outdir, step_offset, moves_files, no_checkpoint, logger)
-        if steps is not None:
-            warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
+        if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
+            evaluator = evaluator(step_offset)
+        board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None
+        if moves_files:  # the evaluator has moved its own files
+            move_earlier_files(
+                outdir, step_offset, logger,
+                evaluation=evaluator is None, tensorboard=board is None, no_checkpoint=no_checkpoint,
+            )  # fmt: skip
+        set_step(agent, step_offset, logger)
+        warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
         clock.episodes, seconds = progress_of(outdir, step_offset)
         csv = CSVLogger(os.path.join(outdir, METRICS.name), append=step_offset > 0, elapsed=seconds)
         evaluation, updates = None, UpdateCount(agent)
@@ -233,7 +233,6 @@ def train(
         if hasattr(source, "last"):
             callbacks.append(Trace(source, agent, outdir, checkpoint_freq, step_offset))
         callbacks += [StepHooks(step_hooks, env, agent)] if step_hooks else []
-        board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None  # the evaluator closes it
         callbacks += make_logs([csv, *loggers, *([board] if board is not None else [])], outdir)
         if steps is not None and wants_progress(progress):
             begins = "" if resumed_from is None else f"resuming from step {step_offset:,} of {outdir}"
@@ -254,10 +253,9 @@ def train(
             keep=keep_checkpoints, resumed_from=resumed_from,
         )  # fmt: skip
         callbacks.append(checkpoints)  # last, so that a checkpoint contains the effects of the other callbacks
-        record = RunRecord(
-            outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator,
-            items_on_disk=items, writes=writes, source=source,
-        )  # fmt: skip
+        info = run_info(agent, env, source, evaluator)
+        info |= {"steps": steps, "step_offset": step_offset, "items_on_disk": items}
+        record = RunRecord(outdir, info, writes)
         with (
             writing_report(outdir, writes),
             log_file(outdir, writes, append=step_offset > 0),
@@ -272,7 +270,7 @@ def train(
                     run_loop(source, clock, callbacks, checkpoints)
                 if clock.t > step_offset and (text := updates.warning()):
                     logger.warning(text)
-                if resumed_from is None or (resumed_from.t, resumed_from.is_finish) != (clock.t, True):
+                if resumed_from is None or os.path.basename(resumed_from.path) != f"{clock.t}_finish":
                     checkpoints.save(clock, "_finish")
                 outcome = ": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished"
                 if checkpoints.failure:
@@ -281,34 +279,6 @@ def train(
                 writes.push()
                 record.finish(outcome, clock)
         return evaluation.history if evaluation is not None else []
-
-
-def _prepare(
-    agent: Any,
-    evaluator: Any,
-    outdir: str,
-    step_offset: int,
-    moves_files: bool,
-    no_checkpoint: bool,
-    logger: logging.Logger,
-) -> Any:
-    """Prepare a run: make the evaluator, move files of an earlier run, and set `agent.t`.
-
-    Returns:
-        The evaluator.
-    """
-    if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
-        evaluator = evaluator(step_offset)
-    if moves_files:  # the evaluator has moved its own files
-        boards = isinstance(evaluator, Evaluator) and evaluator.tensorboard is not None
-        move_earlier_files(
-            outdir, step_offset, logger,
-            evaluation=evaluator is None, tensorboard=not boards, no_checkpoint=no_checkpoint,
-        )  # fmt: skip
-    if hasattr(agent, "t"):
-        warn_of_other_step(agent.t, step_offset, logger)
-        agent.t = step_offset
-    return evaluator
 
 
 #: Keys of `info` that mark an episode as successful.

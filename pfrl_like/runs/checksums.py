@@ -85,7 +85,7 @@ def state_of_data(dataset: Any) -> Any:
 
 
 def restore_data(dataset: Any, state: Any) -> Sequence[str]:
-    """Restore the result of `state_of_data`. If the dataset has no `saved_state`, compare it with this result.
+    """Restore the result of `state_of_data`. If the dataset has no `saved_state`, compare the dataset with this result.
 
     Returns:
         A list of differences. It is empty if the dataset is the same.

@@ -54,7 +54,7 @@ class Clock:
         ended: Episodes that ended in the last tick.
         stopped: True if `stop` ended training.
         reason: Reason that was passed to `stop`. It is empty if no reason was passed.
-        interrupted: Number of the signal that ended training, or None.
+        interrupted: Number of the signal that ended training. None if no signal ended training.
         between_episodes: True if no episode is running. Only then can an evaluation use the environment of training.
         between_ticks: True if the loop has ended and its last tick is complete, so that the state of the run can be
             saved. False while the loop runs, and after an error.
@@ -65,10 +65,9 @@ class Clock:
         self.t = self.previous_t = step_offset
         self.episodes = 0
         self.ended: Sequence[Episode] = ()
-        self.between_episodes = False
         self.stopped, self.reason = False, ""
         self.interrupted: int | None = None
-        self.between_ticks = False
+        self.between_episodes = self.between_ticks = False
 
     @property
     def done(self) -> bool:

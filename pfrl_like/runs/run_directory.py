@@ -32,22 +32,10 @@ _OTHER_FILES = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
 _STEP_FILE = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")
 
 
-class Progress(NamedTuple):
-    """The progress of the earlier parts of a run.
+def progress_of(outdir: str, step_offset: int) -> tuple[int, float]:
+    """Return the number of training episodes and of seconds of a run up to a step, from the rows of its tables.
 
-    Attributes:
-        episodes: Number of training episodes that had ended.
-        seconds: Number of seconds that the earlier parts took.
-    """
-
-    episodes: int
-    seconds: float
-
-
-def progress_of(outdir: str, step_offset: int) -> Progress:
-    """Return the progress of a run up to a step, from the rows of its tables.
-
-    If `step_offset` is 0, the progress is zero.
+    If `step_offset` is 0, both are 0.
     """
 
     def largest(table: run_files.Table, column: str, default: float = 0.0) -> float:
@@ -55,9 +43,9 @@ def progress_of(outdir: str, step_offset: int) -> Progress:
         return max((value for t, value in rows if t <= step_offset), default=default)
 
     if step_offset == 0:
-        return Progress(0, 0.0)
+        return 0, 0.0
     episodes = max(largest(run_files.METRICS, "episode", -1) + 1, largest(run_files.SCORES, "episodes"))
-    return Progress(int(episodes), max(largest(run_files.METRICS, "elapsed"), largest(run_files.SCORES, "elapsed")))
+    return int(episodes), max(largest(run_files.METRICS, "elapsed"), largest(run_files.SCORES, "elapsed"))
 
 
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
@@ -134,7 +122,11 @@ def move_earlier_files(
     for name, table in rests.items():
         path, kept = (os.path.join(place, name) for place in (outdir, folder))
         if table.n_damaged:
-            _link(path, kept)
+            with named_errors(path, "moved"):
+                try:
+                    os.link(path, kept)  # `kept` stays valid when `path` is replaced
+                except OSError:  # the file system has no links
+                    os.rename(path, kept)
             text = "%s has damaged lines (%d), which are removed or repaired; the original file is %s"
             logger.warning(text, path, table.n_damaged, kept)
         else:
@@ -147,15 +139,15 @@ def move_earlier_files(
         text = f"everything that belongs to steps after {step_offset:,} is now in %s"
     elif no_checkpoint:
         text = "no complete checkpoint exists: the run starts at step 0; the files of the earlier run are now in %s"
-    follows = not training and not present.isdisjoint(TRAINING)  # the call for training logs the warning
+    follows = not training and not present.isdisjoint(TRAINING)  # a later call, for training, logs the warning
     logger.log(logging.INFO if follows else logging.WARNING, text, folder)
 
 
 def _is_earlier_tensorboard_file(name: str) -> bool:
     """True for a TensorBoard file of an earlier run.
 
-    A file of this process may be the user's own open file, and is then not moved. The files of runners have the suffix
-    `RUN_EVENTS_SUFFIX`.
+    Files that this process has written are excluded, because the user may still write to them, unless they have the
+    suffix `RUN_EVENTS_SUFFIX` of files that a runner wrote.
     """
     is_users = f".{os.getpid()}." in name and not name.endswith(run_files.RUN_EVENTS_SUFFIX)
     return name.startswith("events.out.tfevents.") and not is_users
@@ -184,15 +176,6 @@ def _split(path: str, step_offset: int) -> _SplitTable:
     return _SplitTable("".join(whole[:1]), kept, beyond + torn, n_damaged)
 
 
-def _link(path: str, kept: str) -> None:
-    """Give the file `path` the second name `kept`, so that a new file can replace `path`."""
-    with named_errors(path, "moved"):
-        try:
-            os.link(path, kept)
-        except OSError:  # the file system has no links
-            os.rename(path, kept)
-
-
 def _best_is_later(outdir: str, step_offset: int) -> bool:
     columns = run_files.column_of(outdir, run_files.SCORES, "mean")
     rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
@@ -211,6 +194,25 @@ def _folder(outdir: str, kind: str, names: set[str]) -> str:
     return folder
 
 
+def run_info(agent: Any, env: Any, source: Any, evaluator: Any) -> dict[str, Any]:
+    """Return the entries of `run.json` about the parts of a run.
+
+    Args:
+        agent: Agent. Its class and its device are recorded.
+        env: Environment. Its registered name is recorded, or the name of its class if the environment is not
+            registered.
+        source: Source of training steps. If it has a dataset, the reward convention of the dataset is recorded.
+        evaluator: Evaluator. Its `env_choice` is recorded, which describes the evaluation environment.
+    """
+    return {
+        "agent": type(getattr(agent, "agent", agent)).__name__,
+        "env": str(getattr(getattr(env, "spec", None), "id", None) or type(env).__name__),
+        "eval_env": getattr(evaluator, "env_choice", None),
+        "device": str(getattr(agent, "device", "cpu")),
+        **logged_convention(source),
+    }
+
+
 class RunRecord:
     """Writes `run.json` when a run starts and again when it ends.
 
@@ -219,53 +221,29 @@ class RunRecord:
 
     Args:
         outdir: Run directory.
-        agent: Agent. Its class is recorded.
-        env: Environment. Its registered name is recorded, or the name of its class if the environment is not
-            registered.
-        steps: Step at which training ends, or None if it is unknown.
-        step_offset: Step at which training starts.
-        evaluator: Evaluator. Its `env_choice` is recorded, which describes the evaluation environment.
-        items_on_disk: Number of items in each replay buffer on disk; keys are the names of the buffers.
+        info: Entries of `run.json`: the result of `run_info`, "steps", "step_offset" (the step at which
+            training starts), and "items_on_disk" (the number of items in each replay buffer on disk, keyed by name).
         writes: Object that handles failed writes and lists the files that could not be written. If the first write
             fails, an error is raised.
-        source: Source of training steps. If it has a dataset, the reward convention of the dataset is recorded.
     """
 
-    def __init__(
-        self,
-        outdir: str,
-        *,
-        agent: Any,
-        env: Any,
-        steps: int | None,
-        step_offset: int,
-        evaluator: Any,
-        items_on_disk: Mapping[str, int],
-        writes: run_files.FailedWrites,
-        source: Any,
-    ) -> None:
+    def __init__(self, outdir: str, info: Mapping[str, Any], writes: run_files.FailedWrites) -> None:
         self.path = os.path.join(outdir, run_files.RECORD)
         self.started, self.writes = time.monotonic(), writes
+        parts = earlier_parts(outdir) if info["step_offset"] else []
         self.content: dict[str, Any] = {
-            "agent": type(getattr(agent, "agent", agent)).__name__,
-            "env": str(getattr(getattr(env, "spec", None), "id", None) or type(env).__name__),
-            "eval_env": getattr(evaluator, "env_choice", None),
-            "steps": steps,
-            "step_offset": step_offset,
+            **info,
             "outdir": os.path.realpath(outdir),
-            "items_on_disk": dict(items_on_disk),
             "resumed": None,
-            **logged_convention(source),
             **environment_record(),
-            "device": str(getattr(agent, "device", "cpu")),
             "start": _now(),
             "outcome": "running",
-            "earlier_parts": [_with_masked_secrets(part) for part in earlier_parts(outdir)] if step_offset else [],
+            "earlier_parts": [_with_masked_secrets(part) for part in parts],
         }
         self._write()
 
     def resumed(self, restored: Mapping[str, Any]) -> None:
-        """Record the checkpoint from which the run resumes, and if the command line is that of the previous part.
+        """Record the checkpoint from which the run resumes, and a flag that tells if the command line is unchanged.
 
         Args:
             restored: Result of `Checkpoint.restore`.
@@ -322,7 +300,7 @@ def check_directory(outdir: Any) -> str:
 
 
 class _LogFile(logging.Handler):
-    """Writes log messages to a file. A failed write does not end training; the first one is logged elsewhere."""
+    """Writes log messages to a file. The first failed write is logged to other handlers, and training continues."""
 
     def __init__(self, path: str, writes: run_files.FailedWrites, *, append: bool) -> None:
         super().__init__()

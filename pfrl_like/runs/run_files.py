@@ -74,8 +74,8 @@ def column_of(outdir: str, table: Table, name: str) -> Curve:
 def lines_of(path: str) -> tuple[list[str], list[str]]:
     """Return two lists: the complete lines of a table, and the incomplete last line, if there is one.
 
-    A killed process may leave an incomplete last line. `encoded` converts the lines back to bytes, even if a line is
-    not valid UTF-8. Reading stops at a line of more than 2**20 characters, because no table has such a line.
+    A killed process may leave an incomplete last line. `encode_lines` converts the lines back to bytes, even if a line
+    is not valid UTF-8. Reading stops at a line of more than 2**20 characters, because no table has such a line.
     """
     lines: list[str] = []
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
@@ -120,11 +120,11 @@ def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
         return names
     if width < 2:
         return []
-    known = dict(enumerate((table.step, *table.numbers)))
+    standard = dict(enumerate((table.step, *table.numbers)))
     if len(names) == width:
         bad.add(0)
-        return [known.get(i, f"column{i}") if i in bad else name for i, name in enumerate(names)]
-    return [known.get(i, f"column{i}") for i in range(width)]  # a delimiter or the line end is damaged
+        return [standard.get(i, f"column{i}") if i in bad else name for i, name in enumerate(names)]
+    return [standard.get(i, f"column{i}") for i in range(width)]  # a delimiter or the line end is damaged
 
 
 def _line(header: Sequence[str], table: Table, like: str) -> str:
@@ -252,16 +252,16 @@ def directory_lock(outdir: str) -> Iterator[None]:
     """
     os.makedirs(outdir, exist_ok=True)
     path = os.path.realpath(outdir)
-    held: set[str] = vars(_LOCKED).setdefault("paths", set())
-    if path in held:
+    locked: set[str] = vars(_LOCKED).setdefault("paths", set())
+    if path in locked:
         yield
         return
     lock = _lock(path)
-    held.add(path)
+    locked.add(path)
     try:
         yield
     finally:
-        held.remove(path)
+        locked.remove(path)
         if lock is not None:
             lock.release()
 

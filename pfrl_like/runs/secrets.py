@@ -212,8 +212,8 @@ def command_digest(argv: tuple[str, ...]) -> str:
 
 def harmless_environment() -> dict[str, str]:
     """Return the environment variables that contain no secrets, such as `PATH` and `CUDA_VISIBLE_DEVICES`."""
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
-    return {name: masked(value, "" if name in _KEPT else name) for name, value in kept.items()}
+    variables = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    return {name: masked(value, "" if name in _KEPT else name) for name, value in variables.items()}
 
 
 @contextlib.contextmanager
