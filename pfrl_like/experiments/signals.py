@@ -86,10 +86,8 @@ class Interruption:
         """Send the signal to the main thread again while the loop runs, since the main thread may be blocked."""
         time.sleep(PATIENCE)
         while self._in_loop or self._in_critical:
-            if self._in_critical:
-                pass
-            elif hasattr(signal, "pthread_kill"):
+            if hasattr(signal, "pthread_kill") and not self._in_critical:
                 signal.pthread_kill(threading.main_thread().ident or 0, signum)
-            else:
+            elif not self._in_critical:
                 _thread.interrupt_main(signal.Signals(signum))
             time.sleep(PATIENCE)

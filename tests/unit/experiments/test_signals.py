@@ -242,14 +242,14 @@ class TestOneWriter:
             told = (tmp_path / "owner.json").read_text()
         (tmp_path / "owner.json").write_text(told)  # what it leaves if it is killed
         first, second = owners(tmp_path, 2)
-        assert first == "held" and "has one writer" in second
+        assert first == "held" and "only one may write" in second
 
     @pytest.mark.slow
     def test_an_earlier_process_of_the_number_of_the_parent_is_not_the_parent(self, tmp_path):
         with directory_lock(str(tmp_path)):
             path = tmp_path / "owner.json"
             path.write_text(json.dumps(json.loads(path.read_text()) | {"started": 1}))
-            assert "has one writer" in owners(tmp_path)[0]
+            assert "only one may write" in owners(tmp_path)[0]
 
     def test_a_file_system_without_locks_is_warned_of(self, agent, tmp_path, caplog):
         (tmp_path / "LOCK").mkdir()  # which cannot be opened for writing
