@@ -13,7 +13,7 @@ from pfrl_like.dynamics.dynamics_model import DynamicsModel
 from pfrl_like.learning.acting import samples_its_policy
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.checksums import checksums_of, restore_data, state_of_data
-from pfrl_like.runs.loop import unknown
+from pfrl_like.runs.loop import unknown_state
 from pfrl_like.storage.plain_tensors import checksum
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.contexts import evaluating_readers
@@ -231,7 +231,7 @@ class ModelRollouts:
 
         Without `state_dict`, the checksum of the model is unknown.
         """
-        model: Any = unknown(f"the model is {type(self.model).__name__} without state_dict and may have changed")
+        model: Any = unknown_state(f"the model is {type(self.model).__name__} without state_dict and may have changed")
         if hasattr(self.model, "state_dict"):
             model = checksum(checksums_of(self.model))
         numbers = {name: getattr(self, name) for name in ("real_ratio", "n_transitions", "horizon", "interval", "lam")}
