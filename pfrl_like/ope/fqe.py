@@ -189,7 +189,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     def set_grad_step(self, grad_step: int) -> None:
         """Set the number of updates; targets are updated if it is a multiple of `target_update_interval`."""
         check_counts(least=0, grad_step=grad_step)
-        self.agent.count_updates_from(grad_step)
+        self.agent.set_update_count(grad_step)
 
     # Building
 

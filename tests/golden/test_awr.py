@@ -13,7 +13,7 @@ from hand_parts import assert_same_when_compiled, with_nothing_after
 from torch import nn
 
 from pfrl_like import agents
-from pfrl_like.agents.offline.awr import awr_value_loss, some_sequences, td_lambda_returns
+from pfrl_like.agents.offline.awr import awr_value_loss, select_sequences, td_lambda_returns
 from pfrl_like.batch import Batch, Continuation
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
@@ -288,7 +288,7 @@ def test_a_device_is_not_waited_for_to_know_which_sequences_are_drawn() -> None:
 
 def test_some_sequences_are_whole_and_in_order() -> None:
     batch = three_sequences()
-    some = some_sequences(batch.replace(recurrent_state=torch.tensor([[[4.0], [3.0], [2.0]]])), torch.tensor([2, 0]))
+    some = select_sequences(batch.replace(recurrent_state=torch.tensor([[[4.0], [3.0], [2.0]]])), torch.tensor([2, 0]))
     assert some.lengths.tolist() == [4, 2] and some.recurrent_state.flatten().tolist() == [4, 2]
     assert some.obs.flatten().tolist() == [40, 20, 41, 21, 42, 43]
 

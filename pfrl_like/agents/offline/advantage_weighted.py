@@ -1,4 +1,4 @@
-"""Base class of offline actor-critics whose policy imitates the recorded actions, each with a weight."""
+"""Base class of offline actor-critics that train the policy by weighted imitation of the recorded actions."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -29,12 +29,14 @@ from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_amon
 
 
 def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulator: str = "mean") -> Tensor:
-    """-w(s, a) * log pi(a|s) of the recorded actions (arXiv:2006.09359, section 4; arXiv:2006.15134, section 3).
+    """Return the loss -w(s, a) * log pi(a|s) of the recorded actions.
+
+    (arXiv:2006.09359, section 4; arXiv:2006.15134, section 3.)
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
         batch: Transitions or sequences.
-        weight: w, [N]; no gradient flows into it.
+        weight: Weights w of the actions, [N]. No gradient flows into the weights.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -51,7 +53,9 @@ def sampled_advantage(
     n_samples: int,
     pool: Callable[[Tensor, int], Tensor] = torch.mean,
 ) -> Tensor:
-    """Advantage of the recorded actions: min Q(s, a) minus the pooled min Q of sampled actions, [N].
+    """Return the advantage of the recorded actions, [N]: their values minus the pooled values of sampled actions.
+
+    A value is the minimum over the critics.
 
     Args:
         policy: Policy that the actions are sampled from.
@@ -118,9 +122,11 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
+    # Statistics that are averaged over the rows of minibatches.
     averaged_rows: tuple[str, ...] = ("weight",)
+    # Statistics that are averaged over updates.
     averaged_updates: tuple[str, ...] = ("policy_loss",)
+    # Statistics that `get_statistics` returns.
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
     _targets = Targets(of_policy=False, moved="every update")
     _needs_densities = True
@@ -169,13 +175,14 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     # Methods that a subclass defines or overrides
 
     def _weight(self, batch: Batch) -> Tensor:
-        """Weight of each recorded action, [N]; called with the networks in evaluation mode."""
+        """Return the weight of each recorded action, [N]. The networks are in evaluation mode during the call."""
         raise NotImplementedError
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the minimum target value of a sampled next action, and the rewards.
+        """Return the value of a sampled next action, and the rewards.
 
-        The target policy, if the agent has one, selects the next action.
+        The value is the minimum over the target critics. If the agent has a target policy, the action is sampled from
+        the target policy, otherwise from the policy.
         """
         policy = self.target_policy if self._targets.of_policy else self.policy
         with evaluating_readers(policy):

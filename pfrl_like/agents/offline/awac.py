@@ -113,13 +113,13 @@ class AWAC(AdvantageWeightedActorCritic):
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def _weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` of the advantage, [N]."""
+        """Return the weight min(exp(A / lam), max_weight) of each recorded action, [N]."""
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples)
         return exponential_weight(advantage, self.lam, self.max_weight)
 
 
-#: Functions that reduce the values of the policy's actions, keyed by `advantage_type`.
-EXPECTED: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
+#: Functions that reduce the values of the sampled actions to the value of the state, keyed by `advantage_type`.
+REDUCTIONS: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
 
 
 def binary_weight(advantage: Tensor) -> Tensor:
@@ -130,9 +130,10 @@ def binary_weight(advantage: Tensor) -> Tensor:
 class CRR(AdvantageWeightedActorCritic):
     """Critic Regularized Regression: imitates recorded actions with weights that depend on their advantage.
 
-    The critics bootstrap from an action of the target policy. With one critic an update equals an update of d3rlpy 2.8.
-    With several critics d3rlpy computes the advantage from the mean over the critics, and this agent from the minimum.
-    By default d3rlpy copies the parameters to the target networks every 100 updates.
+    The critics bootstrap from an action of the target policy. If there is one critic, an update equals an update of
+    d3rlpy 2.8. If there are several critics, d3rlpy computes the advantage from the mean over the critics, and this
+    agent from the minimum. By default d3rlpy copies the parameters to the target networks every 100 updates. This agent
+    makes a soft update of the target networks after each update.
 
     Args:
         policy: Module from observations to distributions of actions with densities, for example one that ends in a
@@ -226,7 +227,7 @@ class CRR(AdvantageWeightedActorCritic):
         n_action_samples: int = 4,
         max_weight: float = 20.0,
     ) -> None:
-        check_choice("advantage_type", advantage_type, tuple(EXPECTED))
+        check_choice("advantage_type", advantage_type, tuple(REDUCTIONS))
         check_choice("weight_type", weight_type, ("exp", "binary"))
         self.advantage_type, self.weight_type = advantage_type, weight_type
         self.beta, self.n_action_samples, self.max_weight = beta, n_action_samples, max_weight
@@ -235,8 +236,8 @@ class CRR(AdvantageWeightedActorCritic):
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def _weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` or `binary_weight` of the advantage, [N]."""
-        pool = EXPECTED[self.advantage_type]
+        """Return the weight of each recorded action, [N]; `weight_type` selects the function of the advantage."""
+        pool = REDUCTIONS[self.advantage_type]
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples, pool)
         if self.weight_type == "binary":
             return binary_weight(advantage)

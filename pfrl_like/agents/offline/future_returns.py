@@ -1,4 +1,4 @@
-"""Returns up to the end of an episode, computed from the steps after each sampled row."""
+"""Returns to the end of an episode, computed from the steps that were recorded after each sampled transition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,15 @@ _ROWS_OF_A_CALL = 4096
 
 @torch.no_grad()
 def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -> Tensor:
-    """TD(lambda) returns to the end of the batch's `continuation`, [N] (Sutton and Barto 2018, eq. 12.18).
+    """Return the TD(lambda) return of each transition, [N] (Sutton and Barto 2018, eq. 12.18).
+
+    The returns sum rewards to the end of the batch's `continuation`, the recorded steps after each transition.
 
     Args:
         batch: Transitions with `continuation`.
         value: Function that maps the features of n states, [n, ...], to the values of the states, [n].
-        lambd: lambda, in [0, 1]; 0 bootstraps directly after the transition in the row, 1 bootstraps only where an
-            episode is cut off.
+        lambd: lambda, in [0, 1]. If 0, the return bootstraps after one step. If 1, the return bootstraps only after
+            the last step, unless the episode ends there in a terminal state.
 
     Raises:
         ValueError: If the batch has no `continuation`.
@@ -36,7 +38,7 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
     if not len(continuation.reward):
         return batch.reward + batch.discount * next_value
     values = torch.zeros_like(continuation.reward)
-    # With lambda 1 only rows at a cut-off bootstrap.
+    # If lambda is 1, returns bootstrap only after the last steps of episodes that do not end in a terminal state.
     rows = continuation.cut if lambd == 1 else torch.arange(len(values), device=values.device)
     for some in torch.split(rows, _ROWS_OF_A_CALL) if len(rows) else ():
         values[some] = value(map_nested(lambda leaf: leaf[some], continuation.next_obs))  # noqa: B023 - called at once
@@ -46,11 +48,11 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
     return batch.reward + batch.discount * ((1 - rest_weight) * next_value + rest_weight * rest_of_rows)
 
 
-def check_tells_future(replay_buffer: Any) -> None:
-    """Reject a replay buffer that cannot return the steps after a transition.
+def check_continuation(replay_buffer: Any) -> None:
+    """Check that a replay buffer can return the steps after a transition.
 
     Raises:
-        TypeError: If the replay buffer cannot return these steps.
+        TypeError: If the replay buffer cannot return the steps after a transition.
     """
     if not getattr(replay_buffer, "tells_future", False):
         raise TypeError(

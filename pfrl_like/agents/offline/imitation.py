@@ -24,9 +24,9 @@ from pfrl_like.random_streams.streams import isolated_rng
 
 
 def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """Squared error of the reconstructed actions + beta * KL(N(mean, std) || N(0, 1)) (arXiv:1812.02900, appendix D).
+    """Return the squared error of the reconstructed actions + beta * KL(N(mean, std) || N(0, 1)).
 
-    Each term is averaged over its components.
+    Each of the two terms is averaged over its components (arXiv:1812.02900, appendix D).
 
     Args:
         imitator: A `ConditionalVAE`. The gradient of the loss flows into its parameters.
@@ -44,7 +44,7 @@ def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: 
 
 
 def imitation_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """Return `conditional_vae_loss` for a `ConditionalVAE`, and `bc_loss` for a policy."""
+    """Return the result of `conditional_vae_loss` for a `ConditionalVAE`, and of `bc_loss` for a policy."""
     if isinstance(imitator, ConditionalVAE):
         return conditional_vae_loss(imitator, batch, beta, accumulator)
     return bc_loss(imitator, batch, accumulator)
@@ -55,20 +55,20 @@ def imitated_actions(imitator: Any, obs: Any, n: int) -> Tensor:
     """Sample n actions from the imitator for each observation, [n, N, ...]."""
     if isinstance(imitator, ConditionalVAE):
         return imitator.draw(obs, n)
-    drawn: Tensor = fast_forward(imitator, obs).sample((n,))
-    return drawn
+    actions: Tensor = fast_forward(imitator, obs).sample((n,))
+    return actions
 
 
 # Functions for actor-critics that also train an imitator
 
 
-def take_imitator(
+def store_imitator(
     agent: Any, imitator: nn.Module, optimizer: torch.optim.Optimizer, beta: float, rl_start_step: float
 ) -> None:
-    """Store the imitator arguments of an agent. The agent's constructor calls this function first.
+    """Store the imitator arguments of an agent. The constructor calls this function before the base constructor.
 
     Args:
-        agent: The agent. The function sets the attribute `_its_imitator`, which `extra_modules` returns.
+        agent: The agent. The function sets the attribute `_imitator_parts`, which `extra_modules` returns.
         imitator: The imitator.
         optimizer: Optimiser of the imitator.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
@@ -79,11 +79,11 @@ def take_imitator(
     """
     agent.beta, agent.rl_start_step = beta, rl_start_step
     check_numbers_in(agent, beta=(0, None), rl_start_step=(0, None))
-    agent._its_imitator = {"imitator": imitator}, {"imitator_optimizer": optimizer}
+    agent._imitator_parts = {"imitator": imitator}, {"imitator_optimizer": optimizer}
 
 
 def step_imitator(
-    agent: Any, batch: Batch, step: Step, found: tuple[Tensor, dict[str, Tensor]] | None
+    agent: Any, batch: Batch, step: Step, other_steps: tuple[Tensor, dict[str, Tensor]] | None
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Minimise the imitator's loss, and return TD errors, [N], and statistics of the whole update.
 
@@ -91,22 +91,22 @@ def step_imitator(
         agent: The agent.
         batch: Minibatch of features.
         step: Function that makes a gradient step on a loss.
-        found: TD errors and statistics of the other gradient steps. None if only the imitator is trained; the errors of
-            the imitator are then returned.
+        other_steps: TD errors and statistics of the other gradient steps. If None, the function returns the imitator's
+            loss of each row instead of TD errors.
     """
     loss, error = imitation_loss(agent.imitator, batch, agent.beta, agent.batch_accumulator)
     step("imitator_optimizer", loss)
-    td_error, stats = found or (error, {"loss": loss.detach()})
+    td_error, stats = other_steps or (error, {"loss": loss.detach()})
     return td_error, {**stats, "imitator_loss": loss.detach()}
 
 
-def learn_imitator_alone(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Update only the imitator, as before `rl_start_step`; return its errors [N] and the statistics."""
+def update_imitator_only(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    """Update only the imitator, as in the first `rl_start_step` updates; return the loss of each row and statistics."""
     return agent._run_update_step(batch.replace(action=batch.action.float()), False, True)  # type: ignore[no-any-return]
 
 
-def try_imitator(agent: Any, batch: Batch) -> None:
-    """Raise if the imitator's loss cannot be computed for a batch of two rows.
+def dry_run_imitator(agent: Any, batch: Batch) -> None:
+    """Compute the imitator's loss for a batch of two rows, to find errors before training.
 
     Raises:
         TypeError: If the imitator's inputs or outputs have a wrong type.
@@ -129,8 +129,8 @@ class ChosenAction(DeltaVector):
 
     Args:
         loc: Selected actions, [N, A].
-        score: Function that returns the values of given actions in the same states, [N], for comparison with the
-            selected actions.
+        score: Function that returns the critic's values, [N], of other actions in the states for which `loc` was
+            selected.
     """
 
     def __init__(self, loc: Tensor, score: Callable[[Tensor], Tensor]) -> None:
@@ -138,27 +138,27 @@ class ChosenAction(DeltaVector):
         self.score = score
 
 
-def chosen(actions: Tensor, values: Tensor) -> Tensor:
-    """Select the action with the highest value, [N, A], among actions [M, N, A] with values [M, N]."""
+def best_actions(actions: Tensor, values: Tensor) -> Tensor:
+    """Return the action with the highest value in each of N states, [N, A]. Actions are [M, N, A], values [M, N]."""
     return actions[values.argmax(0), torch.arange(values.shape[1], device=values.device)]
 
 
-def most_valued(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
-    """Select the action with the highest critic value in each state, among actions [M, N, A]."""
+def select_best(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
+    """Select the action with the highest critic value in each of N states, among M actions per state [M, N, A]."""
     score = functools.partial(_value, critic)
-    return ChosenAction(chosen(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
+    return ChosenAction(best_actions(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
 
 
-def chosen_for_active(choose: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:
-    """Return `choose(obs)` for k observations. Inactive environments get zeros and use no random numbers."""
+def select_for_active(select: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:
+    """Return `select(obs)` for k observations. Inactive environments get zero actions and use no random numbers."""
     if active is None or np.all(active):
-        return choose(obs)
+        return select(obs)
     if not np.any(active):
         with isolated_rng():
-            return DeltaVector(torch.zeros_like(choose(obs).mode))
+            return DeltaVector(torch.zeros_like(select(obs).mode))
     rows = torch.from_numpy(np.flatnonzero(active))
-    some = choose(map_nested(lambda leaf: leaf[rows.to(leaf.device)], obs)).mode
-    return DeltaVector(at_rows(some, rows, len(active)))
+    selected = select(map_nested(lambda leaf: leaf[rows.to(leaf.device)], obs)).mode
+    return DeltaVector(at_rows(selected, rows, len(active)))
 
 
 def _value(critic: Any, obs: Any, action: Tensor) -> Tensor:
