@@ -9,15 +9,15 @@ from torch import Tensor
 
 from pfrl_like.algos import Estimator
 from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES
-from pfrl_like.algos.fitting.online import drawn_actions
-from pfrl_like.algos.fitting.spaces import check_as_many
+from pfrl_like.algos.fitting.online import sample_or_predict
+from pfrl_like.algos.fitting.spaces import check_equal_lengths
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import Transition
 from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemble
 from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 
 
-def refused(what: str) -> Any:
+def not_supported(what: str) -> Any:
     """Return a method that raises an error; it replaces a method of `Estimator` that dynamics models do not support."""
 
     def raise_error(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
@@ -86,8 +86,8 @@ class MOPO(Estimator):
             "MOPO is only the model: train a policy with SAC(dynamics=MOPO(n_transitions=..., horizon=..., lam=...))",
         ),
     }  # fmt: skip
-    predict_value = refused("has no values")
-    sample_action = save_policy = fit_online = refused("does not act")
+    predict_value = not_supported("has no values")
+    sample_action = save_policy = fit_online = not_supported("does not act")
 
     learning_rate: float = 1e-3
     eps: float = 1e-8
@@ -139,7 +139,7 @@ class MOPO(Estimator):
         """
         model: DynamicsModel = self._agent
         obs, actions = self._tensor(self._observations(x)), self._actions(action)
-        check_as_many(obs, actions)
+        check_equal_lengths(obs, actions)
         step = model.predict(obs, actions)
         next_obs, reward, variance = (part.reshape(len(part), *part.shape[1:] or (1,)).cpu().numpy() for part in step)
         return (next_obs, reward, variance) if with_variance else (next_obs, reward)
@@ -168,12 +168,12 @@ class MOPO(Estimator):
         obs = self._tensor(self._observations(np.stack(start)))
 
         def choose(obs: Tensor) -> Tensor:
-            return self._actions(drawn_actions(algo, obs.cpu().numpy()))
+            return self._actions(sample_or_predict(algo, obs.cpu().numpy()))
 
         steps = [*imagine(self._agent, obs, choose, self.horizon, self.lam)]
-        return self._linked(steps, choose(steps[-1].next_obs))
+        return self._link_transitions(steps, choose(steps[-1].next_obs))
 
-    def _linked(self, steps: Sequence[Batch], last_action: Tensor) -> list[Transition]:
+    def _link_transitions(self, steps: Sequence[Batch], last_action: Tensor) -> list[Transition]:
         """Return the transitions of several imagined episodes; `steps[t]` contains step t of all episodes."""
         obs, action, reward, next_obs = (
             [getattr(step, name).cpu().numpy() for step in steps] for name in ("obs", "action", "reward", "next_obs")

@@ -69,7 +69,7 @@ def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
     check_numbers(0, lam=lam)
 
 
-def check_sides(dataset: Any, agent: Any, model: Any) -> None:
+def check_rollout_parts(dataset: Any, agent: Any, model: Any) -> None:
     """Raise an error if dataset, agent or model cannot be used for rollouts.
 
     Raises:
@@ -150,7 +150,7 @@ class ModelRollouts:
         check_rollouts(n_transitions, horizon, lam)
         check_counts(interval=interval, kept=kept)
         check_numbers(0, 1, between=True, real_ratio=real_ratio)
-        check_sides(dataset, agent, model)
+        check_rollout_parts(dataset, agent, model)
         self.dataset, self.model, self.agent = dataset, model, agent
         self.real_ratio, self.n_transitions, self.horizon, self.interval = real_ratio, n_transitions, horizon, interval
         self.lam, self.terminated = lam, terminated
@@ -178,7 +178,9 @@ class ModelRollouts:
         recorded = self.dataset.sample_batch(n_recorded, gamma, device, **options)
         imagined = self.imagined.sample_batch(n - n_recorded, gamma, device)
         marks = torch.arange(n, device=device) >= n_recorded
-        return concatenate_batches([_steps_of(recorded), _steps_of(imagined)]).replace(extra={IMAGINED: marks})
+        return concatenate_batches([_shared_columns(recorded), _shared_columns(imagined)]).replace(
+            extra={IMAGINED: marks}
+        )
 
     def roll_out(self, **options: Any) -> None:
         """Create imagined transitions from recorded observations with the current policy.
@@ -250,6 +252,6 @@ class ModelRollouts:
         return drawn.to(self.model.device)
 
 
-def _steps_of(batch: Batch) -> Batch:
+def _shared_columns(batch: Batch) -> Batch:
     """Return a batch with only the columns that imagined transitions have."""
     return Batch(batch.obs, batch.action, batch.reward, batch.next_obs, batch.discount)

@@ -188,13 +188,13 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         if not 0 < batch_size <= len(self):
             raise not_held("batch_size", batch_size, len(self), "transitions", least=1)
         drawn, _ = self._draw(batch_size)
-        return TransitionMiniBatch([HeldTransition(self, item) for item in drawn.tolist()], n_frames)
+        return TransitionMiniBatch([BufferTransition(self, item) for item in drawn.tolist()], n_frames)
 
     def size(self) -> int:
         """Return the number of transitions."""
         return len(self)
 
-    def _is_followed(self, item: int) -> bool:
+    def _has_next(self, item: int) -> bool:
         """Return True if item `item` and item `item + 1` are in the buffer and are consecutive steps of one episode."""
         if not self._first <= item < self._next - 1:
             return False
@@ -202,11 +202,11 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         return bool(self._columns.successor[row] == following)
 
 
-class HeldTransition(Transition):
+class BufferTransition(Transition):
     """Transition of a buffer; the previous and next transitions are looked up on access, and None if overwritten."""
 
     def __init__(self, buffer: ReplayBuffer, item: int) -> None:
-        numbers = [*range(item - buffer._is_followed(item - 1), item + buffer._is_followed(item) + 1)]
+        numbers = [*range(item - buffer._has_next(item - 1), item + buffer._has_next(item) + 1)]
         steps = dict(zip(numbers, buffer._columns.transitions(buffer._rows(np.array(numbers))), strict=True))
         step = steps[item]
         action = step["action"]
@@ -222,11 +222,11 @@ class HeldTransition(Transition):
 
     @property
     def prev_transition(self) -> Transition | None:
-        return HeldTransition(self._buffer, self._item - 1) if self._buffer._is_followed(self._item - 1) else None
+        return BufferTransition(self._buffer, self._item - 1) if self._buffer._has_next(self._item - 1) else None
 
     @property
     def next_transition(self) -> Transition | None:
-        return HeldTransition(self._buffer, self._item + 1) if self._buffer._is_followed(self._item) else None
+        return BufferTransition(self._buffer, self._item + 1) if self._buffer._has_next(self._item) else None
 
 
 class _Transitions(Sequence[Transition]):
@@ -241,8 +241,8 @@ class _Transitions(Sequence[Transition]):
     def __getitem__(self, index: Any) -> Any:
         items = range(self._buffer._first, self._buffer._next)[index]
         if isinstance(index, slice):
-            return [HeldTransition(self._buffer, item) for item in items]
-        return HeldTransition(self._buffer, items)
+            return [BufferTransition(self._buffer, item) for item in items]
+        return BufferTransition(self._buffer, items)
 
     def __iter__(self) -> Iterator[Transition]:
-        return (HeldTransition(self._buffer, item) for item in range(self._buffer._first, self._buffer._next))
+        return (BufferTransition(self._buffer, item) for item in range(self._buffer._first, self._buffer._next))

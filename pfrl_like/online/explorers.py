@@ -65,22 +65,22 @@ class LinearDecayEpsilonGreedy(OnlineExplorer):
         rng: RandomSource = None,
     ) -> None:
         self.start_epsilon, self.end_epsilon, self.duration, self.rng = start_epsilon, end_epsilon, duration, rng
-        self._choosing_from(2)  # checks the arguments
+        self._explorer_for(2)  # checks the arguments
 
     def compute_epsilon(self, step: int) -> float:
         """Return epsilon after `step` steps."""
-        return self._choosing_from(2).compute_epsilon(step)
+        return self._explorer_for(2).compute_epsilon(step)
 
     def sample(self, algo: Any, x: Any, step: int) -> Any:
         """Return an action for one observation, after `step` steps of training."""
-        explorer = self._choosing_from(algo.action_size_)
+        explorer = self._explorer_for(algo.action_size_)
         return int(explorer.select_action(step, lambda: _greedy(algo, x)))
 
     def for_actions(self, space: Any) -> explorers.LinearDecayEpsilonGreedy:
         self._check(space, "discrete")
-        return self._choosing_from(int(space.n), int(getattr(space, "start", 0)))
+        return self._explorer_for(int(space.n), int(getattr(space, "start", 0)))
 
-    def _choosing_from(self, n: int, start: int = 0) -> explorers.LinearDecayEpsilonGreedy:
+    def _explorer_for(self, n: int, start: int = 0) -> explorers.LinearDecayEpsilonGreedy:
         source: Any = np.random if self.rng is None else self.rng
         return explorers.LinearDecayEpsilonGreedy(
             self.start_epsilon, self.end_epsilon, self.duration, lambda: start + int(source.random() * n), rng=self.rng

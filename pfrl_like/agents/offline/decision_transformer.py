@@ -114,7 +114,9 @@ class ReturnContext:
                 returns, seen = state["returns"][str(row)], from_saved(state["seen"][str(row)], device)
                 steps[row] = [[float(value), *parts] for value, parts in zip(returns, seen, strict=True)]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"context is {state!r:.100}, which state_dict of a context does not return: {error}") from error
+            raise ValueError(
+                f"context is {state!r:.100}, which state_dict of a context does not return: {error}"
+            ) from error
         self.to_go, self.steps = to_go, steps
 
 
@@ -242,7 +244,9 @@ class DecisionTransformer(OffPolicyActorCritic):
         gamma: None = None,
     ) -> None:
         if gamma is not None:
-            raise TypeError(f"gamma is {gamma!r:.80}, but {type(self).__name__} does not discount returns: leave gamma out")
+            raise TypeError(
+                f"gamma is {gamma!r:.80}, but {type(self).__name__} does not discount returns: leave gamma out"
+            )
         if compile:
             raise ValueError("compile is True, which DecisionTransformer does not support: leave compile out")
         self.target_return, self.return_scale = target_return, return_scale

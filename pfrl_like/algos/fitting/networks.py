@@ -32,7 +32,7 @@ def quantile_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
     return q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
 
 
-class EvenlyJudged(q_functions.ImplicitQuantileQFunction):
+class EvenImplicitQuantileQFunction(q_functions.ImplicitQuantileQFunction):
     """`ImplicitQuantileQFunction` that uses evenly spaced fractions in evaluation mode, so that it is deterministic."""
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:
@@ -43,7 +43,7 @@ class EvenlyJudged(q_functions.ImplicitQuantileQFunction):
 
 def implicit_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
     """Return a Q-function that outputs quantiles at random fractions."""
-    return EvenlyJudged(*_quantile_parts(encoder, n_actions))
+    return EvenImplicitQuantileQFunction(*_quantile_parts(encoder, n_actions))
 
 
 def fully_parametrized_q_function(encoder: Encoder, n_actions: int) -> nn.Module:

@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 from pfrl_like.algos.fitting import spaces
 from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, shown, warn_of_hooks
 from pfrl_like.algos.fitting.fitting import Training, state_metrics
-from pfrl_like.algos.fitting.minibatches import drawn_data
+from pfrl_like.algos.fitting.minibatches import sampled_data
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluator import check_apart
@@ -65,7 +65,7 @@ class Collector:
     def _push(self, obs: Any) -> None:
         self._obs, self._stack = obs, self._frames.push(obs)
 
-    def explored(self, own: Callable[..., Any], obs: Any, action_mask: Any, step: int) -> Any:
+    def choose_with_explorer(self, own: Callable[..., Any], obs: Any, action_mask: Any, step: int) -> Any:
         """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
 
         Args:
@@ -155,8 +155,8 @@ class AgentCollector(Collector):
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return the action of the agent in training."""
         if self._uses_predict:
-            own = self.algo.predict if self.explorer is not None else partial(drawn_actions, self.algo)
-            return self.explored(own, obs, action_mask, self.agent.t)
+            own = self.algo.predict if self.explorer is not None else partial(sample_or_predict, self.algo)
+            return self.choose_with_explorer(own, obs, action_mask, self.agent.t)
         return self.agent.act(obs, **mask_keyword(action_mask))
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
@@ -173,7 +173,7 @@ class AgentCollector(Collector):
         self.agent.dry_run(np.concatenate([obs] * n_frames) if stacks else obs, action_space)
 
 
-def drawn_actions(algo: Any, obs: Any, **options: Any) -> Any:
+def sample_or_predict(algo: Any, obs: Any, **options: Any) -> Any:
     """Return actions from `sample_action`, or from `predict` if the algorithm cannot sample actions."""
     try:
         return algo.sample_action(obs, **options)
@@ -273,7 +273,7 @@ class OnlineFitting:
         build_for_env(algo, env)
         buffer = checked_buffer(buffer, algo.batch_size)
         spaces.check_single_rewards(algo.reward_scaler_, buffer)
-        data = drawn_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
+        data = sampled_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
         if not data.options:  # if frames are stacked, the agent must not store stacks in the buffer
             algo.impl.replay_buffer = buffer
         collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
@@ -376,11 +376,11 @@ def build_for_env(algo: Any, env: Any) -> None:
     """
     shape, size = spaces.shapes_of_env(algo, env)
     if algo.impl is None:
-        made = spaces.made_scalers(algo, fitted=True)
+        made = spaces.copy_scalers(algo, fitted=True)
         spaces.fit_to_space(made["action_scaler"], as_gymnasium(env).action_space)
-        spaces.take_scalers(algo, made)
+        spaces.set_scalers(algo, made)
         algo.create_impl(shape, size)
-    spaces.check_scalers_taken(algo)
+    spaces.check_scalers_used(algo)
     algo.check_shapes(shape, size)
     algo.retune()
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.optim import Optimizer
 
-from pfrl_like.algos.fitting.spaces import SCALERS, take_scalers
+from pfrl_like.algos.fitting.spaces import SCALERS, set_scalers
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
 from pfrl_like.export import FORMATS, export_policy
@@ -47,7 +47,14 @@ _NOT_ARGUMENTS = {"algorithm", "reward_convention"}
 #: Exceptions that invalid contents of a file cause.
 _CONTENT_ERRORS = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
 #: Attributes that `create_impl` changes.
-_BUILT_KEYS = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
+_BUILT_KEYS = (
+    "impl",
+    "observation_shape_",
+    "action_size_",
+    "_built_params",
+    *SCALERS,
+    *(f"{name}_" for name in SCALERS),
+)
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -69,10 +76,10 @@ def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
         CheckpointError: If the file is damaged or is not a `params.json`.
     """
     path = os.fspath(fname)
-    return _complete(read_json(path, _MAX_JSON), path)
+    return _with_new_keys(read_json(path, _MAX_JSON), path)
 
 
-def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
+def _with_new_keys(params: dict[str, Any], path: str) -> dict[str, Any]:
     """Return the hyperparameters; raise an error if the shapes of observations and actions are missing.
 
     Older files of an `FQE` have other keys: "class" for the name of the class, and "config" for its configuration.
@@ -81,7 +88,7 @@ def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
         raise CheckpointError(path, f"has no hyperparameters of an estimator, expected {', '.join(sorted(_SHAPES))}")
     if "class" not in params:
         return params
-    with told_by(path):
+    with errors_about_file(path):
         full = {"n_frames": 1, "discrete_action": None, **params, **params["config"], "algorithm": params["class"]}
         return full | {"scaler": full["observation_scaler"]}
 
@@ -111,11 +118,11 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     if not isinstance(content, dict) or {name: type(part) for name, part in content.items()} != _PARTS:
         raise CheckpointError(path, "is not a model file that save_model wrote")
     state = {"attributes": content["attributes"], "state": parse_json(content["state"].encode(), path)}
-    return state, _complete(parse_json(content["params"].encode(), path), path)
+    return state, _with_new_keys(parse_json(content["params"].encode(), path), path)
 
 
 @contextlib.contextmanager
-def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
+def errors_about_file(fname: str | os.PathLike[str]) -> Iterator[None]:
     """Context that converts errors about invalid file contents into a CheckpointError that names the file.
 
     Raises an error if the networks have more than `MOST_NUMBERS` parameters or `MOST_TENSORS` tensors. The error is
@@ -180,7 +187,7 @@ def export_greedy(
     export_policy(make_copy, fname, examples.astype(np.float32), format=format)
 
 
-def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
+def create_estimator(kind: type[Any], params: Mapping[str, Any]) -> Any:
     """Create an estimator from the contents of its `params.json`.
 
     The agent is built if the saved estimator had an agent. A warning is raised if the saved estimator had a `dynamics`
@@ -200,7 +207,7 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
             given[name] = make_scaler(given[name], column)
     if given.get("augmentation"):
         given["augmentation"] = AugmentationPipeline(given["augmentation"])
-    made = kind._made(given)
+    made = kind._create(given)
     if params["observation_shape"] is not None:
         made.create_impl(params["observation_shape"], params["action_size"])
     return made
@@ -247,9 +254,9 @@ class Saving:
         try:
             own = {name: _plain(name, getattr(self, f"{name}_")) for name in SCALERS}
             if self.impl is None or any(params.get(name) != described for name, described in own.items()):
-                with told_by(fname):
+                with errors_about_file(fname):
                     saved = {name: make_scaler(params.get(name), column) for name, column in SCALERS.items()}
-                    take_scalers(self, saved)
+                    set_scalers(self, saved)
                     self.create_impl(params["observation_shape"], params["action_size"])
             try:
                 self._load(state)
@@ -311,22 +318,22 @@ class Saving:
         Raises:
             CheckpointError: If the file is damaged or belongs to another algorithm.
         """
-        return cls._of_params(fname, params_from_json(fname), Device.of(use_gpu))
+        return cls._from_params(fname, params_from_json(fname), Device.of(use_gpu))
 
     @classmethod
-    def _made(cls, given: dict[str, Any]) -> Any:
+    def _create(cls, given: dict[str, Any]) -> Any:
         """Create an estimator with the given hyperparameters."""
         return cls(**given)
 
     @classmethod
-    def _of_params(cls, fname: Any, params: dict[str, Any], use_gpu: Any) -> Self:
+    def _from_params(cls, fname: Any, params: dict[str, Any], use_gpu: Any) -> Self:
         name = params.get("algorithm")
         kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
             unknown = f"{cls.__name__}{' or of an imported class' if kind is None else ''}"
             raise CheckpointError(fname, f"has hyperparameters of {name!r}, expected hyperparameters of {unknown}")
-        with told_by(fname):
-            return cast(Self, made_of(kind, {**params, "use_gpu": use_gpu}))
+        with errors_about_file(fname):
+            return cast(Self, create_estimator(kind, {**params, "use_gpu": use_gpu}))
 
     # Copying from another estimator
 
@@ -374,7 +381,7 @@ class Saving:
         names = self._shared(algo, what)
         ours, theirs = self._agent, algo._agent
         pairs = [(getattr(ours, own), getattr(theirs, other)) for own, other in names]
-        take_states_of(ours, theirs, pairs, what)
+        copy_optimizer_states(ours, theirs, pairs, what)
 
     def _shared(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
         """Return pairs of attribute names of the networks of a kind: in this agent and in the agent of `algo`."""
@@ -462,7 +469,7 @@ def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], what: str) -> No
         copy_param(own, other)
 
 
-def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
+def copy_optimizer_states(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
     """Copy the optimiser states of another agent's networks; learning rates and other settings are not copied.
 
     Args:

@@ -103,7 +103,7 @@ def check_built_for(
         )
 
 
-def check_as_many(obs: Any, actions: Any) -> None:
+def check_equal_lengths(obs: Any, actions: Any) -> None:
     """Raise an error if the numbers of observations and actions differ.
 
     Raises:
@@ -279,7 +279,7 @@ class BatchScaling:
         return batch if self.augment is None else self.augment(batch)
 
 
-def made_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
+def copy_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
     """Return copies of an estimator's scalers, keyed by hyperparameter name; the copies may be unfitted.
 
     Args:
@@ -301,7 +301,7 @@ def made_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
     return {name: fitted and getattr(algo, f"{name}_") or scaler for name, scaler in made.items()}
 
 
-def take_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
+def set_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
     """Set the fitted scalers of an estimator as attributes; `get_params` still returns the user's values.
 
     Raises:
@@ -315,7 +315,7 @@ def take_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
         vars(algo).update({name: scaler, f"{name}_": scaler})
 
 
-def check_scalers_taken(algo: Any) -> None:
+def check_scalers_used(algo: Any) -> None:
     """Raise an error if an estimator has a scaler and an `impl` of the user, which does not use the scaler.
 
     Raises:
