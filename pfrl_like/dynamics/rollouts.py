@@ -178,9 +178,7 @@ class ModelRollouts:
         recorded = self.dataset.sample_batch(n_recorded, gamma, device, **options)
         imagined = self.imagined.sample_batch(n - n_recorded, gamma, device)
         marks = torch.arange(n, device=device) >= n_recorded
-        return concatenate_batches([_shared_columns(recorded), _shared_columns(imagined)]).replace(
-            extra={IMAGINED: marks}
-        )
+        return concatenate_batches([_columns(recorded), _columns(imagined)]).replace(extra={IMAGINED: marks})
 
     def roll_out(self, **options: Any) -> None:
         """Create imagined transitions from recorded observations with the current policy.
@@ -252,6 +250,6 @@ class ModelRollouts:
         return drawn.to(self.model.device)
 
 
-def _shared_columns(batch: Batch) -> Batch:
+def _columns(batch: Batch) -> Batch:
     """Return a batch with only the columns that imagined transitions have."""
     return Batch(batch.obs, batch.action, batch.reward, batch.next_obs, batch.discount)

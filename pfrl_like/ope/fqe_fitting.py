@@ -33,9 +33,7 @@ class PolicyCollector(Collector):
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return the action of the policy, or the action that the explorer selects given the greedy action."""
         greedy = self.deterministic or self.explorer is not None
-        return self.choose_with_explorer(
-            self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps
-        )
+        return self.explore(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 
 
 class FittingFQE:

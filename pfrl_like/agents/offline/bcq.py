@@ -250,7 +250,7 @@ class BCQ(OffPolicyActorCritic):
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics, policy and imitator, or only the imitator's loss if `only_imitation` is True."""
+        """Minimise the losses of critics, policy and imitator; if `only_imitation` is True, only the imitator's."""
         result = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, result)
 
@@ -272,7 +272,7 @@ class BCQ(OffPolicyActorCritic):
     # Acting
 
     def probe(self, obs: Any) -> Any:
-        """Return the policy's output for the features of one observation, [1, ...]; raise if the imitator cannot act."""
+        """Return the policy's output for features of one observation, [1, ...]; raise if the imitator cannot act."""
         with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
             imitation.imitated_actions(self._choice.imitator, obs, 1)
         return super().probe(obs)
@@ -433,7 +433,7 @@ class DiscreteBCQ(DQN):
             raise wrong_value(output, Categorical, "imitator")
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Return the likely action with the highest value, [k], and action values in which unlikely actions are masked."""
+        """Return the likely action with the highest value, [k], and action values with unlikely actions masked."""
         value = self._value(obs, active)
         with evaluating_readers(self.imitator):
             distribution: Any = fast_forward(self.imitator, obs)

@@ -220,7 +220,7 @@ class BEAR(SoftActorCritic):
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics, policy and imitator, or only the imitator's loss if `only_imitation` is True."""
+        """Minimise the losses of critics, policy and imitator; if `only_imitation` is True, only the imitator's."""
         result = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, result)
 
@@ -264,8 +264,8 @@ class BEAR(SoftActorCritic):
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the policy loss of Soft Actor-Critic plus alpha * (discrepancy - alpha_threshold).
 
-        If the temperature is learnt, its loss is minimised as well; so is the loss of alpha (arXiv:1906.00949, eq. 1 and
-        Algorithm 1).
+        If the temperature or alpha is learnt, minimise the loss of the temperature or of alpha, too (arXiv:1906.00949,
+        eq. 1 and Algorithm 1).
         """
         loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
         discrepancy = self._discrepancy(batch)

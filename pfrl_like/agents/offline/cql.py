@@ -215,7 +215,7 @@ class CQL(SoftActorCritic):
         return next_value, soft if self.soft_q_backup else batch.reward
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the loss of `SoftActorCritic` plus the conservative term, the TD errors and the values of each critic."""
+        """Yield the loss plus the conservative term, the TD errors and the values of each critic."""
         return (losses for losses, _ in self._conservative_losses(batch))
 
     def critics_step(

@@ -114,9 +114,7 @@ class ReturnContext:
                 returns, seen = state["returns"][str(row)], from_saved(state["seen"][str(row)], device)
                 steps[row] = [[float(value), *parts] for value, parts in zip(returns, seen, strict=True)]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"context is {state!r:.100}, which state_dict of a context does not return: {error}"
-            ) from error
+            raise ValueError(f"context is {state!r:.100}, which is not a state of ReturnContext: {error}") from error
         self.to_go, self.steps = to_go, steps
 
 
@@ -244,9 +242,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         gamma: None = None,
     ) -> None:
         if gamma is not None:
-            raise TypeError(
-                f"gamma is {gamma!r:.80}, but {type(self).__name__} does not discount returns: leave gamma out"
-            )
+            raise TypeError(f"gamma is {gamma!r:.80}, but {type(self).__name__} has undiscounted returns: leave it out")
         if compile:
             raise ValueError("compile is True, which DecisionTransformer does not support: leave compile out")
         self.target_return, self.return_scale = target_return, return_scale
@@ -293,7 +289,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         return context
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Return actions for the features of k observations, array [k, ...]. Inactive environments use no random numbers."""
+        """Return actions for features of k observations, array [k, ...]. Inactive environments use no random numbers."""
         k = first_leaf(obs).shape[0]
         rows = list(range(k)) if active is None else np.flatnonzero(active).tolist()
         actions = self.policy.no_action(k).cpu().numpy()

@@ -164,7 +164,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             super().set_params(**params)
             self.use_gpu = Device.of(self.use_gpu)  # because a deep copy of a `Device` can be another GPU
             if "impl" in params:
-                self._user_impl, self._built_params = self.impl, self.get_params(deep=False)
+                self._user_impl, self._agent_args = self.impl, self.get_params(deep=False)
             self.retune()
         except (TypeError, ValueError):
             vars(self).update(before)
@@ -208,7 +208,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         self.observation_shape_, self.action_size_ = shape, int(action_size)
         self.impl = self._build_agent(self._stacked_shape, self.action_size_)
         self.impl.augment = self._augment()
-        self._built_params = self.get_params(deep=False)
+        self._agent_args = self.get_params(deep=False)
 
     def _augment(self) -> Callable[[Batch], Batch] | None:
         """Return the function that scales actions and rewards of minibatches and augments observations; None if none is set."""

@@ -105,7 +105,7 @@ class Retuning:
         "impl": None, "scaler": None, "action_scaler": None, "reward_scaler": None, "augmentation": [], "use_gpu": None,
     }  # fmt: skip
     #: Hyperparameters from which the agent was built; None if the agent is an `impl` of the user.
-    _built_params: dict[str, Any] | None = None
+    _agent_args: dict[str, Any] | None = None
 
     def retune(self: Any) -> None:
         """Apply the hyperparameters that changed since the agent was built to the agent.
@@ -118,7 +118,7 @@ class Retuning:
             TypeError: If a value has the wrong type. The agent stays unchanged.
         """
         now = self.get_params(deep=False)
-        built = now if self._built_params is None else self._built_params
+        built = now if self._agent_args is None else self._agent_args
         changed = [name for name in built.keys() - {"impl"} if repr(built[name]) != repr(now[name])]
         if self.impl is None or not changed:
             return
@@ -129,7 +129,7 @@ class Retuning:
             ours[path].owner[ours[path].key] = setting.value
         if augments:
             self.impl.augment = augment
-        self._built_params = now
+        self._agent_args = now
 
     def _new_settings(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
         """Return the new settings of the agent, given the names of the changed hyperparameters; keyed by path."""

@@ -65,7 +65,7 @@ class Collector:
     def _push(self, obs: Any) -> None:
         self._obs, self._stack = obs, self._frames.push(obs)
 
-    def choose_with_explorer(self, own: Callable[..., Any], obs: Any, action_mask: Any, step: int) -> Any:
+    def explore(self, own: Callable[..., Any], obs: Any, action_mask: Any, step: int) -> Any:
         """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
 
         Args:
@@ -156,7 +156,7 @@ class AgentCollector(Collector):
         """Return the action of the agent in training."""
         if self._uses_predict:
             own = self.algo.predict if self.explorer is not None else partial(sample_or_predict, self.algo)
-            return self.choose_with_explorer(own, obs, action_mask, self.agent.t)
+            return self.explore(own, obs, action_mask, self.agent.t)
         return self.agent.act(obs, **mask_keyword(action_mask))
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:

@@ -47,14 +47,7 @@ _NOT_ARGUMENTS = {"algorithm", "reward_convention"}
 #: Exceptions that invalid contents of a file cause.
 _CONTENT_ERRORS = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
 #: Attributes that `create_impl` changes.
-_BUILT_KEYS = (
-    "impl",
-    "observation_shape_",
-    "action_size_",
-    "_built_params",
-    *SCALERS,
-    *(f"{name}_" for name in SCALERS),
-)
+_BUILT_KEYS = ("impl", "observation_shape_", "action_size_", "_agent_args", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
 def _plain(name: str, value: Any) -> Any:
