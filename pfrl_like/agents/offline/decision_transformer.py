@@ -289,7 +289,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         return context
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Return actions for features of k observations, array [k, ...]. Inactive environments use no random numbers."""
+        """Return actions for k observations (features), [k, ...]. Inactive environments use no random numbers."""
         k = first_leaf(obs).shape[0]
         rows = list(range(k)) if active is None else np.flatnonzero(active).tolist()
         actions = self.policy.no_action(k).cpu().numpy()

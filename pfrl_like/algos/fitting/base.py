@@ -211,7 +211,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         self._agent_args = self.get_params(deep=False)
 
     def _augment(self) -> Callable[[Batch], Batch] | None:
-        """Return the function that scales actions and rewards of minibatches and augments observations; None if none is set."""
+        """Return the function that scales and augments minibatches; None if nothing is scaled or augmented."""
         check_counts(n_augmentations=self.n_augmentations)
         pipeline = pipeline_of(self.augmentation)
         augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
@@ -410,8 +410,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one update; return the TD errors, [N], and a dict of losses, on the agent's device."""
         agent = self._agent
-        agent.optim_t = (
-            total_step + getattr(agent, "policy_update_delay", 1) - 1
-        )  # the first update also updates the policy
+        # The count of the first update is `policy_update_delay` - 1, so that this update includes the policy.
+        agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1
         td_error, stats = agent.update(batch)
         return td_error, {name: stats[key] for name, key in self.loss_names.items() if key in stats}

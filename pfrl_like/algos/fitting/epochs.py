@@ -177,7 +177,7 @@ class UpdateSource:
         return ()
 
     def metrics(self, last: int = 0) -> dict[str, float]:
-        """Return the mean losses over the `last` updates, or over all if `last` is 0; NaN if no update computed the loss."""
+        """Return mean losses over the `last` updates (0: over all updates); NaN if no update computed the loss."""
         updates = self._losses[-last:]
         names = dict.fromkeys([*self.algo.loss_names, *(name for losses in updates for name in losses)])
         by_name = {name: [losses[name] for losses in updates if name in losses] for name in names}

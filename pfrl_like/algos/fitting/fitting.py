@@ -82,8 +82,8 @@ class Fitting:
         Args:
             episodes: A dataset or a list of episodes.
             n_epochs: Number of passes over all transitions. A pass skips an incomplete last minibatch. If the argument
-                is missing and the hyperparameter `n_epochs` is not None, the hyperparameter is used. A second positional
-                argument None is ignored, because scikit-learn passes None as targets.
+                is missing and the hyperparameter `n_epochs` is not None, the hyperparameter is used. A second
+                positional argument None is ignored, because scikit-learn passes None as targets.
             save_metrics: True to write metrics and models to disk.
             experiment_name: Name of the folder. If None, the class name is used.
             with_timestamp: True to append the current time to the name.
@@ -257,9 +257,7 @@ class Training:
                 with progress_callbacks(clock, self.show_progress and self.writes_output) as bar:
                     run(source, clock, hooks + bar)
                 step = clock.t
-                if (
-                    epoch - self.first + 1
-                ) % self.save_interval == 0:  # before the scorers of the user, which may raise
+                if (epoch - self.first + 1) % self.save_interval == 0:  # before scorers, which may raise
                     log.save(algo, epoch, step)
                 with isolated_rng():
                     scores = {name: float(scorer(algo, eval_episodes)) for name, scorer in scorers.items()}

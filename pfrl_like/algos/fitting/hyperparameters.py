@@ -53,9 +53,7 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
                     yield f"{where}.{number}.{key}", Setting(group, key, False)
-        elif (
-            id(value) not in seen and _is_part(value) and name != "last_steps"
-        ):  # `last_steps` contains the same optimisers
+        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # which contains the same optimisers
             yield from _settings(value, where, seen)
 
 
@@ -149,7 +147,7 @@ class Retuning:
         return new_settings
 
     def _comparison_agent(self: Any, params: dict[str, Any]) -> Any:
-        """Build an agent for comparison from hyperparameters and a fixed seed; None if the agent is an `impl` of the user."""
+        """Build an agent from hyperparameters and a fixed seed; None if the agent to compare is the user's `impl`."""
         if self.observation_shape_ is None:
             return None
         other: Any = self._create(params | self._comparison_values)
@@ -279,8 +277,8 @@ class Hyperparameters:
     defaults. Unknown keywords are ignored with a warning that contains the nearest name. Hyperparameters of later
     d3rlpy versions raise an error.
 
-    Some hyperparameters can be passed as a name, for example "min_max" (see `made_by`). The attribute is then the object
-    that is created from the name, and `get_params` returns the name.
+    Some hyperparameters can be passed as a name, for example "min_max" (see `made_by`). The attribute is then the
+    object that is created from the name, and `get_params` returns the name.
     """
 
     #: Alternative names of hyperparameters; values are the usual names.
