@@ -31,8 +31,8 @@ from pfrl_like.utils.checks import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
 from pfrl_like.utils.plain_values import Configurable
 
-#: Maximum numbers of parameters and of tensors in the networks that a file of hyperparameters describes.
-MOST_NUMBERS, MOST_TENSORS = 1 << 27, 1 << 12
+#: Maximum number of parameters, and of tensors, of the networks that are created from a file.
+MAX_PARAMETERS, MAX_TENSORS = 1 << 27, 1 << 12
 
 #: Estimator classes; keys are the class names, which `params.json` contains.
 ESTIMATORS: dict[str, type[Any]] = {}
@@ -46,7 +46,7 @@ _SHAPES = {"observation_shape", "action_size"}
 _NOT_ARGUMENTS = {"algorithm", "reward_convention"}
 #: Exceptions that invalid contents of a file cause.
 _CONTENT_ERRORS = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
-#: Attributes that `create_impl` changes.
+#: Attributes that `create_impl` sets.
 _BUILT_KEYS = ("impl", "observation_shape_", "action_size_", "_agent_args", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
@@ -73,9 +73,9 @@ def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _with_new_keys(params: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the hyperparameters; raise an error if the shapes of observations and actions are missing.
+    """Return the hyperparameters with the current keys; raise an error if a shape is missing.
 
-    Older files of an `FQE` have other keys: "class" for the name of the class, and "config" for its configuration.
+    Older files of an `FQE` have the keys "class", the name of the class, and "config", a dict of hyperparameters.
     """
     if not params.keys() >= _SHAPES:
         raise CheckpointError(path, f"has no hyperparameters of an estimator, expected {', '.join(sorted(_SHAPES))}")
@@ -116,19 +116,19 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
 
 @contextlib.contextmanager
 def errors_about_file(fname: str | os.PathLike[str]) -> Iterator[None]:
-    """Context that converts errors about invalid file contents into a CheckpointError that names the file.
+    """Context that converts errors about the contents of a file to a CheckpointError that names the file.
 
-    Raises an error if the networks have more than `MOST_NUMBERS` parameters or `MOST_TENSORS` tensors. The error is
-    raised during construction, before the parameters are initialised.
+    The context also raises a CheckpointError as soon as more than `MAX_PARAMETERS` parameters or `MAX_TENSORS` tensors
+    of networks are created. A damaged file therefore cannot exhaust the memory.
     """
-    numbers = tensors = 0
+    n_params = n_tensors = 0
 
     def count(module: Any, name: str, parameter: Any) -> None:
-        nonlocal numbers, tensors
+        nonlocal n_params, n_tensors
         if parameter is not None:
-            numbers, tensors = numbers + parameter.numel(), tensors + 1
-        if numbers > MOST_NUMBERS or tensors > MOST_TENSORS:
-            raise ValueError(f"the networks have more than {MOST_NUMBERS} parameters or {MOST_TENSORS} tensors")
+            n_params, n_tensors = n_params + parameter.numel(), n_tensors + 1
+        if n_params > MAX_PARAMETERS or n_tensors > MAX_TENSORS:
+            raise ValueError(f"the networks have more than {MAX_PARAMETERS} parameters or {MAX_TENSORS} tensors")
 
     handle = register_module_parameter_registration_hook(count)
     try:
@@ -148,7 +148,7 @@ def export_greedy(
     as_onnx: bool = False,
     action_scaler: Scaler | None = None,
 ) -> None:
-    """Export the greedy policy of an agent; raises the same errors as `save_policy`.
+    """Export the greedy policy of an agent to a file; raise the same errors as `save_policy`.
 
     Args:
         agent: The agent.
@@ -156,8 +156,8 @@ def export_greedy(
         fname: Path of the file. The ending `.onnx` selects the ONNX format, and `.pt2` selects the format of
             `torch.export`.
         as_onnx: True to use ONNX for every file name. False to use TorchScript for names with other endings.
-        action_scaler: Scaler of actions. The exported policy applies its inverse to the actions. None leaves the
-            actions unscaled.
+        action_scaler: Scaler of actions. The exported policy applies the inverse of the scaler to the actions. If None,
+            the exported policy returns the agent's actions.
     """
 
     def make_copy() -> Any:
@@ -183,8 +183,8 @@ def export_greedy(
 def create_estimator(kind: type[Any], params: Mapping[str, Any]) -> Any:
     """Create an estimator from the contents of its `params.json`.
 
-    The agent is built if the saved estimator had an agent. A warning is raised if the saved estimator had a `dynamics`
-    model, because the file does not contain the model.
+    If the saved estimator had an agent, the agent is built. If the saved estimator had a `dynamics` model, a warning is
+    issued, because the file does not contain the model.
     """
     given = {name: value for name, value in params.items() if name not in {*_NOT_ARGUMENTS, *_SHAPES}}
     if (dynamics := given.pop("dynamics", None)) is not None:
@@ -253,7 +253,7 @@ class Saving:
                     self.create_impl(params["observation_shape"], params["action_size"])
             try:
                 self._load(state)
-            except _CONTENT_ERRORS as error:  # the error names the part, but not the file
+            except _CONTENT_ERRORS as error:  # names a part, but not the file
                 raise CheckpointError(fname, f"does not match the estimator: {error}") from error
         except BaseException:
             vars(self).update(before)
@@ -264,11 +264,11 @@ class Saving:
         self.impl.load_state_dict(state)
 
     def save_policy(self: Any, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
-        """Export the greedy policy to a file that runs without this library; the name of its input is `input_0`.
+        """Export the greedy policy to a file that runs without this library. The name of the input is `input_0`.
 
         The input is a batch of raw observations as float32 (for images `frames.astype(np.float32)`), with stacked
-        frames. The output is a batch of unscaled actions, because the file contains the scalers. Random numbers of the
-        policy are constants in the file, as in `export` of agents.
+        frames. The output is a batch of unscaled actions, because the file contains the scalers. If the greedy policy
+        uses random numbers, the file contains them as constants, like the files of an agent's `export`.
 
         Args:
             fname: Path of the file. The ending `.onnx` selects the ONNX format, and `.pt2` selects the format of
@@ -286,8 +286,9 @@ class Saving:
     def _json_params(self: Any) -> dict[str, Any]:
         """Return the hyperparameters, except `impl`, as JSON values.
 
-        The values of scalers, augmentations and dynamics are descriptions. The value of a GPU is its index. The value
-        of a user's function is its name, and the function cannot be restored from the name.
+        The values of scalers, augmentations and dynamics are descriptions, dicts of JSON values. The value of a GPU is
+        the index of the GPU. The value of a user's function is the name of the function, from which the function cannot
+        be restored.
         """
         scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
         given = self.get_params(deep=False) | scalers
@@ -299,9 +300,7 @@ class Saving:
     def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
         """Create an estimator with the hyperparameters of a `params.json`, and build its agent.
 
-        The estimator can then load a model.
-
-        `Estimator.from_json` returns an estimator of the class that the file names.
+        The estimator can then load a model. `Estimator.from_json` returns an estimator of the class that the file names.
 
         Args:
             fname: Path of the file.
@@ -323,8 +322,8 @@ class Saving:
         name = params.get("algorithm")
         kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
-            unknown = f"{cls.__name__}{' or of an imported class' if kind is None else ''}"
-            raise CheckpointError(fname, f"has hyperparameters of {name!r}, expected hyperparameters of {unknown}")
+            expected = f"{cls.__name__}{' or of an imported class' if kind is None else ''}"
+            raise CheckpointError(fname, f"has hyperparameters of {name!r}, expected hyperparameters of {expected}")
         with errors_about_file(fname):
             return cast(Self, create_estimator(kind, {**params, "use_gpu": use_gpu}))
 
@@ -333,18 +332,19 @@ class Saving:
     def copy_policy_from(self, algo: Any) -> None:
         """Copy the policy parameters of another estimator with the same architecture to policy and target network.
 
-        The target network gets the parameters of the other estimator's target network, or of the other policy if there
-        is no target network. Scalers are not copied. If the scalers of the two estimators differ, the policy behaves
-        differently, and a warning is raised. To use the same scalers, pass `scaler=algo.scaler_`, and likewise the
-        other scalers, to the constructor.
+        The target network gets the parameters of the other estimator's target network. If the other estimator has no
+        target network, the target network gets the parameters of the other policy. Scalers are not copied. If the
+        estimators have different scalers, the copied policy selects different actions, and a warning is issued. To use
+        the same scalers, pass `scaler=algo.scaler_` to the constructor, and `action_scaler` and `reward_scaler` in the
+        same way.
 
         Args:
             algo: Estimator to copy from.
 
         Raises:
-            NotFittedError: If the agent of one of the two estimators is not built yet.
+            NotFittedError: If the agent of this estimator, or of `algo`, is not built yet.
             TypeError: If `algo` is not an estimator.
-            ValueError: If one of the two estimators has no policy, or the networks differ. Nothing is copied.
+            ValueError: If this estimator or `algo` has no policy, or the networks differ. Nothing is copied.
         """
         self._copy(algo, "policy")
 
@@ -357,27 +357,33 @@ class Saving:
         self._copy_states(algo, "policy")
 
     def copy_q_function_from(self, algo: Any) -> None:
-        """Copy the parameters of another estimator's Q-functions; see `copy_policy_from` for arguments and errors."""
+        """Copy the parameters of another estimator's Q-functions, as `copy_policy_from` copies the policy.
+
+        Arguments and errors are the same as in `copy_policy_from`.
+        """
         self._copy(algo, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
-        """Copy the optimiser state of another estimator's Q-functions; see `copy_policy_optim_from` for errors."""
+        """Copy the optimiser state of another estimator's Q-functions.
+
+        Arguments and errors are the same as in `copy_policy_optim_from`.
+        """
         self._copy_states(algo, "Q-function")
 
     def _copy(self: Any, algo: Any, what: str) -> None:
-        names = self._shared(algo, what)
+        names = self._network_names(algo, what)
         pairs = [pair for each in names for pair in _with_targets(self._agent, algo._agent, *each)]
         copy_networks(pairs, what)
         _warn_of_scalers(self, algo, what)
 
     def _copy_states(self: Any, algo: Any, what: str) -> None:
-        names = self._shared(algo, what)
+        names = self._network_names(algo, what)
         ours, theirs = self._agent, algo._agent
         pairs = [(getattr(ours, own), getattr(theirs, other)) for own, other in names]
         copy_optimizer_states(ours, theirs, pairs, what)
 
-    def _shared(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
-        """Return pairs of attribute names of the networks of a kind: in this agent and in the agent of `algo`."""
+    def _network_names(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
+        """Return the attribute names of networks: pairs (name in this agent, name in the agent of `algo`)."""
         if not isinstance(algo, Saving):
             raise TypeError(f"algo is {type(algo).__name__}, expected an estimator")
         ours, theirs = _names(self._agent, what), _names(algo._agent, what)  # type: ignore[attr-defined]
@@ -421,13 +427,13 @@ def _warn_of_scalers(algo: Any, other: Any, what: str) -> None:
 
 
 def _names(agent: Any, what: str) -> list[str]:
-    """Return the names of an agent's attributes that are networks of a kind, "policy" or "Q-function"."""
+    """Return the attribute names of an agent's networks of the kind `what`, "policy" or "Q-function"."""
     names = ("policy",) if what == "policy" else getattr(agent, "critic_arguments", ("model",))
     return [name for name in names if isinstance(getattr(agent, name, None), nn.Module)]
 
 
 def _with_targets(ours: Any, theirs: Any, name: str, other_name: str) -> Iterator[tuple[nn.Module, nn.Module]]:
-    """Yield pairs (network to copy to, network to copy from) for a network and its target network, if any."""
+    """Yield pairs (network to copy to, network to copy from): the networks, then the target networks, if any."""
     other = getattr(theirs, other_name)
     yield getattr(ours, name), other
     if (target := getattr(ours, f"target_{name}", None)) is not None:
