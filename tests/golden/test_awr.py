@@ -124,7 +124,7 @@ def test_the_future_of_images_is_stacked_as_they_are() -> None:
 
 def test_a_value_function_of_something_else_is_refused() -> None:
     batch = recorded().sample_batch(7, 0.5, continuation=math.inf)
-    with pytest.raises(ValueError, match=r"v_func gives numbers of shape \(7, 2\) for 7 rows, expected one number"):
+    with pytest.raises(ValueError, match=r"v_func returns shape \(7, 2\) for 7 rows, expected a tensor of shape \(7, 1\)"):
         td_lambda_returns(nn.Linear(1, 2), batch, 0.9)
 
 
@@ -267,7 +267,7 @@ def test_one_return_that_is_not_finite_stops_all_steps() -> None:
     agent, batch = make(batch_size_per_update=1), with_nothing_after(make_batch())
     before = agent.v_func(batch.obs).clone()
     batch.reward[5] = torch.inf
-    with pytest.raises(NonFiniteError, match="returns or values of states are not finite; no step was made"):
+    with pytest.raises(NonFiniteError, match="returns or state values are not finite; no gradient step was made"):
         agent.update(batch)
     assert torch.equal(agent.v_func(batch.obs), before) and agent.optim_t == 0
 

@@ -75,16 +75,12 @@ class Collector:
             step: Number of steps so far, for the explorer.
         """
 
-        def unexplored_action() -> Any:
+        def algo_action() -> Any:
             action = predict(np.asarray(obs)[None], **required_keyword(predict, action_mask))[0]
             return action.item() if np.ndim(action) == 0 else action
 
         allowed = None if action_mask is None else Allowed([action_mask])
-        return (
-            unexplored_action()
-            if self.explorer is None
-            else self.explorer.select_action(step, unexplored_action, allowed)
-        )
+        return algo_action() if self.explorer is None else self.explorer.select_action(step, algo_action, allowed)
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
@@ -361,7 +357,7 @@ class OnlineEpochs:
         self._begin(self.epoch + 1)
 
     def _losses(self) -> Mapping[str, float | None]:
-        """Return the mean losses over the updates whose losses are not logged yet; if there is none, all values are None."""
+        """Return mean losses over the updates that are not logged yet; if all are logged, the values are None."""
         source, logged = self.updates.source, self._logged
         self._logged = len(source)
         new = self._logged - logged

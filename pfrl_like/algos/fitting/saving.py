@@ -300,7 +300,8 @@ class Saving:
     def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
         """Create an estimator with the hyperparameters of a `params.json`, and build its agent.
 
-        The estimator can then load a model. `Estimator.from_json` returns an estimator of the class that the file names.
+        The estimator can then load a model. `Estimator.from_json` returns an estimator of the class that is named in
+        the file.
 
         Args:
             fname: Path of the file.

@@ -223,7 +223,7 @@ def test_a_value_function_of_something_else_is_refused() -> None:
     v_func, batch = make_policy("deterministic"), make_batch()
     with pytest.raises(TypeError, match="v_func gives DeltaVector"):
         make("IQL", v_func=v_func, v_func_optimizer=adam(v_func)).dry_run(ENV.observation_space.sample())
-    with pytest.raises(ValueError, match=r"v_func gives numbers of shape \(8, 4\) for 8 rows"):
+    with pytest.raises(ValueError, match=r"v_func returns shape \(8, 4\) for 8 rows"):
         state_value_of(Lambda(lambda obs: obs), batch)
-    with pytest.raises(ValueError, match="v_func gives DeltaVector for 8 rows"):
+    with pytest.raises(ValueError, match="v_func returns DeltaVector for 8 rows"):
         state_value_of(v_func, batch)
