@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from pfrl_like.algos.fitting import spaces
-from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, shown, warn_of_hooks
+from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, progress_callbacks, warn_of_hooks
 from pfrl_like.algos.fitting.fitting import Training, state_metrics
 from pfrl_like.algos.fitting.minibatches import sampled_data
 from pfrl_like.dataset.transition import stacked_shape
@@ -301,7 +301,7 @@ def train_online(
     evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
     training.algo.eval_results_ = {} if evaluate is None else {"evaluation": []}
     clock = Clock(training.n_steps)
-    with RunLog(training, training.n_steps_per_epoch) as log, shown(clock, training.show_progress) as bar:
+    with RunLog(training, training.n_steps_per_epoch) as log, progress_callbacks(clock, training.show_progress) as bar:
         log.params(training.algo._json_params())
         epochs = OnlineEpochs(training, log, updates, evaluate, eval_interval)
         run(source, clock, [updates, *bar, epochs])
@@ -352,7 +352,7 @@ class OnlineEpochs:
             metrics["evaluation"] = score = self.evaluate(algo)
             algo.eval_results_["evaluation"].append(score)
         self.log.metrics(self.epoch, clock.t, metrics)
-        for call in training.called(training.callback, self.epoch):
+        for call in training.callbacks_for(training.callback, self.epoch):
             call(clock)
         self._begin(self.epoch + 1)
 

@@ -17,7 +17,7 @@ from torch import nn
 
 from pfrl_like import agents
 from pfrl_like.agents.offline.advantage_weighted import sampled_advantage
-from pfrl_like.agents.offline.awac import EXPECTED, binary_weight
+from pfrl_like.agents.offline.awac import REDUCTIONS, binary_weight
 from pfrl_like.agents.offline.iql import state_value_of
 from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss
 from pfrl_like.dataset import MDPDataset
@@ -170,9 +170,9 @@ def test_weights_are_made_of_the_advantage_over_drawn_actions() -> None:
     torch.testing.assert_close(given, exponential_weight(advantage, 0.1, 2.0))
     for pool in ("mean", "max"):
         options: dict[str, Any] = {"advantage_type": pool, "n_action_samples": 5, "beta": 0.2, "max_weight": 3.0}
-        given, advantage = weights(make("CRR", **options), EXPECTED[pool], 5)
+        given, advantage = weights(make("CRR", **options), REDUCTIONS[pool], 5)
         torch.testing.assert_close(given, exponential_weight(advantage, 0.2, 3.0))
-        given, advantage = weights(make("CRR", weight_type="binary", **options), EXPECTED[pool], 5)
+        given, advantage = weights(make("CRR", weight_type="binary", **options), REDUCTIONS[pool], 5)
         assert torch.equal(given, binary_weight(advantage))
 
 
