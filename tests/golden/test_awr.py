@@ -283,7 +283,7 @@ def three_sequences() -> Batch:
 def test_a_device_is_not_waited_for_to_know_which_sequences_are_drawn() -> None:
     agent = make(batch_size_per_update=2)
     agent.device = torch.device("meta")  # which has no numbers that could be copied to the host
-    assert len(agent._part(three_sequences()).lengths) == 2
+    assert len(agent._random_part(three_sequences()).lengths) == 2
 
 
 def test_some_sequences_are_whole_and_in_order() -> None:
