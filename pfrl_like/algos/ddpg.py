@@ -148,6 +148,8 @@ class TD3(DDPG):
 class Smoothing:
     """Function that adds clipped Gaussian noise to actions in [-1, 1] (arXiv:1802.09477, eq. 14).
 
+    `set_params` finds the attributes of the object and changes them after fitting.
+
     Args:
         sigma: Standard deviation of the noise.
         clip: Maximum absolute value of the noise.

@@ -83,18 +83,14 @@ class OffPolicyRLAlgorithm(ABC):
         )  # fmt: skip
         check_counts(optional=True, max_path_length=max_path_length, max_eval_path_length=max_eval_path_length)
         if not isinstance(reward_scale, int | float | np.number) or not np.isfinite(reward_scale):
-            raise ValueError(f"reward_scale: got {reward_scale!r:.80}, expected a finite number")
+            raise ValueError(f"reward_scale is {reward_scale!r:.80}, expected a finite number")
         if not (hasattr(env_spec, "observation_space") and hasattr(env_spec, "action_space")):
-            raise TypeError(
-                f"env_spec: got {type(env_spec).__name__}, expected an object with observation_space and "
-                "action_space, such as the environment"
-            )
+            kind = type(env_spec).__name__
+            raise TypeError(f"env_spec is {kind}, expected an object with observation_space and action_space")
         capacity = getattr(replay_buffer, "capacity", None)
         if not buffer_batch_size <= min_buffer_size <= (min_buffer_size if capacity is None else capacity):
-            raise ValueError(
-                f"min_buffer_size: got {min_buffer_size}, expected at least {buffer_batch_size} (buffer_batch_size) "
-                f"and at most {capacity} (capacity of replay_buffer)"
-            )
+            bounds = f"{buffer_batch_size} (buffer_batch_size) to {capacity} (capacity of replay_buffer)"
+            raise ValueError(f"min_buffer_size is {min_buffer_size}, expected a number from {bounds}")
         self.env_spec, self.policy, self.qf, self.replay_buffer = env_spec, policy, qf, replay_buffer
         self.use_target, self.discount = use_target, discount
         self.steps_per_epoch, self.n_train_steps = steps_per_epoch, n_train_steps
@@ -107,10 +103,8 @@ class OffPolicyRLAlgorithm(ABC):
         self._successes: list[float] = []
         self.init_opt()
         if not hasattr(agent := getattr(self, "agent", None), "dry_run"):
-            raise TypeError(
-                f"agent is {agent!r:.80} after init_opt of {type(self).__name__}, expected an agent of "
-                "pfrl_like.agents with a replay buffer"
-            )
+            kind = type(self).__name__
+            raise TypeError(f"agent is {agent!r:.80} after init_opt of {kind}, expected an agent with a replay buffer")
 
     @abstractmethod
     def init_opt(self) -> None:

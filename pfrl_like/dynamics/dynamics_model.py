@@ -201,10 +201,8 @@ class DynamicsModel(AttributeSavingMixin):
         change = self._scaled(batch.next_obs) - self._scaled(batch.obs)
         target = torch.cat((change, self._cast(batch.reward).unsqueeze(1)), 1)
         if target.shape[1] != self.network.n_outputs:  # the subtraction would broadcast a single output
-            raise ValueError(
-                f"network has {self.network.n_outputs} outputs, expected {target.shape[1]}: the size of an "
-                "observation plus 1 for the reward"
-            )
+            n, expected = self.network.n_outputs, target.shape[1]
+            raise ValueError(f"network has {n} outputs, expected {expected}: the size of an observation plus 1")
         return target
 
     def _input(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:

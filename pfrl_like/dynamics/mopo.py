@@ -99,9 +99,7 @@ class MOPO(Estimator):
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         if len(observation_shape) != 1:
-            raise ValueError(
-                f"observation_shape is {observation_shape}, but {type(self).__name__} supports only vectors"
-            )
+            raise ValueError(f"observation_shape is {observation_shape}, expected vectors of shape (n,)")
         for name in ("action_scaler", "reward_scaler"):
             if (scaler := getattr(self, name)) is not None:
                 advice = f"{type(self).__name__} predicts unscaled values: pass the scaler to the algorithm"

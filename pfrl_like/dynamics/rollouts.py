@@ -78,23 +78,15 @@ def check_rollout_parts(dataset: Any, agent: Any, model: Any) -> None:
             or if `model` is not a dynamics model. The message contains the name of the argument.
     """
     if not hasattr(dataset, "sample_batch"):
-        raise TypeError(
-            f"dataset is {type(dataset).__name__}, expected a dataset with sample_batch: convert a list of "
-            "episodes with MDPDataset.from_episodes"
-        )
+        raise TypeError(f"dataset is {type(dataset).__name__}, expected an MDPDataset or another one with sample_batch")
     if not hasattr(model, "sample"):
         raise TypeError(f"model is {type(model).__name__}, expected a DynamicsModel, for example impl of a fitted MOPO")
     needed = ["sequences"] * getattr(agent, "learns_from_sequences", False) + [*getattr(agent, "sampling", {})]
     if needed:
-        raise TypeError(
-            f"agent is {type(agent).__name__}, which needs {', '.join(needed)}, but rollouts contain only single "
-            "transitions: use another agent, such as COMBO"
-        )
+        kind = type(agent).__name__
+        raise TypeError(f"agent is {kind}, which needs {', '.join(needed)}, expected an agent such as COMBO")
     if getattr(dataset, "prioritized", False):
-        raise TypeError(
-            f"dataset is {type(dataset).__name__}, which is prioritised, but imagined transitions have no "
-            "priorities: use a dataset that samples uniformly"
-        )
+        raise TypeError(f"dataset is {type(dataset).__name__}, which is prioritised, expected uniform sampling")
 
 
 class ModelRollouts:
@@ -213,9 +205,7 @@ class ModelRollouts:
         """
         count, before, now = state["count"], dict(state["made"]), self._parameters()
         if type(count) is not int or count < 0 or (count and not len(self.imagined)):
-            raise ValueError(
-                f"the saved number of minibatches is {count!r:.100}, but there are {len(self.imagined)} transitions"
-            )
+            raise ValueError(f"saved count is {count!r:.100}, but there are {len(self.imagined)} imagined transitions")
         reasons = [*restore_data(self.dataset, state["data"])]
         reasons += [
             f"{name} of the rollouts was {value!r:.100} and is {now.get(name)!r:.100}"

@@ -1,6 +1,6 @@
 """Replay buffer with d3rlpy's interface: it appends rows and samples a `TransitionMiniBatch`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any
 
@@ -243,6 +243,3 @@ class _Transitions(Sequence[Transition]):
         if isinstance(index, slice):
             return [BufferTransition(self._buffer, item) for item in items]
         return BufferTransition(self._buffer, items)
-
-    def __iter__(self) -> Iterator[Transition]:
-        return (BufferTransition(self._buffer, item) for item in range(self._buffer._first, self._buffer._next))

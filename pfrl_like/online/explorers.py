@@ -57,12 +57,7 @@ class LinearDecayEpsilonGreedy(OnlineExplorer):
     """
 
     def __init__(
-        self,
-        start_epsilon: float = 1.0,
-        end_epsilon: float = 0.1,
-        duration: int = 1000000,
-        *,
-        rng: RandomSource = None,
+        self, start_epsilon: float = 1.0, end_epsilon: float = 0.1, duration: int = 1000000, *, rng: RandomSource = None
     ) -> None:
         self.start_epsilon, self.end_epsilon, self.duration, self.rng = start_epsilon, end_epsilon, duration, rng
         self._explorer_for(2)  # checks the arguments

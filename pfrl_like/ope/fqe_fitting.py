@@ -5,7 +5,7 @@ from typing import Any
 
 from pfrl_like.algos.fitting.epochs import OnlineUpdates, progress_callbacks
 from pfrl_like.algos.fitting.fitting import Scorer, Training, named_scorers
-from pfrl_like.algos.fitting.minibatches import sampled_data
+from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.algos.fitting.online import Collector, checked_buffer, train_online
 from pfrl_like.algos.fitting.spaces import check_single_rewards
 from pfrl_like.dataset.selection import Selection
@@ -119,7 +119,7 @@ class FittingFQE:
         data = dataset if hasattr(dataset, "sample_batch") else Selection(dataset)
         self.build_with_dataset(data)
         size = int(getattr(data, "n_steps", None) or len(data))
-        drawn = sampled_data(data, min(self.batch_size, size), self.n_frames, self.observation_shape)
+        drawn = SampledData(data, min(self.batch_size, size), self.n_frames, self.observation_shape)
         epochs: Iterator[tuple[int, Metrics]] = training.epochs(drawn, scorers, dataset)
         return epochs
 
@@ -237,7 +237,7 @@ class FittingFQE:
         self.build_with_env(env)
         buffer = checked_buffer(buffer, self.batch_size)
         check_single_rewards(self.reward_scaler, buffer)
-        data = sampled_data(buffer, self.batch_size, self.n_frames, self.observation_shape)
+        data = SampledData(buffer, self.batch_size, self.n_frames, self.observation_shape)
         source = SerialSource(
             PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space, random_steps), env
         )

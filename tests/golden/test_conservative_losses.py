@@ -247,7 +247,7 @@ def test_a_single_critic_cannot_be_kept_apart() -> None:
     policy, ensemble = make_policy(), QFunctionEnsemble([make_critic()])
     optimizers = [torch.optim.SGD(part.parameters(), lr=0.05) for part in (policy, ensemble)]
     given = policy, ensemble, None, *optimizers, None, MAKE_BUFFER["uniform"](capacity=100_000), 0.9
-    with pytest.raises(ValueError, match=r"eta is 1.0, but the diversity loss needs at least two critics"):
+    with pytest.raises(ValueError, match=r"eta is 1.0, which needs at least two critics"):
         EDAC(*given)
     assert EDAC(*given, eta=0).update(make_batch())[0].shape == (8,)
 

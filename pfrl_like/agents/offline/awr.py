@@ -188,10 +188,8 @@ class AWR(OffPolicyActorCritic):
         self.batch_size_per_update = batch_size_per_update
         check_numbers_in(self, lam=(0, 1))
         check_positive(self, "beta", "max_weight")
-        check_counts(
-            n_critic_updates=n_critic_updates, n_actor_updates=n_actor_updates,
-            batch_size_per_update=batch_size_per_update,
-        )  # fmt: skip
+        check_counts(n_critic_updates=n_critic_updates, n_actor_updates=n_actor_updates)
+        check_counts(batch_size_per_update=batch_size_per_update)
         check_counts(optional=True, horizon=horizon)
         if recurrent and horizon is not None:
             raise ValueError(f"horizon is {horizon}, expected None with recurrent=True: use episodic_update_len")
@@ -240,12 +238,10 @@ class AWR(OffPolicyActorCritic):
         steps = steps.replace(advantage=advantage)
         policy_stats = [self._run_update_step(self._random_part(steps), True)[1] for _ in range(self.n_actor_updates)]
         self._policy_updates.count += 1
-        means = {
-            name: torch.stack([each[name] for each in stats]).mean()
-            for stats, name in ((value_stats, "v_func_loss"), (policy_stats, "policy_loss"))
-        }
-        first = value_stats[0]["v_func_loss"]
-        return error, {**means, "loss": first, "v": returns - error, "weight": self._weight(steps)}
+        stats = {"loss": value_stats[0]["v_func_loss"], "v": returns - error, "weight": self._weight(steps)}
+        stats["v_func_loss"] = torch.stack([each["v_func_loss"] for each in value_stats]).mean()
+        stats["policy_loss"] = torch.stack([each["policy_loss"] for each in policy_stats]).mean()
+        return error, stats
 
     @torch.no_grad()
     def _advantage(self, batch: Batch, returns: Tensor) -> Tensor:

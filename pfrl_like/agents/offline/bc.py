@@ -21,6 +21,9 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
+#: TD errors (or other errors) of each row, [N], and statistics, keyed by name.
+Update = tuple[Tensor, dict[str, Tensor]]
+
 
 def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
     """Return the imitation loss: -log pi(a|s) of the recorded actions, or the squared error (pi(s) - a)**2.
@@ -71,7 +74,7 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
     return weighted_mean(loss, batch.weight, accumulator), nll.detach()
 
 
-def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> Update:
     """Minimise the agent's `imitation_loss`. This function is the method `update_step` of agents with no other loss."""
     loss, error = agent.imitation_loss(batch)
     step("optimizer", loss)

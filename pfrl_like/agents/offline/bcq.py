@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution
 
-from pfrl_like.action_value import DiscreteActionValue, soft_least_of
+from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.dqn import DQN, action_values
 from pfrl_like.agents.offline import imitation
-from pfrl_like.agents.offline.bc import discrete_bc_loss
+from pfrl_like.agents.offline.bc import Update, discrete_bc_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.explorer import Explorer
@@ -23,7 +23,7 @@ from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActo
 from pfrl_like.learning.compatibility.arguments import arguments_for, passed_on, two_or_more
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
-from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of, values_of_actions
+from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of
 from pfrl_like.learning.model_outputs import taken_by, wrong_value
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.empirical_normalization import holding_still
@@ -79,9 +79,7 @@ def bcq_next_value(
         An `ActionValue` with one action.
     """
     actions = candidate_actions(imitator, target_policy, next_obs_of(batch), n, scale)
-    values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
-    best = imitation.best_actions(actions, torch.lerp(values.amax(0), values.amin(0), lam))
-    return soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
+    return imitation.best_next_value(target_critics, batch, actions, lam)[0]
 
 
 class CandidateChoice(nn.Module):
@@ -233,23 +231,20 @@ class BCQ(OffPolicyActorCritic):
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
             target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
-        self._choice = CandidateChoice(
-            self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility
-        )
+        critic = self.critics[0]
+        self._choice = CandidateChoice(self.imitator, self.policy, critic, n_action_samples, action_flexibility)
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """Return the imitator and the optimiser of the imitator, each in a dict keyed by attribute name."""
         return self._imitator_parts
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, batch: Batch) -> Update:
         """Update all networks, or only the imitator in the first `rl_start_step` updates."""
-        return (
-            super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.update_imitator_only(self, batch)
-        )
+        if self.optim_t >= self.rl_start_step:
+            return super().learn(batch)
+        return self._run_update_step(batch.replace(action=batch.action.float()), False, True)
 
-    def update_step(
-        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False) -> Update:
         """Minimise the losses of critics, policy and imitator; if `only_imitation` is True, only the imitator's."""
         result = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, result)
@@ -278,9 +273,8 @@ class BCQ(OffPolicyActorCritic):
         return super().probe(obs)
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        return imitation.select_for_active(
-            lambda active_obs: super(BCQ, self)._distribution(active_obs, action_mask, None), obs, active
-        )
+        base = super()._distribution
+        return imitation.select_for_active(lambda active_obs: base(active_obs, action_mask, None), obs, active)
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Return the bounds of the actions: `perturb` clips actions to [-1, 1]."""
@@ -291,10 +285,8 @@ class BCQ(OffPolicyActorCritic):
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the result of `bcq_next_value` for the target networks, and the rewards."""
         with evaluating_readers(self.imitator):
-            value = bcq_next_value(
-                self.imitator, self.target_policy, self.target_critics, batch, self.n_action_samples,
-                self.action_flexibility, self.lam,
-            )  # fmt: skip
+            networks = self.imitator, self.target_policy, self.target_critics
+            value = bcq_next_value(*networks, batch, self.n_action_samples, self.action_flexibility, self.lam)
         return value, batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:

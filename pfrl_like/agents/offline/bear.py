@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.action_value import soft_least_of
 from pfrl_like.agents.offline import imitation
+from pfrl_like.agents.offline.bc import Update
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
-from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
+from pfrl_like.learning.critics import distribution_of
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -42,10 +42,7 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
         An `ActionValue` with one action, and the log-probabilities of the selected actions, [N].
     """
     distribution = distribution_of(policy, batch, next=True)
-    actions = distribution.sample((n,))
-    values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
-    best = imitation.best_actions(actions, torch.lerp(values.amax(0), values.amin(0), lam))
-    value = soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
+    value, best = imitation.best_next_value(target_critics, batch, distribution.sample((n,)), lam)
     return value, distribution.log_prob(best)
 
 
@@ -211,15 +208,13 @@ class BEAR(SoftActorCritic):
         """Return the imitator and the optimiser of the imitator, each in a dict keyed by attribute name."""
         return self._imitator_parts
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def learn(self, batch: Batch) -> Update:
         """Update all networks, or only the imitator in the first `rl_start_step` updates."""
-        return (
-            super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.update_imitator_only(self, batch)
-        )
+        if self.optim_t >= self.rl_start_step:
+            return super().learn(batch)
+        return self._run_update_step(batch.replace(action=batch.action.float()), False, True)
 
-    def update_step(
-        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False) -> Update:
         """Minimise the losses of critics, policy and imitator; if `only_imitation` is True, only the imitator's."""
         result = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, result)
@@ -256,9 +251,7 @@ class BEAR(SoftActorCritic):
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the result of `bear_next_value` for the target critics, and the rewards plus the entropy bonus."""
         with evaluating_readers(self.policy):
-            value, log_prob = bear_next_value(
-                self.policy, self.target_critics, batch, self.n_action_samples, self.lam
-            )  # fmt: skip
+            value, log_prob = bear_next_value(self.policy, self.target_critics, batch, self.n_action_samples, self.lam)
         return value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
@@ -273,10 +266,9 @@ class BEAR(SoftActorCritic):
         excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
         loss = loss + self._multipliers["alpha"]() * excess
         step("policy_optimizer", loss)
-        self._multipliers["temperature"].update(
-            step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator
-        )
-        self._multipliers["alpha"].update(step, discrepancy.detach(), -threshold, batch.weight, self.batch_accumulator)
+        rest = batch.weight, self.batch_accumulator
+        self._multipliers["temperature"].update(step, log_prob, self.entropy_target, *rest)
+        self._multipliers["alpha"].update(step, discrepancy.detach(), -threshold, *rest)
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
     def _discrepancy(self, batch: Batch) -> Tensor:

@@ -19,14 +19,7 @@ from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
-from pfrl_like.learning.critics import (
-    average,
-    critic_loss,
-    distribution_of,
-    least_value,
-    mean_value,
-    values_of_actions,
-)
+from pfrl_like.learning.critics import average, critic_loss, distribution_of, least_value, mean_value, values_of_actions
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -216,28 +209,20 @@ class CQL(SoftActorCritic):
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Yield the loss plus the conservative term, the TD errors and the values of each critic."""
-        return (losses for losses, _ in self._conservative_losses(batch))
+        return self._conservative_losses(batch, [])
 
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
         """Minimise the critics' losses and the loss of alpha, which depends on the mean gap over the critics."""
-        gaps = []
-
-        def losses() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-            for critic_result, gap in self._conservative_losses(batch):
-                gaps.append(gap.detach())
-                yield critic_result
-
-        results = self._step_critics(losses(), step)
-        gap = average(gaps)
-        self._multipliers["alpha"].update(
-            step, gap, -(self.alpha_threshold or 0.0), batch.weight, self.batch_accumulator
-        )
+        gaps: list[Tensor] = []
+        results = self._step_critics(self._conservative_losses(batch, gaps), step)
+        gap, threshold = average(gaps), self.alpha_threshold or 0.0
+        self._multipliers["alpha"].update(step, gap, -threshold, batch.weight, self.batch_accumulator)
         return results, {"conservative_gap": gap}
 
-    def _conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
-        """Yield, for each critic, the result of `critic_loss` plus the conservative term, and the weighted gap [N]."""
+    def _conservative_losses(self, batch: Batch, gaps: list[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the items of `critic_losses`; append the detached weighted gap of each critic, [N], to `gaps`."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
@@ -248,8 +233,8 @@ class CQL(SoftActorCritic):
             loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self._loss_options)
             values = self._compared_values(values_of_actions(critic, batch, actions), batch)
             gap = self.conservative_weight * self._gap(values, log_density, mean_value(value), batch)
-            loss = loss + alpha * weighted_mean(gap, rows.weight, self.batch_accumulator)
-            yield (loss, td_error, mean), gap
+            gaps.append(gap.detach())
+            yield loss + alpha * weighted_mean(gap, rows.weight, self.batch_accumulator), td_error, mean
 
     def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Return the values of the sampled actions for the conservative term, [3 * n_action_samples, N].

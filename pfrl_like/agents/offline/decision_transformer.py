@@ -126,10 +126,7 @@ def returns_to_go(batch: Batch) -> Tensor:
     """
     continuation = batch.continuation
     if continuation is None:
-        raise ValueError(
-            "batch lacks continuation, which the returns are computed from: pass continuation=math.inf to "
-            "sample_sequences"
-        )
+        raise ValueError("batch lacks continuation, the later steps: pass continuation=math.inf to sample_sequences")
     if not len(continuation.reward):
         return batch.reward
     ones = torch.ones_like(continuation.reward)
@@ -320,9 +317,8 @@ class DecisionTransformer(OffPolicyActorCritic):
         for row, (reward, done, reset) in enumerate(zip(batch_reward, batch_done, batch_reset, strict=True)):
             if active is None or active[row]:
                 context.add_reward(row, float(reward), bool(done or reset))
-        super().batch_observe(
-            batch_obs, batch_reward, batch_done, batch_reset, action_mask=action_mask, active=active
-        )  # fmt: skip
+        keywords = {"action_mask": action_mask, "active": active}
+        super().batch_observe(batch_obs, batch_reward, batch_done, batch_reset, **keywords)
 
     def stop_episode(self) -> None:
         """End the running episodes; the next observations start new episodes."""
@@ -350,10 +346,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         Raises:
             ExportError: Always.
         """
-        raise ExportError(
-            "a DecisionTransformer cannot be exported: its actions depend on the observations, actions and "
-            "returns-to-go of several steps; export the network agent.policy instead"
-        )
+        raise ExportError("actions depend on several steps, so the agent cannot be exported: export agent.policy")
 
     # Saving
 

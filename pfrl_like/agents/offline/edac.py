@@ -147,9 +147,7 @@ class EDAC(SoftActorCritic):
         check_numbers_in(self, eta=(0, None))
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         if eta and len(self._critic_names) < 2:
-            raise ValueError(
-                f"eta is {eta}, but the diversity loss needs at least two critics: add critics, or set eta=0"
-            )
+            raise ValueError(f"eta is {eta}, which needs at least two critics: add critics, or set eta=0")
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Return the result of `critic_loss` plus `eta` times the diversity loss, for each critic."""
@@ -164,8 +162,7 @@ class EDAC(SoftActorCritic):
                 of_action = [value_of(critic, batch, batch.action) for critic in self.critics]
             terms = diversity_losses(action_gradients(of_action, batch.action))
         rows = self._rows_of_critics(batch)
-        results = [
-            critic_loss(*each, next_value, reward, **self._loss_options) for each in zip(values, rows, strict=True)
-        ]
+        pairs = zip(values, rows, strict=True)
+        results = [critic_loss(*pair, next_value, reward, **self._loss_options) for pair in pairs]
         weighted = [weighted_mean(self.eta * term, batch.weight, self.batch_accumulator) for term in terms]
         return [(loss + term, error, value) for (loss, error, value), term in zip(results, weighted, strict=True)]

@@ -30,18 +30,15 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
     """
     continuation = batch.continuation
     if continuation is None:
-        raise ValueError(
-            "batch lacks continuation, which the returns are computed from: pass continuation=math.inf, or a number "
-            "of steps, to sample_batch"
-        )
+        raise ValueError("batch lacks continuation, the later steps: pass continuation=math.inf to sample_batch")
     next_value = value(batch.next_obs)
     if not len(continuation.reward):
         return batch.reward + batch.discount * next_value
     values = torch.zeros_like(continuation.reward)
     # If lambda is 1, returns bootstrap only after the last steps of episodes that do not end in a terminal state.
     rows = continuation.cut if lambd == 1 else torch.arange(len(values), device=values.device)
-    for some in torch.split(rows, _ROWS_OF_A_CALL) if len(rows) else ():
-        values[some] = value(map_nested(lambda leaf: leaf[some], continuation.next_obs))  # noqa: B023 - called at once
+    for chunk in torch.split(rows, _ROWS_OF_A_CALL) if len(rows) else ():
+        values[chunk] = value(map_nested(lambda leaf: leaf[chunk], continuation.next_obs))  # noqa: B023 - called at once
     rest = linked_lambda_returns(continuation.reward, continuation.discount, values, continuation.after, lambd)
     rest_weight = lambd * (continuation.first >= 0)
     rest_of_rows = rest[continuation.first.clamp(min=0)]
@@ -55,7 +52,5 @@ def check_continuation(replay_buffer: Any) -> None:
         TypeError: If the replay buffer cannot return the steps after a transition.
     """
     if not getattr(replay_buffer, "tells_future", False):
-        raise TypeError(
-            f"replay_buffer is {type(replay_buffer).__name__}, which cannot return the steps after a transition. "
-            "The returns need these steps: use another replay buffer of pfrl_like.replay_buffers"
-        )
+        kind = type(replay_buffer).__name__
+        raise TypeError(f"replay_buffer is {kind}, which cannot return the steps after a transition: use another")

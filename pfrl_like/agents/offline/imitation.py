@@ -1,7 +1,7 @@
 """Imitators of recorded actions: their losses, and the selection of the best of several sampled actions."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pfrl_like.agents.offline.bc import bc_loss
+from pfrl_like.action_value import soft_least_of
+from pfrl_like.agents.offline.bc import Update, bc_loss
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.acting import at_rows
 from pfrl_like.learning.compatibility.dry_run import told_of, tried_output
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
-from pfrl_like.learning.critics import mean_value
+from pfrl_like.learning.critics import mean_value, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.optimizers.compiled_step import Step
@@ -82,9 +83,7 @@ def store_imitator(
     agent._imitator_parts = {"imitator": imitator}, {"imitator_optimizer": optimizer}
 
 
-def step_imitator(
-    agent: Any, batch: Batch, step: Step, other_steps: tuple[Tensor, dict[str, Tensor]] | None
-) -> tuple[Tensor, dict[str, Tensor]]:
+def step_imitator(agent: Any, batch: Batch, step: Step, other_steps: Update | None) -> Update:
     """Minimise the imitator's loss, and return TD errors, [N], and statistics of the whole update.
 
     Args:
@@ -98,11 +97,6 @@ def step_imitator(
     step("imitator_optimizer", loss)
     td_error, stats = other_steps or (error, {"loss": loss.detach()})
     return td_error, {**stats, "imitator_loss": loss.detach()}
-
-
-def update_imitator_only(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Update only the imitator, as in the first `rl_start_step` updates; return the loss of each row and statistics."""
-    return agent._run_update_step(batch.replace(action=batch.action.float()), False, True)  # type: ignore[no-any-return]
 
 
 def dry_run_imitator(agent: Any, batch: Batch) -> None:
@@ -136,6 +130,25 @@ class ChosenAction(DeltaVector):
     def __init__(self, loc: Tensor, score: Callable[[Tensor], Tensor]) -> None:
         super().__init__(loc)
         self.score = score
+
+
+def best_next_value(target_critics: Sequence[Any], batch: Batch, actions: Tensor, lam: float) -> tuple[Any, Tensor]:
+    """Return the value of the best of M actions in each next state, and the best actions, [N, A].
+
+    The value of an action is lam * min Q' + (1 - lam) * max Q' over the target critics.
+
+    Args:
+        target_critics: Target networks of the critics.
+        batch: Transitions.
+        actions: Actions in the next states, [M, N, A].
+        lam: Weight of the minimum over the critics. The maximum over the critics has the weight 1 - lam.
+
+    Returns:
+        An `ActionValue` with one action, and the actions.
+    """
+    values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
+    best = best_actions(actions, torch.lerp(values.amax(0), values.amin(0), lam))
+    return soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam), best
 
 
 def best_actions(actions: Tensor, values: Tensor) -> Tensor:

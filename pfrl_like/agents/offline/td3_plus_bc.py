@@ -190,12 +190,8 @@ def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
 
 def _required_next_action(batch: Batch) -> Tensor:
     if batch.next_action is None:
-        raise ValueError(
-            "batch lacks next_action, which the critics' penalty is computed from: pass next_actions=True to "
-            "sample_batch or sample_sequences"
-        )
-    recorded: Tensor = batch.next_action
-    return recorded
+        raise ValueError("batch lacks next_action, the next recorded actions: pass next_actions=True to sample_batch")
+    return batch.next_action  # type: ignore[no-any-return]
 
 
 class ReBRAC(TD3):

@@ -318,10 +318,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     @property
     def evaluate_offline(self) -> Never:
         """Raise an AttributeError that recommends the function `pfrl_like.ope.evaluate_offline`."""
-        raise AttributeError(
-            "estimators have no evaluate_offline; call pfrl_like.ope.evaluate_offline(estimator, dataset, "
-            "gamma=estimator.gamma)"
-        )
+        raise AttributeError("estimators have no evaluate_offline: call ope.evaluate_offline(estimator, dataset)")
 
     def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
         """Return the discounted return that fitted Q evaluation estimates; scikit-learn uses it as the score.
@@ -345,11 +342,9 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     @property
     def _agent(self) -> Any:
-        if self.impl is None:
-            raise NotFittedError(
-                f"{type(self).__name__} is not built yet: call fit, fit_online, create_impl or load_model"
-            )
-        return self.impl
+        if self.impl is not None:
+            return self.impl
+        raise NotFittedError(f"{type(self).__name__} is not built yet: call fit, fit_online, create_impl or load_model")
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.impl is not None

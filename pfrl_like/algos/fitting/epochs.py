@@ -7,13 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from torch import Tensor
 
 from pfrl_like.algos.fitting.minibatches import SampledData
-from pfrl_like.batch import Batch
-from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.callbacks import Progress
 from pfrl_like.loggers import CSVLogger, LoggerAdapter, MetricsLogger, TensorBoardLogger
@@ -58,14 +56,10 @@ RUNS = "runs"
 
 def is_overridden(algo: Any, *names: str) -> bool:
     """Return True if the user overrides one of these methods: in a subclass, in a mixin or by assignment."""
-    return any(_is_user_function(getattr(algo, name, None)) for name in names)
-
-
-def _is_user_function(method: Any) -> bool:
-    if not callable(method):
-        return False
-    function = getattr(method, "__func__", method)  # not `__module__`: functools.wraps copies it
-    return not getattr(function, "__globals__", {}).get("__name__", "").startswith("pfrl_like.")
+    methods = (method for name in names if callable(method := getattr(algo, name, None)))
+    # Not `__module__`, because functools.wraps copies it.
+    scopes = (getattr(getattr(method, "__func__", method), "__globals__", {}) for method in methods)
+    return any(not scope.get("__name__", "").startswith("pfrl_like.") for scope in scopes)
 
 
 def warn_of_hooks(algo: Any) -> None:
@@ -130,32 +124,16 @@ def _losses_by_name(result: Any, losses: Mapping[str, Any], algo: Any) -> dict[s
     return {name: value for name, value in zip(names, values, strict=False) if value is not None}
 
 
-class Data(Protocol):
-    """Source of minibatches."""
-
-    def begin_epoch(self, algo: Any) -> None:
-        """Prepare an epoch; the training loop calls this method before the first minibatch of the epoch."""
-
-    def next_batch(self, agent: Any) -> Batch:
-        """Return the next minibatch for an agent, on the agent's device."""
-
-    def transitions_of(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
-        """Return the transitions of the last minibatch, as the argument of an overridden `update`."""
-
-    def set_td_errors(self, batch: Batch, td_error: Tensor | None) -> None:
-        """Pass the TD errors of the last minibatch; None if the TD errors are unknown."""
-
-
 class UpdateSource:
     """Source of the training loop: makes one update per step of the clock and records the losses.
 
     Args:
         algo: The estimator. The method `_learn` of the estimator, or an overridden `update`, makes the updates.
-        data: Source of minibatches.
+        data: Source of minibatches, a `TrainingData` or `SampledData`.
         epoch: Number of the epoch.
     """
 
-    def __init__(self, algo: Any, data: Data, epoch: int) -> None:
+    def __init__(self, algo: Any, data: Any, epoch: int) -> None:
         self.algo, self.data, self.epoch = algo, data, epoch
         self._losses: list[dict[str, Tensor]] = []
         self._update = update_step(algo)
@@ -210,13 +188,12 @@ class OnlineUpdates:
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch; warn if the last epoch had no update because the buffer contained too few transitions."""
         if self._n_steps and self.n and not len(self.source):
-            stored, batch_size = len(self.data.source), self.data.batch_size
-            warn_once(
-                "fit_online without updates",
-                f"fit_online made no update in epoch {self.source.epoch}: the buffer contains {stored} steps, fewer "
-                f"than batch_size ({batch_size}), and the training has {self._n_steps} steps; increase the number of "
-                "steps or reduce batch_size",
+            stored, size = len(self.data.source), self.data.batch_size
+            reason = f"the buffer contains {stored} steps, fewer than batch_size ({size}), and the training has"
+            text = (
+                f"fit_online made no update in epoch {self.source.epoch}: {reason} {self._n_steps}: reduce batch_size"
             )
+            warn_once("fit_online without updates", text)
         self._n_steps = 0
         self.source = UpdateSource(self.algo, self.data, epoch)
         self.returns: list[float] = []
@@ -324,10 +301,7 @@ def timestamped(name: str) -> str:
 
 def _make_folder(path: str, with_timestamp: bool) -> str:
     """Create a folder and return its path; if `with_timestamp` is True, the time is appended and the folder is new."""
-    if not with_timestamp:
-        os.makedirs(path, exist_ok=True)
-        return path
     while True:
         with contextlib.suppress(FileExistsError):
-            os.makedirs(new := timestamped(path))
-            return new
+            os.makedirs(folder := timestamped(path) if with_timestamp else path, exist_ok=not with_timestamp)
+            return folder

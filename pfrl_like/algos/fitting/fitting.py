@@ -145,10 +145,8 @@ class Fitting:
         data = TrainingData(episodes, self.batch_size, self.n_frames, self.learns_next_observations)
         self._build_for(data)
         if self.dynamics is None and len(data.source) < self.batch_size:
-            effect = "each minibatch contains all transitions, and an epoch is one update"
-            _LOGGER.warning(
-                "batch_size is %d, but there are %d transitions: %s", self.batch_size, len(data.source), effect
-            )
+            text = "batch_size is %d, but there are %d transitions: each minibatch contains all transitions"
+            _LOGGER.warning(text, self.batch_size, len(data.source))
         named = named_scorers(scorers)
         if named:
             check_eval_episodes(self, eval_episodes)

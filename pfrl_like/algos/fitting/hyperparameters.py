@@ -53,15 +53,9 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
                     yield f"{where}.{number}.{key}", Setting(group, key, False)
-        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # which contains the same optimisers
-            yield from _settings(value, where, seen)
-
-
-def _is_part(value: Any) -> bool:
-    """Return True if an attribute may have settings: modules and objects of this library do."""
-    return isinstance(value, nn.Module) or (
-        hasattr(value, "__dict__") and type(value).__module__.startswith("pfrl_like.")
-    )
+        elif id(value) not in seen and hasattr(value, "__dict__") and name != "last_steps":  # has the same optimisers
+            if isinstance(value, nn.Module) or type(value).__module__.startswith("pfrl_like."):
+                yield from _settings(value, where, seen)
 
 
 def parameters_of(agent: Any) -> dict[str, Tensor]:
@@ -124,7 +118,7 @@ class Retuning:
         augment = self._augment() if augments else None
         ours, new_settings = settings_of(self.impl), self._new_settings(built, now, changed)
         for path, setting in new_settings.items():
-            ours[path].owner[ours[path].key] = setting.value
+            ours[path].owner[setting.key] = setting.value
         if augments:
             self.impl.augment = augment
         self._agent_args = now

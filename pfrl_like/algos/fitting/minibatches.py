@@ -117,39 +117,29 @@ def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: boo
     return batch_of(transitions, agent.gamma, agent.device, discrete_action, continuation=continuation)
 
 
-def sampled_data(source: Any, batch_size: int, n_frames: int, shape: tuple[int, ...] | None) -> "SampledData":
-    """Return the minibatches of a source that stores unstacked observations; sampling stacks images.
-
-    Args:
-        source: Replay buffer or dataset with the method `sample_batch`.
-        batch_size: Number of transitions per minibatch.
-        n_frames: Number of consecutive images that are stacked.
-        shape: Shape of one unstacked observation; None if unknown.
-
-    Raises:
-        TypeError: If the source is a replay buffer that cannot stack images.
-    """
-    if n_frames == 1 or (shape is not None and stacked_shape(shape, n_frames) == shape):
-        return SampledData(source, batch_size)
-    if not getattr(source, "stacks_frames", True):
-        raise TypeError(
-            f"buffer is {type(source).__name__}, which cannot stack frames in sample_batch, but n_frames is "
-            f"{n_frames}: use another buffer, or n_frames=1 with an environment that stacks frames"
-        )
-    return SampledData(source, batch_size, n_frames=n_frames)
-
-
 class SampledData:
     """Minibatches sampled from a replay buffer or a dataset. TD errors update the priorities of a replay buffer.
 
     Args:
-        source: Replay buffer or dataset with the method `sample_batch`.
+        source: Replay buffer or dataset with the method `sample_batch`, of unstacked observations.
         batch_size: Number of transitions per minibatch.
+        n_frames: Number of consecutive images that `sample_batch` stacks. Vectors are not stacked.
+        shape: Shape of one unstacked observation; None if unknown.
+
+    Attributes:
         options: Keyword arguments of `sample_batch`, in addition to the arguments that the agent needs.
+
+    Raises:
+        TypeError: If the source is a replay buffer that cannot stack images.
     """
 
-    def __init__(self, source: Any, batch_size: int, **options: Any) -> None:
-        self.source, self.batch_size, self.options = source, batch_size, options
+    def __init__(self, source: Any, batch_size: int, n_frames: int = 1, shape: tuple[int, ...] | None = None) -> None:
+        stacks = n_frames > 1 and (shape is None or stacked_shape(shape, n_frames) != shape)
+        if stacks and not getattr(source, "stacks_frames", True):
+            kind = type(source).__name__
+            raise TypeError(f"buffer is {kind}, which cannot stack frames in sample_batch, but n_frames is {n_frames}")
+        self.source, self.batch_size = source, batch_size
+        self.options = {"n_frames": n_frames} if stacks else {}
 
     def begin_epoch(self, algo: Any) -> None:
         """Do nothing, because minibatches are sampled independently."""
@@ -207,22 +197,13 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
         raise ValueError(f"batch has {len(actions)} actions, expected {len(batch)}")
     if isinstance(batch, TransitionMiniBatch):
         converted = batch_for(agent, batch, algo.discrete_action)
-        return with_user_columns(batch.batch, converted) if isinstance(batch, SampledMiniBatch) else converted
+        if not isinstance(batch, SampledMiniBatch):
+            return converted
+        names = ("obs", "action", "reward", "next_obs")  # columns that the user may have changed, with the discount
+        discount = torch.where(converted.discount == 0, 0.0, batch.batch.discount)
+        return batch.batch.replace(discount=discount, **{name: getattr(converted, name) for name in names})
     fitting: Batch = batch.replace(action=torch.as_tensor(actions, device=batch.reward.device))
     return fitting
-
-
-def with_user_columns(sampled: Batch, changed: Batch) -> Batch:
-    """Return a sampled batch with the columns that the user may have changed.
-
-    Args:
-        sampled: Batch sampled from a replay buffer. The result contains its weights and masks.
-        changed: Batch that was converted from the user's transitions.
-    """
-    discount = torch.where(changed.discount == 0, 0.0, sampled.discount)
-    return sampled.replace(
-        obs=changed.obs, action=changed.action, reward=changed.reward, next_obs=changed.next_obs, discount=discount
-    )
 
 
 def check_eval_episodes(algo: Any, episodes: Any) -> None:
@@ -266,8 +247,10 @@ class _ParameterModule(nn.Module):
 
 
 @contextlib.contextmanager
-def averaged_gradients(agent: Any) -> Iterator[None]:
+def data_parallel(agent: Any, enable_ddp: bool) -> Iterator[None]:
     """Context in which every gradient is averaged over the processes of the `torch.distributed` group.
+
+    If `enable_ddp` is False, the context does nothing.
 
     At the beginning, process 0 sends its parameters to all processes. At the end, process 0 sends its
     batch-normalisation statistics. All processes must make the same number of updates. This is the case if all
@@ -275,15 +258,16 @@ def averaged_gradients(agent: Any) -> Iterator[None]:
 
     Args:
         agent: Agent whose `gradient_steps` are wrapped.
+        enable_ddp: True to average the gradients.
 
     Raises:
         RuntimeError: If there is no process group.
     """
+    if not enable_ddp:
+        yield
+        return
     if not has_process_group():
-        raise RuntimeError(
-            "enable_ddp is True, but there is no process group: start the processes with torchrun, and call "
-            "torch.distributed.init_process_group in every process"
-        )
+        raise RuntimeError("enable_ddp is True, but there is no process group: use torchrun and init_process_group")
     learns = {name for name in agent.saved_attributes if name != "policy" or getattr(agent, "policy_learns", True)}
     modules = [part for name in sorted(learns) if isinstance(part := getattr(agent, name), nn.Module)]
     buffers = [buffer for module in modules for buffer in module.buffers()]
@@ -302,11 +286,6 @@ def averaged_gradients(agent: Any) -> Iterator[None]:
 def _broadcast_from_process_0(tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
         distributed.broadcast(tensor, 0)
-
-
-def data_parallel(agent: Any, enable_ddp: bool) -> contextlib.AbstractContextManager[None]:
-    """Return `averaged_gradients(agent)` if `enable_ddp` is True, otherwise a context that does nothing."""
-    return averaged_gradients(agent) if enable_ddp else contextlib.nullcontext()
 
 
 def has_process_group() -> bool:

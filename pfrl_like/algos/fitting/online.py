@@ -11,7 +11,7 @@ from gymnasium.spaces import Box
 from pfrl_like.algos.fitting import spaces
 from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, progress_callbacks, warn_of_hooks
 from pfrl_like.algos.fitting.fitting import Training, state_metrics
-from pfrl_like.algos.fitting.minibatches import sampled_data
+from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluator import check_apart
@@ -274,7 +274,7 @@ class OnlineFitting:
         build_for_env(algo, env)
         buffer = checked_buffer(buffer, algo.batch_size)
         spaces.check_single_rewards(algo.reward_scaler_, buffer)
-        data = sampled_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
+        data = SampledData(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
         if not data.options:  # otherwise the agent would store stacked frames in the buffer
             algo.impl.replay_buffer = buffer
         collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
@@ -397,9 +397,7 @@ def checked_buffer(buffer: Any, batch_size: int) -> Any:
         return ReplayBuffer(1_000_000)
     needed = ("append_batch", "sample_batch", "stop_current_episode", "__len__")
     if not all(hasattr(buffer, name) for name in needed):
-        raise TypeError(
-            f"buffer is {buffer!r:.80}, expected a buffer of pfrl_like.replay_buffers or pfrl_like.online.buffers"
-        )
+        raise TypeError(f"buffer is {buffer!r:.80}, expected a buffer of pfrl_like.replay_buffers")
     capacity = getattr(buffer, "capacity", None)
     if capacity is not None and capacity < batch_size:
         raise ValueError(f"buffer has a capacity of {capacity}, expected at least {batch_size} (batch_size)")

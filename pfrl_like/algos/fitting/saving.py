@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from torch.optim import Optimizer
 
 from pfrl_like.algos.fitting.spaces import SCALERS, set_scalers
 from pfrl_like.augmentation import AugmentationPipeline
@@ -50,13 +49,12 @@ _CONTENT_ERRORS = TypeError, ValueError, KeyError, AttributeError, RuntimeError,
 _BUILT_KEYS = ("impl", "observation_shape_", "action_size_", "_agent_args", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
-def _plain(name: str, value: Any) -> Any:
+def _json_value(name: str, value: Any) -> Any:
     if name == "dynamics" and value is not None:  # the networks of the dynamics model are saved in another file
         return value._json_params() if isinstance(value, Saving) else f"{value!r:.200}"
     if name == "augmentation":
-        return [
-            each.describe() if isinstance(each, Configurable) else repr(each) for each in AugmentationPipeline(value)
-        ]
+        pipeline = AugmentationPipeline(value)
+        return [each.describe() if isinstance(each, Configurable) else repr(each) for each in pipeline]
     if hasattr(value, "get_id"):
         return value.get_id()
     return value.describe() if isinstance(value, Configurable) else value
@@ -189,12 +187,10 @@ def create_estimator(kind: type[Any], params: Mapping[str, Any]) -> Any:
     given = {name: value for name, value in params.items() if name not in {*_NOT_ARGUMENTS, *_SHAPES}}
     if (dynamics := given.pop("dynamics", None)) is not None:
         model = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
-        warnings.warn(
-            f"this {kind.__name__} was trained with {model} as dynamics, whose networks are not in the file: pass the "
-            "dynamics model to set_params(dynamics=...), or training continues without it",
-            UserWarning,
-            stacklevel=levels_to_the_caller(),
+        text = (
+            f"{kind.__name__} was trained with {model} as dynamics, which is not in the file: set_params(dynamics=...)"
         )
+        warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
     for name, column in SCALERS.items():
         if given.get(name) is not None:
             given[name] = make_scaler(given[name], column)
@@ -245,7 +241,7 @@ class Saving:
     def _restore_model(self: Any, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
         before = {name: getattr(self, name) for name in _BUILT_KEYS}
         try:
-            own = {name: _plain(name, getattr(self, f"{name}_")) for name in SCALERS}
+            own = {name: _json_value(name, getattr(self, f"{name}_")) for name in SCALERS}
             if self.impl is None or any(params.get(name) != described for name, described in own.items()):
                 with errors_about_file(fname):
                     saved = {name: make_scaler(params.get(name), column) for name, column in SCALERS.items()}
@@ -292,7 +288,7 @@ class Saving:
         """
         scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
         given = self.get_params(deep=False) | scalers
-        params = {name: _plain(name, value) for name, value in given.items() if name != "impl"}
+        params = {name: _json_value(name, value) for name, value in given.items() if name != "impl"}
         shapes = {"observation_shape": self.observation_shape_, "action_size": self.action_size_}
         return {"algorithm": type(self).__name__, **params, **shapes}
 
@@ -371,138 +367,115 @@ class Saving:
         """
         self._copy_states(algo, "Q-function")
 
-    def _copy(self: Any, algo: Any, what: str) -> None:
-        names = self._network_names(algo, what)
-        pairs = [pair for each in names for pair in _with_targets(self._agent, algo._agent, *each)]
-        copy_networks(pairs, what)
-        _warn_of_scalers(self, algo, what)
+    def _copy(self: Any, algo: Any, kind: str) -> None:
+        names, agent, other = self._network_names(algo, kind), self._agent, algo._agent
+        pairs = [(getattr(agent, own_name), getattr(other, name)) for own_name, name in names]
+        for own_name, name in names:
+            if (target := getattr(agent, f"target_{own_name}", None)) is not None:
+                pairs.append((target, getattr(other, f"target_{name}", getattr(other, name))))
+        copy_networks(pairs, kind)
+        _warn_of_scalers(self, algo, kind)
 
-    def _copy_states(self: Any, algo: Any, what: str) -> None:
-        names = self._network_names(algo, what)
-        ours, theirs = self._agent, algo._agent
-        pairs = [(getattr(ours, own), getattr(theirs, other)) for own, other in names]
-        copy_optimizer_states(ours, theirs, pairs, what)
+    def _copy_states(self: Any, algo: Any, kind: str) -> None:
+        names, agent, other = self._network_names(algo, kind), self._agent, algo._agent
+        pairs = [(getattr(agent, own_name), getattr(other, name)) for own_name, name in names]
+        copy_optimizer_states(agent, other, pairs, kind)
 
-    def _network_names(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
+    def _network_names(self: Any, algo: Any, kind: str) -> list[tuple[str, str]]:
         """Return the attribute names of networks: pairs (name in this agent, name in the agent of `algo`)."""
         if not isinstance(algo, Saving):
             raise TypeError(f"algo is {type(algo).__name__}, expected an estimator")
-        ours, theirs = _names(self._agent, what), _names(algo._agent, what)  # type: ignore[attr-defined]
-        if not ours or len(ours) != len(theirs):
-            kinds = f"{type(algo).__name__} to {type(self).__name__}"
-            raise ValueError(f"cannot copy from {kinds}: expected two estimators that have a {what}")
-        return [*zip(ours, theirs, strict=True)]
+        names, other_names = _names(self._agent, kind), _names(algo._agent, kind)  # type: ignore[attr-defined]
+        if not names or len(names) != len(other_names):
+            estimators = f"{type(algo).__name__} to {type(self).__name__}"
+            raise ValueError(f"cannot copy from {estimators}: expected two estimators that have a {kind}")
+        return [*zip(names, other_names, strict=True)]
 
     def reset_optimizer_states(self: Any) -> None:
         """Clear the states of all optimisers."""
-        reset_optimizers(self._agent)
+        for step in self._agent.gradient_steps.values():
+            step.optimizer.state.clear()
 
 
-def _optimizer_of(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:
-    for optimizer in optimizers:
-        if any(each is param for group in optimizer.param_groups for each in group["params"]):
-            return optimizer
-    raise ValueError(f"no optimiser contains the parameter of shape {tuple(param.shape)}")
-
-
-def _set_states(optimizer: Optimizer, new: dict[int, dict[str, Any]]) -> None:
-    whole = optimizer.state_dict()
-    params = [param for group in optimizer.param_groups for param in group["params"]]
-    states = {i: new.get(id(param), whole["state"].get(i)) for i, param in enumerate(params)}
-    whole["state"] = {i: state for i, state in states.items() if state}
-    with torch.no_grad():
-        optimizer.load_state_dict(whole)
-
-
-def _warn_of_scalers(algo: Any, other: Any, what: str) -> None:
+def _warn_of_scalers(algo: Any, other: Any, kind: str) -> None:
     for name, column in SCALERS.items():
-        ours, theirs = (getattr(each, f"{name}_") for each in (algo, other))
-        described = [None if each is None else each.describe() for each in (ours, theirs)]
-        if described[0] != described[1] and (what, column) != ("policy", "rewards"):
-            warnings.warn(
-                f"the copied {what} was trained with the {name} {theirs!r:.60}, but this estimator has {ours!r:.60}: "
-                f"construct this estimator with {name}=algo.{name}_",
-                UserWarning,
-                stacklevel=levels_to_the_caller(),
-            )
+        scaler, other_scaler = (getattr(each, f"{name}_") for each in (algo, other))
+        descriptions = [None if each is None else each.describe() for each in (scaler, other_scaler)]
+        if descriptions[0] != descriptions[1] and (kind, column) != ("policy", "rewards"):
+            text = f"the copied {kind} was trained with the {name} {other_scaler!r:.60}, but this estimator has"
+            text = f"{text} {scaler!r:.60}: construct this estimator with {name}=algo.{name}_"
+            warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
 
 
-def _names(agent: Any, what: str) -> list[str]:
-    """Return the attribute names of an agent's networks of the kind `what`, "policy" or "Q-function"."""
-    names = ("policy",) if what == "policy" else getattr(agent, "critic_arguments", ("model",))
+def _names(agent: Any, kind: str) -> list[str]:
+    """Return the attribute names of an agent's networks of a kind, "policy" or "Q-function"."""
+    names = ("policy",) if kind == "policy" else getattr(agent, "critic_arguments", ("model",))
     return [name for name in names if isinstance(getattr(agent, name, None), nn.Module)]
 
 
-def _with_targets(ours: Any, theirs: Any, name: str, other_name: str) -> Iterator[tuple[nn.Module, nn.Module]]:
-    """Yield pairs (network to copy to, network to copy from): the networks, then the target networks, if any."""
-    other = getattr(theirs, other_name)
-    yield getattr(ours, name), other
-    if (target := getattr(ours, f"target_{name}", None)) is not None:
-        yield target, getattr(theirs, f"target_{other_name}", other)
-
-
-def _optimizers(agent: Any) -> list[Any]:
-    return [step.optimizer for step in agent.gradient_steps.values()]
-
-
-def check_form(own: nn.Module, other: nn.Module, what: str) -> None:
+def check_form(own: nn.Module, other: nn.Module, kind: str) -> None:
     """Raise an error if the parameters of two networks have different names or shapes.
 
     Raises:
-        ValueError: If names or shapes differ. The message contains `what`, the name of the network.
+        ValueError: If names or shapes differ. The message contains `kind`, the name of the networks.
     """
     try:
         check_same_form(own, other)
     except ValueError as error:
-        raise ValueError(f"algo has a {what} with different parameters: {error}") from error
+        raise ValueError(f"algo has a {kind} with different parameters: {error}") from error
 
 
-def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
+def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], kind: str) -> None:
     """Copy parameters between networks; each pair is (network to copy to, network to copy from).
 
     Raises:
         ValueError: If the parameters of a pair have different names or shapes. Nothing is copied.
     """
     for own, other in pairs:
-        check_form(own, other, what)
+        check_form(own, other, kind)
     for own, other in pairs:
         copy_param(own, other)
 
 
-def copy_optimizer_states(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
+def copy_optimizer_states(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], kind: str) -> None:
     """Copy the optimiser states of another agent's networks; learning rates and other settings are not copied.
 
     Args:
         agent: Agent to copy to.
         other: Agent to copy from.
         networks: Pairs (network of `agent`, network of `other`).
-        what: Name of the networks in messages.
+        kind: Name of the networks in messages.
 
     Raises:
         ValueError: If the networks differ in names or shapes of parameters, the classes of the optimisers differ, an
             optimiser is missing, or a tensor of an optimiser state is neither a scalar nor of the parameter's shape.
             All states stay unchanged.
     """
+    optimizers, other_optimizers = _optimizers(agent), _optimizers(other)
+    changed: dict[int, Any] = {}
+    states: dict[int, dict[str, Any]] = {}
     for own, theirs in networks:
-        check_form(own, theirs, what)
-    optimizers, sources = _optimizers(agent), _optimizers(other)
-    params = [param for own, _ in networks for param in own.parameters()]
-    others = [param for _, theirs in networks for param in theirs.parameters()]
-    new: dict[int, dict[str, Any]] = {}
-    for param, given in zip(params, others, strict=True):
-        own_optimizer, source = _optimizer_of(param, optimizers), _optimizer_of(given, sources)
-        if type(own_optimizer) is not type(source):
-            raise ValueError(f"algo has the optimiser {type(source).__name__}, expected {type(own_optimizer).__name__}")
-        new[id(param)] = copy.deepcopy(source.state.get(given, {}))
-        for name, value in new[id(param)].items():
-            if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
-                got, expected = tuple(value.shape), tuple(param.shape)
-                raise ValueError(f"algo has an optimiser state {name!r} of shape {got}, expected {expected}")
-    for optimizer in {id(each): each for each in (_optimizer_of(param, optimizers) for param in params)}.values():
-        _set_states(optimizer, new)
+        check_form(own, theirs, kind)
+        for param, other_param in zip(own.parameters(), theirs.parameters(), strict=True):
+            optimizer, source = optimizers.get(param), other_optimizers.get(other_param)
+            if optimizer is None or type(optimizer) is not type(source):
+                raise ValueError(f"algo has the optimiser {type(source).__name__}, expected {type(optimizer).__name__}")
+            changed[id(optimizer)] = optimizer
+            states[id(param)] = state = copy.deepcopy(source.state.get(other_param, {}))
+            for name, value in state.items():
+                if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
+                    shapes = f"{tuple(value.shape)}, expected {tuple(param.shape)}"
+                    raise ValueError(f"algo has an optimiser state {name!r} of shape {shapes}")
+    for optimizer in changed.values():
+        params = [param for group in optimizer.param_groups for param in group["params"]]
+        content = optimizer.state_dict()
+        new = {i: states.get(id(param), content["state"].get(i)) for i, param in enumerate(params)}
+        content["state"] = {i: state for i, state in new.items() if state}
+        with torch.no_grad():
+            optimizer.load_state_dict(content)
 
 
-def reset_optimizers(agent: Any) -> None:
-    """Clear the states of all optimisers of an agent."""
-    for optimizer in _optimizers(agent):
-        optimizer.state.clear()
+def _optimizers(agent: Any) -> dict[Tensor, Any]:
+    """Return the optimiser of each parameter of an agent."""
+    optimizers = [step.optimizer for step in agent.gradient_steps.values()]
+    return {param: each for each in optimizers for group in each.param_groups for param in group["params"]}

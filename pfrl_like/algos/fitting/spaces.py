@@ -61,11 +61,8 @@ def check_action_kind(algo: Any, discrete_action: bool, subject: str = "the epis
         TypeError: If the kinds differ.
     """
     if algo.discrete_action not in (None, discrete_action):
-        kinds = {True: "discrete", False: "continuous"}
-        raise TypeError(
-            f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but {subject} "
-            f"{kinds[discrete_action]} actions{_advice(algo)}"
-        )
+        kind, other = ("continuous", "discrete") if discrete_action else ("discrete", "continuous")
+        raise TypeError(f"{type(algo).__name__} has {kind} actions, but {subject} {other} actions{_advice(algo)}")
 
 
 def _advice(algo: Any) -> str:
@@ -97,10 +94,8 @@ def check_built_for(
     if built is None or size is None:
         return
     if tuple(observation_shape) != built or action_size > size or (action_size < size and not algo.discrete_action):
-        raise ValueError(
-            f"{prefix}got observations of shape {tuple(observation_shape)} and actions of size {action_size}, but "
-            f"{type(algo).__name__} was built for shape {built} and size {size}"
-        )
+        data = f"observations of shape {tuple(observation_shape)} and actions of size {action_size}"
+        raise ValueError(f"{prefix}got {data}, but {type(algo).__name__} was built for shape {built} and size {size}")
 
 
 def check_equal_lengths(obs: Any, actions: Any) -> None:
@@ -291,9 +286,8 @@ def copy_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
         TypeError: If a hyperparameter is not a scaler.
     """
     if algo.discrete_action and algo.action_scaler is not None:
-        raise ValueError(
-            f"action_scaler is {algo.action_scaler!r:.80}, but {type(algo).__name__} has discrete actions: use None"
-        )
+        kind = type(algo).__name__
+        raise ValueError(f"action_scaler is {algo.action_scaler!r:.80}, but {kind} has discrete actions: use None")
     # Before the first fit, the attribute is the user's scaler, which may already be fitted.
     values = {name: getattr(algo, name) for name in SCALERS if getattr(algo, f"{name}_") is None}
     values = algo.get_params(deep=False) | values
@@ -344,7 +338,4 @@ def check_single_rewards(reward_scaler: Any, data: Any) -> None:
         ValueError: If there is a `reward_scaler` and `num_steps` of the buffer is larger than 1.
     """
     if reward_scaler is not None and (num_steps := getattr(data, "num_steps", 1)) > 1:
-        raise ValueError(
-            f"the buffer has num_steps {num_steps}, but a reward_scaler scales single rewards, not n-step sums: use "
-            "num_steps=1, or no reward_scaler"
-        )
+        raise ValueError(f"the buffer has num_steps {num_steps}, expected 1: reward_scaler scales single rewards")
