@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from pfrl_like import agents, explorers
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.env_values import mask_columns, mask_keyword
 
 _LOGGER = logging.getLogger(__name__)
@@ -77,13 +77,11 @@ class OffPolicyRLAlgorithm(ABC):
         smooth_return: bool = True,
         exploration_policy: Any = None,
     ) -> None:
-        check_counts(
-            steps_per_epoch=steps_per_epoch, n_train_steps=n_train_steps, buffer_batch_size=buffer_batch_size,
-            min_buffer_size=min_buffer_size, rollout_batch_size=rollout_batch_size,
-        )  # fmt: skip
+        check_counts(steps_per_epoch=steps_per_epoch, n_train_steps=n_train_steps)
+        check_counts(buffer_batch_size=buffer_batch_size, min_buffer_size=min_buffer_size)
+        check_counts(rollout_batch_size=rollout_batch_size)
         check_counts(optional=True, max_path_length=max_path_length, max_eval_path_length=max_eval_path_length)
-        if not isinstance(reward_scale, int | float | np.number) or not np.isfinite(reward_scale):
-            raise ValueError(f"reward_scale is {reward_scale!r:.80}, expected a finite number")
+        check_numbers(reward_scale=reward_scale)
         if not (hasattr(env_spec, "observation_space") and hasattr(env_spec, "action_space")):
             kind = type(env_spec).__name__
             raise TypeError(f"env_spec is {kind}, expected an object with observation_space and action_space")

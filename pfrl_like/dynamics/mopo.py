@@ -99,7 +99,7 @@ class MOPO(Estimator):
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         if len(observation_shape) != 1:
-            raise ValueError(f"observation_shape is {observation_shape}, expected vectors of shape (n,)")
+            raise ValueError(f"observation_shape is {observation_shape}, expected (n,): vectors only")
         for name in ("action_scaler", "reward_scaler"):
             if (scaler := getattr(self, name)) is not None:
                 advice = f"{type(self).__name__} predicts unscaled values: pass the scaler to the algorithm"
@@ -181,9 +181,9 @@ class MOPO(Estimator):
         )
         next_action = [*action[1:], last_action.cpu().numpy()]
         transitions: list[Transition] = []
-        previous: list[Transition | None] = [None] * len(reward[0])
         for t in range(len(steps)):
-            now = [
+            previous = transitions[-len(obs[t]) :] if t else [None] * len(obs[t])
+            transitions += [
                 Transition(
                     obs[t].shape[1:], self.action_size_ or 0, obs[t][i], self._plain(action[t][i]),
                     0.0 if last is None else last.next_reward, next_obs[t][i], self._plain(next_action[t][i]),
@@ -191,8 +191,6 @@ class MOPO(Estimator):
                 )
                 for i, last in enumerate(previous)
             ]  # fmt: skip
-            transitions += now
-            previous = [*now]
         return transitions
 
     def _plain(self, action: Any) -> Any:

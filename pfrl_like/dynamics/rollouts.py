@@ -77,16 +77,18 @@ def check_rollout_parts(dataset: Any, agent: Any, model: Any) -> None:
         TypeError: If `dataset` has no `sample_batch` or is prioritised, if `agent` needs more than single transitions,
             or if `model` is not a dynamics model. The message contains the name of the argument.
     """
+    kind, needed = type(dataset).__name__, [*getattr(agent, "sampling", {})]
     if not hasattr(dataset, "sample_batch"):
-        raise TypeError(f"dataset is {type(dataset).__name__}, expected an MDPDataset or another one with sample_batch")
+        raise TypeError(f"dataset is {kind}, expected one with sample_batch, such as MDPDataset.from_episodes(list)")
     if not hasattr(model, "sample"):
         raise TypeError(f"model is {type(model).__name__}, expected a DynamicsModel, for example impl of a fitted MOPO")
-    needed = ["sequences"] * getattr(agent, "learns_from_sequences", False) + [*getattr(agent, "sampling", {})]
+    if getattr(agent, "learns_from_sequences", False):
+        needed = ["sequences", *needed]
     if needed:
-        kind = type(agent).__name__
-        raise TypeError(f"agent is {kind}, which needs {', '.join(needed)}, expected an agent such as COMBO")
+        problem = f"needs {', '.join(needed)}, but rollouts contain only single transitions"
+        raise TypeError(f"agent is {type(agent).__name__}, which {problem}: use another agent, such as COMBO")
     if getattr(dataset, "prioritized", False):
-        raise TypeError(f"dataset is {type(dataset).__name__}, which is prioritised, expected uniform sampling")
+        raise TypeError(f"dataset is {kind}, which is prioritised, expected a dataset that samples uniformly")
 
 
 class ModelRollouts:

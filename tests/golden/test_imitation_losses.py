@@ -8,8 +8,8 @@ from hand_parts import Acts, Gaussian, Ramps, Slope
 from torch import nn
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
-from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss, sampled_advantage
-from pfrl_like.agents.offline.awac import REDUCTIONS, binary_weight
+from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss
+from pfrl_like.agents.offline.awac import REDUCTIONS, binary_weight, sampled_advantage
 from pfrl_like.agents.offline.bc import bc_loss, discrete_bc_loss
 from pfrl_like.agents.offline.iql import iql_critic_loss, iql_value_loss
 from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss, rebrac_reward, td3_plus_bc_policy_loss

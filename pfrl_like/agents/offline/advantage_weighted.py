@@ -12,15 +12,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
-from pfrl_like.learning.critics import (
-    Targets,
-    distribution_of,
-    least,
-    least_next_value,
-    least_value,
-    log_prob_of,
-    values_of_actions,
-)
+from pfrl_like.learning.critics import Targets, distribution_of, least_next_value, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -44,30 +36,6 @@ def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulat
     """
     log_prob = log_prob_of(distribution_of(policy, batch), batch.action)
     return weighted_mean(-weight * log_prob, batch.weight, accumulator)
-
-
-def sampled_advantage(
-    policy: Any,
-    critics: Sequence[Any],
-    batch: Batch,
-    n_samples: int,
-    pool: Callable[[Tensor, int], Tensor] = torch.mean,
-) -> Tensor:
-    """Return the advantage of the recorded actions, [N]: their values minus the pooled values of sampled actions.
-
-    A value is the minimum over the critics.
-
-    Args:
-        policy: Policy that the actions are sampled from.
-        critics: The critics.
-        batch: Transitions or sequences.
-        n_samples: Number of actions sampled in each state.
-        pool: Function that reduces the values of the sampled actions, [n_samples, N], to [N]; called with the values
-            and the axis.
-    """
-    sampled = distribution_of(policy, batch).sample((n_samples,))
-    values = least([values_of_actions(critic, batch, sampled) for critic in critics])
-    return least_value(critics, batch) - pool(values, 0)
 
 
 @constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")

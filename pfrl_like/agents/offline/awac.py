@@ -7,15 +7,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic, sampled_advantage
+from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import exponential_weight
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_positive
-from pfrl_like.learning.critics import Targets
+from pfrl_like.learning.critics import Targets, distribution_of, least, least_value, values_of_actions
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts
+
+#: Function that reduces the values of sampled actions, [n, N], to [N]; called with the values and the axis.
+Pool = Callable[[Tensor, int], Tensor]
+
+
+def sampled_advantage(policy: Any, critics: Sequence[Any], batch: Batch, n: int, pool: Pool = torch.mean) -> Tensor:
+    """Return the advantage of the recorded actions, [N]: their values minus the pooled values of sampled actions.
+
+    A value is the minimum over the critics.
+
+    Args:
+        policy: Policy that the actions are sampled from.
+        critics: The critics.
+        batch: Transitions or sequences.
+        n: Number of actions sampled in each state.
+        pool: Function that reduces the values of the sampled actions, [n, N], to [N]; called with the values and the
+            axis.
+    """
+    sampled = distribution_of(policy, batch).sample((n,))
+    values = least([values_of_actions(critic, batch, sampled) for critic in critics])
+    return least_value(critics, batch) - pool(values, 0)
 
 
 class AWAC(AdvantageWeightedActorCritic):
@@ -119,7 +140,7 @@ class AWAC(AdvantageWeightedActorCritic):
 
 
 #: Functions that reduce the values of the sampled actions to the value of the state, keyed by `advantage_type`.
-REDUCTIONS: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
+REDUCTIONS: dict[str, Pool] = {"mean": torch.mean, "max": torch.amax}
 
 
 def binary_weight(advantage: Tensor) -> Tensor:

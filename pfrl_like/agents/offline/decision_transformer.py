@@ -34,14 +34,7 @@ class ReturnContext:
 
     Args:
         size: Maximum number of steps stored for each episode.
-
-    Attributes:
-        target_return: Return-to-go at the first step of an episode.
-        scale: Divisor of the returns-to-go that the model receives.
     """
-
-    target_return = 0.0
-    scale = 1.0
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -53,16 +46,17 @@ class ReturnContext:
         self.steps: dict[int, list[list[Any]]] = {}
         self.to_go: dict[int, float] = {}  # current returns-to-go
 
-    def append_obs(self, model: Any, rows: Sequence[int], obs: Any) -> Any:
+    def append_obs(self, model: Any, rows: Sequence[int], obs: Any, target: float = 0.0, scale: float = 1.0) -> Any:
         """Add an observation to each environment in `rows`, and return the model's distributions of the next actions.
 
-        `obs` contains (nested) tensors [len(rows), ...].
+        `obs` contains (nested) tensors [len(rows), ...]. `target` is the return-to-go at the first step of an episode.
+        The model receives returns-to-go divided by `scale`.
         """
         for i, row in enumerate(rows):
-            to_go = self.to_go.setdefault(row, self.target_return)
+            to_go = self.to_go.setdefault(row, target)
             steps = self.steps.setdefault(row, [])
             row_obs = map_nested(lambda leaf: leaf[i : i + 1], obs)  # noqa: B023 - called at once
-            steps.append([to_go / self.scale, row_obs, model.no_action()])
+            steps.append([to_go / scale, row_obs, model.no_action()])
             del steps[: -self.size]
         episodes = [self.steps[row] for row in rows]
         longest = max(map(len, episodes))
@@ -281,9 +275,7 @@ class DecisionTransformer(OffPolicyActorCritic):
     @property
     def _context(self) -> ReturnContext:
         """Last steps of the running episodes; training and evaluation have separate contexts."""
-        context = self._contexts[self.training]
-        context.target_return, context.scale = self.target_return, self.return_scale
-        return context
+        return self._contexts[self.training]
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Return actions for k observations (features), [k, ...]. Inactive environments use no random numbers."""
@@ -293,7 +285,8 @@ class DecisionTransformer(OffPolicyActorCritic):
         if not rows:
             return actions
         context = self._context
-        distribution = context.append_obs(self.policy, rows, map_nested(lambda leaf: leaf[rows], obs))
+        obs = map_nested(lambda leaf: leaf[rows], obs)
+        distribution = context.append_obs(self.policy, rows, obs, self.target_return, self.return_scale)
         if action_mask is not None:
             distribution = masked(distribution, np.asarray(action_mask)[rows])
         greedy = self.act_deterministically and not self.training

@@ -318,7 +318,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     @property
     def evaluate_offline(self) -> Never:
         """Raise an AttributeError that recommends the function `pfrl_like.ope.evaluate_offline`."""
-        raise AttributeError("estimators have no evaluate_offline: call ope.evaluate_offline(estimator, dataset)")
+        raise AttributeError("no evaluate_offline in estimators: call pfrl_like.ope.evaluate_offline(estimator, data)")
 
     def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
         """Return the discounted return that fitted Q evaluation estimates; scikit-learn uses it as the score.

@@ -171,7 +171,7 @@ class OnlineUpdates:
         interval: Number of steps between updates.
         n: Number of updates every `interval` steps.
         start: Number of first steps without updates. There is also no update if the buffer contains fewer transitions
-            than a minibatch. If an epoch has no update for this reason, a warning is issued, once per process.
+            than a minibatch. If an epoch has no update for this cause, a warning is issued, once per process.
 
     Attributes:
         source: Updates of the current epoch.
@@ -189,10 +189,8 @@ class OnlineUpdates:
         """Begin an epoch; warn if the last epoch had no update because the buffer contained too few transitions."""
         if self._n_steps and self.n and not len(self.source):
             stored, size = len(self.data.source), self.data.batch_size
-            reason = f"the buffer contains {stored} steps, fewer than batch_size ({size}), and the training has"
-            text = (
-                f"fit_online made no update in epoch {self.source.epoch}: {reason} {self._n_steps}: reduce batch_size"
-            )
+            cause = f"the buffer contains {stored} steps, fewer than batch_size ({size}), and the training has"
+            text = f"fit_online made no update in epoch {self.source.epoch}: {cause} {self._n_steps}; reduce batch_size"
             warn_once("fit_online without updates", text)
         self._n_steps = 0
         self.source = UpdateSource(self.algo, self.data, epoch)

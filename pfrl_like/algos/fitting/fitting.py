@@ -211,9 +211,8 @@ class Training:
     first: int = 0
 
     def __post_init__(self) -> None:
-        check_counts(
-            n_steps_per_epoch=self.n_steps_per_epoch, save_interval=self.save_interval, logging_steps=self.logging_steps
-        )
+        check_counts(n_steps_per_epoch=self.n_steps_per_epoch, save_interval=self.save_interval)
+        check_counts(logging_steps=self.logging_steps)
         check_counts(optional=True, n_steps=self.n_steps)
         check_function(optional=True, callback=self.callback, epoch_callback=self.epoch_callback)
         by_steps = LoggingStrategy(self.logging_strategy) is LoggingStrategy.STEPS

@@ -212,8 +212,7 @@ def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
 #: Pairs of a description and names: hyperparameters of later d3rlpy versions, and the equivalent in this library.
 _EQUIVALENTS = (
     (
-        "encoder_params sizes all networks, as in {'hidden_units': [256, 256]} or {'filters': [(32, 8, 4)], "
-        "'feature_size': 512}; an agent of pfrl_like.agents takes any networks",
+        "encoder_params sizes all networks, as in {'hidden_units': [256, 256]}; agents of pfrl_like.agents take any",
         "encoder_factory actor_encoder_factory critic_encoder_factory value_encoder_factory imitator_encoder_factory",
     ),
     (

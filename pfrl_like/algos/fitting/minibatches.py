@@ -35,18 +35,15 @@ class SampledMiniBatch(TransitionMiniBatch):
         next_action = np.full_like(action, -1 if algo.discrete_action else np.nan)
         if batch.next_action is not None:
             next_action = batch.next_action.cpu().numpy()
+        actions, next_actions = (each if each.ndim > 1 else each.tolist() for each in (action, next_action))
         transitions = [
             Transition(
-                obs.shape[1:], algo.action_size, obs[i], _plain(action[i]), np.nan, next_obs[i], _plain(next_action[i]),
-                reward[i], int(discount[i] == 0),
+                obs.shape[1:], algo.action_size, obs[i], actions[i], np.nan, next_obs[i], next_actions[i], reward[i],
+                int(discount[i] == 0),
             )
             for i in range(len(batch))
         ]  # fmt: skip
         super().__init__(transitions)
-
-
-def _plain(action: Any) -> Any:
-    return int(action) if np.ndim(action) == 0 else action
 
 
 class TrainingData:
@@ -271,7 +268,8 @@ def data_parallel(agent: Any, enable_ddp: bool) -> Iterator[None]:
     learns = {name for name in agent.saved_attributes if name != "policy" or getattr(agent, "policy_learns", True)}
     modules = [part for name in sorted(learns) if isinstance(part := getattr(agent, name), nn.Module)]
     buffers = [buffer for module in modules for buffer in module.buffers()]
-    _broadcast_from_process_0([*(param.data for module in modules for param in module.parameters()), *buffers])
+    for tensor in [*(param.data for module in modules for param in module.parameters()), *buffers]:
+        distributed.broadcast(tensor, 0)
     steps = agent.gradient_steps.values()
     for step in steps:
         step.wrapper = DistributedDataParallel(_ParameterModule(step.leaves))
@@ -280,11 +278,7 @@ def data_parallel(agent: Any, enable_ddp: bool) -> Iterator[None]:
     finally:
         for step in steps:
             step.wrapper = None
-    _broadcast_from_process_0(buffers)
-
-
-def _broadcast_from_process_0(tensors: Sequence[Tensor]) -> None:
-    for tensor in tensors:
+    for tensor in buffers:
         distributed.broadcast(tensor, 0)
 
 

@@ -255,13 +255,10 @@ class OnlineFitting:
                 `action_mask`.
             NonFiniteError: If observations, rewards or losses contain NaN or infinity.
         """
-        check_counts(
-            n_epochs=n_epochs, eval_interval=eval_interval, update_interval=update_interval, n_updates=n_updates
-        )
-        check_counts(
-            least=0, n_updates_per_epoch=n_updates_per_epoch, update_start_step=update_start_step,
-            random_steps=random_steps,
-        )  # fmt: skip
+        check_counts(n_epochs=n_epochs, eval_interval=eval_interval)
+        check_counts(update_interval=update_interval, n_updates=n_updates)
+        check_counts(least=0, n_updates_per_epoch=n_updates_per_epoch)
+        check_counts(least=0, update_start_step=update_start_step, random_steps=random_steps)
         check_apart(env, eval_env)
         algo: Any = self
         training = Training(

@@ -91,10 +91,8 @@ def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params:
         CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
     """
     path = os.fspath(fname)
-    content = {
-        "attributes": state["attributes"], "state": json.dumps(state["state"]),
-        "params": dump_json(params, path).decode(),
-    }  # fmt: skip
+    texts = {"state": json.dumps(state["state"]), "params": dump_json(params, path).decode()}
+    content = {"attributes": state["attributes"], **texts}
     atomic_write(path, tensor_writer(content, path))
 
 
@@ -113,7 +111,7 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
 
 
 @contextlib.contextmanager
-def errors_about_file(fname: str | os.PathLike[str]) -> Iterator[None]:
+def errors_about_file(fname: str | os.PathLike[str], problem: str = "has invalid contents") -> Iterator[None]:
     """Context that converts errors about the contents of a file to a CheckpointError that names the file.
 
     The context also raises a CheckpointError as soon as more than `MAX_PARAMETERS` parameters or `MAX_TENSORS` tensors
@@ -134,7 +132,7 @@ def errors_about_file(fname: str | os.PathLike[str]) -> Iterator[None]:
     except _CONTENT_ERRORS as error:
         if isinstance(error, CheckpointError) and error.path == str(fname):
             raise
-        raise CheckpointError(fname, f"has invalid contents: {error}") from error
+        raise CheckpointError(fname, f"{problem}: {error}") from error
     finally:
         handle.remove()
 
@@ -247,10 +245,8 @@ class Saving:
                     saved = {name: make_scaler(params.get(name), column) for name, column in SCALERS.items()}
                     set_scalers(self, saved)
                     self.create_impl(params["observation_shape"], params["action_size"])
-            try:
+            with errors_about_file(fname, "does not match the estimator"):
                 self._load(state)
-            except _CONTENT_ERRORS as error:  # names a part, but not the file
-                raise CheckpointError(fname, f"does not match the estimator: {error}") from error
         except BaseException:
             vars(self).update(before)
             raise

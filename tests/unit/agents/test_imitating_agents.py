@@ -16,8 +16,7 @@ from registry import arguments_of
 from torch import nn
 
 from pfrl_like import agents
-from pfrl_like.agents.offline.advantage_weighted import sampled_advantage
-from pfrl_like.agents.offline.awac import REDUCTIONS, binary_weight
+from pfrl_like.agents.offline.awac import REDUCTIONS, binary_weight, sampled_advantage
 from pfrl_like.agents.offline.iql import state_value_of
 from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss
 from pfrl_like.dataset import MDPDataset

@@ -185,7 +185,7 @@ def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, nee
     [
         (data().episodes, counter(), "dataset is list, .* MDPDataset.from_episodes"),
         (PrioritizedReplayBuffer(), counter(), "dataset is PrioritizedReplayBuffer, which is prioritised"),
-        (counter(), data(), "dataset is DynamicsModel, expected an MDPDataset or another"),
+        (counter(), data(), "dataset is DynamicsModel, expected one with sample_batch"),
         (data(), None, "model is NoneType, expected a DynamicsModel"),
         (data(), MOPO(), "model is MOPO, expected a DynamicsModel, for example impl of a fitted MOPO"),
     ],
