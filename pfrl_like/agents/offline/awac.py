@@ -149,7 +149,7 @@ def binary_weight(advantage: Tensor) -> Tensor:
 
 
 class CRR(AdvantageWeightedActorCritic):
-    """Critic Regularized Regression: imitates recorded actions with weights that depend on their advantage.
+    """Critic Regularized Regression: imitates recorded actions with weights that depend on the advantage.
 
     The critics bootstrap from an action of the target policy. If there is one critic, an update equals an update of
     d3rlpy 2.8. If there are several critics, d3rlpy computes the advantage from the mean over the critics, and this

@@ -76,7 +76,7 @@ def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tupl
 
 @constructor_only("policy_optimizer", "v_func_optimizer")
 class AWR(OffPolicyActorCritic):
-    """Advantage-Weighted Regression: the policy imitates recorded actions with weights from their advantage.
+    """Advantage-Weighted Regression: the policy imitates recorded actions with weights that depend on the advantage.
 
     An update is one iteration of the algorithm. The agent computes the TD(lambda) returns R of a minibatch. It then
     makes `n_critic_updates` gradient steps on the value function and `n_actor_updates` gradient steps on the policy,

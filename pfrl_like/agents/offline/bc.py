@@ -59,7 +59,7 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
-        batch: Transitions or sequences. log pi(a|s) is computed under the action mask, the squared logits without it.
+        batch: Transitions or sequences. The action mask applies to log pi(a|s), not to the squared logits.
         beta: Weight of the squared logits.
         accumulator: "mean" or "sum" over the rows.
 

@@ -42,8 +42,8 @@ def _mean_factors(rows: Tensor) -> Tensor:
 class COMBO(CQL):
     """CQL on recorded and imagined data: lowers values in imagined states, raises values of recorded actions.
 
-    `batch.extra["imagined"]` marks the imagined rows; `pfrl_like.dynamics.ModelRollouts` sets it. For batches without
-    this column, for example online, an update equals an update of `CQL`.
+    `batch.extra["imagined"]` marks the imagined rows; `pfrl_like.dynamics.ModelRollouts` sets this column. For
+    batches without the column, for example in online training, an update equals an update of `CQL`.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a

@@ -95,7 +95,8 @@ class IQL(AdvantageWeightedActorCritic):
     A value function learns an upper expectile of the critics' values of recorded actions. The critics bootstrap from
     the value function. The policy imitates recorded actions with the weights min(exp(beta * (Q - V)), max_weight).
 
-    The losses of critics and value function equal the losses of d3rlpy 2.8; d3rlpy reports their sum as `critic_loss`.
+    The losses of critics and value function equal the losses of d3rlpy 2.8. d3rlpy reports the sum of both losses as
+    `critic_loss`.
     d3rlpy computes the policy's weights with V after the update of the value function. This agent uses V before the
     update.
 

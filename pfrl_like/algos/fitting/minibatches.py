@@ -218,10 +218,8 @@ def check_eval_episodes(algo: Any, episodes: Any) -> None:
     checked = [each for each in items if isinstance(each, Episode)] if isinstance(items, Sequence) else []
     for episode in {(id(each.table), each.get_action_size()): each for each in checked}.values():
         check_action_kind(algo, episode.table.action.ndim == 1, "eval_episodes have")
-        shape = episode.get_observation_shape()
-        check_built_for(
-            algo, algo.observation_shape_, algo.action_size_, shape, episode.get_action_size(), "eval_episodes: "
-        )
+        shape, size = episode.get_observation_shape(), episode.get_action_size()
+        check_built_for(algo, algo.observation_shape_, algo.action_size_, shape, size, "eval_episodes: ")
 
 
 class _ParameterModule(nn.Module):
