@@ -266,9 +266,9 @@ class BEAR(SoftActorCritic):
         excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
         loss = loss + self._multipliers["alpha"]() * excess
         step("policy_optimizer", loss)
-        rest = batch.weight, self.batch_accumulator
-        self._multipliers["temperature"].update(step, log_prob, self.entropy_target, *rest)
-        self._multipliers["alpha"].update(step, discrepancy.detach(), -threshold, *rest)
+        options = batch.weight, self.batch_accumulator
+        self._multipliers["temperature"].update(step, log_prob, self.entropy_target, *options)
+        self._multipliers["alpha"].update(step, discrepancy.detach(), -threshold, *options)
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
     def _discrepancy(self, batch: Batch) -> Tensor:

@@ -222,7 +222,7 @@ class Training:
             check_folder(self.logdir, self.experiment_name, self.with_timestamp)
 
     def callbacks_for(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
-        """Return the user's callback as a list of callbacks of the training loop; the list is empty if the callback is None."""
+        """Return a list with the user's callback as a callback of the training loop; empty if `callback` is None."""
         return [] if callback is None else [lambda clock: callback(self.algo, epoch, clock.t)]
 
     def epochs(
