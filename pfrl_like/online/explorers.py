@@ -40,7 +40,7 @@ class OnlineExplorer(ABC):
     def _check(self, space: Any, kind: str) -> None:
         if space_kind(space) != kind:
             expected = {"discrete": "Discrete", "box": "a Box"}[kind]
-            raise TypeError(f"explorer is {type(self).__name__}, made for actions that are {expected}, got {space}")
+            raise TypeError(f"explorer is {type(self).__name__}, which needs actions that are {expected}, got {space}")
 
 
 class LinearDecayEpsilonGreedy(OnlineExplorer):

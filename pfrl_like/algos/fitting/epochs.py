@@ -171,7 +171,7 @@ class OnlineUpdates:
         interval: Number of steps between updates.
         n: Number of updates every `interval` steps.
         start: Number of first steps without updates. There is also no update if the buffer contains fewer transitions
-            than a minibatch. If an epoch has no update for this cause, a warning is issued, once per process.
+            than a minibatch. If an epoch has no update because of the buffer, a warning is issued, once per process.
 
     Attributes:
         source: Updates of the current epoch.

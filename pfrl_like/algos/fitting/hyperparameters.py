@@ -116,22 +116,22 @@ class Retuning:
             return
         augments = {"augmentation", "n_augmentations"} & {*changed}
         augment = self._augment() if augments else None
-        ours, new_settings = settings_of(self.impl), self._new_settings(built, now, changed)
+        settings, new_settings = settings_of(self.impl), self._new_settings(built, now, changed)
         for path, setting in new_settings.items():
-            ours[path].owner[setting.key] = setting.value
+            settings[path].owner[setting.key] = setting.value
         if augments:
             self.impl.augment = augment
         self._agent_args = now
 
     def _new_settings(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
         """Return the new settings of the agent, given the names of the changed hyperparameters; keyed by path."""
-        ours, new_settings = settings_of(self.impl).keys(), dict[str, Setting]()
+        paths, new_settings = settings_of(self.impl).keys(), dict[str, Setting]()
         params, before = dict(built), self._comparison_agent(built)
         for name in sorted(changed):
             params[name] = now[name]
             after = self._comparison_agent(params)
             settings = {} if after is None else changed_settings(before, after)
-            if settings is None or not settings.keys() <= ours or not (settings or name in self.read_when_used):
+            if settings is None or not settings.keys() <= paths or not (settings or name in self.read_when_used):
                 raise ValueError(
                     f"{name} is {now[name]!r:.80}, but the agent was built with {built[name]!r:.80}, and {name} cannot "
                     "change after fit: set it before fit, or on a clone (a clone is not built)"

@@ -185,9 +185,7 @@ def create_estimator(kind: type[Any], params: Mapping[str, Any]) -> Any:
     given = {name: value for name, value in params.items() if name not in {*_NOT_ARGUMENTS, *_SHAPES}}
     if (dynamics := given.pop("dynamics", None)) is not None:
         model = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
-        text = (
-            f"{kind.__name__} was trained with {model} as dynamics, which is not in the file: set_params(dynamics=...)"
-        )
+        text = f"{model}, the dynamics of this {kind.__name__}, is not in the file: pass it to set_params(dynamics=...)"
         warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
     for name, column in SCALERS.items():
         if given.get(name) is not None:
@@ -454,7 +452,7 @@ def copy_optimizer_states(agent: Any, other: Any, networks: Sequence[tuple[nn.Mo
         check_form(own, theirs, kind)
         for param, other_param in zip(own.parameters(), theirs.parameters(), strict=True):
             optimizer, source = optimizers.get(param), other_optimizers.get(other_param)
-            if optimizer is None or type(optimizer) is not type(source):
+            if source is None or type(optimizer) is not type(source):
                 raise ValueError(f"algo has the optimiser {type(source).__name__}, expected {type(optimizer).__name__}")
             changed[id(optimizer)] = optimizer
             states[id(param)] = state = copy.deepcopy(source.state.get(other_param, {}))

@@ -338,6 +338,4 @@ def check_single_rewards(reward_scaler: Any, data: Any) -> None:
         ValueError: If there is a `reward_scaler` and `num_steps` of the buffer is larger than 1.
     """
     if reward_scaler is not None and (num_steps := getattr(data, "num_steps", 1)) > 1:
-        raise ValueError(
-            f"the buffer has num_steps {num_steps}, but a reward_scaler needs single rewards: use num_steps=1"
-        )
+        raise ValueError(f"the buffer has num_steps {num_steps}, but a reward_scaler needs num_steps=1")
