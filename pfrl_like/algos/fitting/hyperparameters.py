@@ -53,9 +53,14 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
                     yield f"{where}.{number}.{key}", Setting(group, key, False)
-        elif id(value) not in seen and hasattr(value, "__dict__") and name != "last_steps":  # has the same optimisers
-            if isinstance(value, nn.Module) or type(value).__module__.startswith("pfrl_like."):
-                yield from _settings(value, where, seen)
+        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # which contains the same optimisers
+            yield from _settings(value, where, seen)
+
+
+def _is_part(value: Any) -> bool:
+    """Return True if an attribute may have settings: modules and objects of this library do."""
+    is_ours = isinstance(value, nn.Module) or type(value).__module__.startswith("pfrl_like.")
+    return is_ours and hasattr(value, "__dict__")
 
 
 def parameters_of(agent: Any) -> dict[str, Tensor]:

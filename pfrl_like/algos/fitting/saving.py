@@ -451,7 +451,8 @@ def copy_optimizer_states(agent: Any, other: Any, networks: Sequence[tuple[nn.Mo
     for own, theirs in networks:
         check_form(own, theirs, kind)
         for param, other_param in zip(own.parameters(), theirs.parameters(), strict=True):
-            optimizer, source = optimizers.get(param), other_optimizers.get(other_param)
+            optimizer: Any = optimizers.get(param)
+            source: Any = other_optimizers.get(other_param)
             if source is None or type(optimizer) is not type(source):
                 raise ValueError(f"algo has the optimiser {type(source).__name__}, expected {type(optimizer).__name__}")
             changed[id(optimizer)] = optimizer
