@@ -92,11 +92,11 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Statistics that are averaged over the rows of minibatches.
+    #: Statistics that are averaged over rows.
     averaged_rows: tuple[str, ...] = ("weight",)
-    # Statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates: tuple[str, ...] = ("policy_loss",)
-    # Statistics that `get_statistics` returns.
+    #: Statistics that `get_statistics` returns.
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
     _targets = Targets(of_policy=False, moved="every update")
     _needs_densities = True

@@ -136,11 +136,11 @@ class AWR(OffPolicyActorCritic):
 
     # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteAWR")
-    # Statistics that are averaged over the rows of minibatches.
+    #: Statistics that are averaged over rows.
     averaged_rows = ("v", "weight")
-    # Statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("policy_loss",)
-    # Statistics that `get_statistics` returns.
+    #: Statistics that `get_statistics` returns.
     reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
     value_of = staticmethod(state_value_of)
     _is_offline = True

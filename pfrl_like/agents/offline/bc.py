@@ -116,9 +116,9 @@ class BC(OffPolicyActorCritic):
     # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteBC")
     _discrete_form = "DiscreteBC"
-    # Statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("loss",)
-    # Statistics that `get_statistics` returns.
+    #: Statistics that `get_statistics` returns.
     reported = ("average_loss", "n_updates")
     bootstraps = False
     _is_offline = True

@@ -168,9 +168,9 @@ class BCQ(OffPolicyActorCritic):
     _acting_attributes = ("_choice", "_policy_updates")
     # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteBCQ")
-    # Statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("policy_loss", "imitator_loss")
-    # Statistics that `get_statistics` returns.
+    #: Statistics that `get_statistics` returns.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
     _targets = Targets(moved="every update")
     _elementwise = staticmethod(square)
@@ -369,7 +369,7 @@ class DiscreteBCQ(DQN):
     _is_offline = True
     _acting_attributes = ("model", "imitator")
     saved_attributes = ("model", "target_model", "imitator", "optimizer")
-    # Statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = (*DQN.averaged_updates, "imitator_loss")
     _may_be_recurrent = False
 

@@ -129,11 +129,11 @@ class BEAR(SoftActorCritic):
     """
 
     _acting_attributes = (*SoftActorCritic._acting_attributes, "acting_critic")
-    # Statistics that are averaged over the rows of minibatches.
+    #: Statistics that are averaged over rows.
     averaged_rows = (*SoftActorCritic.averaged_rows, "mmd")
-    # Statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("imitator_loss",)
-    # Statistics that `get_statistics` returns.
+    #: Statistics that `get_statistics` returns.
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
     _elementwise = staticmethod(square)
     _is_offline = True

@@ -136,9 +136,9 @@ class CQL(SoftActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Statistics that are averaged over the rows of minibatches.
+    #: Statistics that are averaged over rows.
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
-    # Statistics that `get_statistics` returns.
+    #: Statistics that `get_statistics` returns.
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
     _elementwise = staticmethod(square)
     _is_offline = True

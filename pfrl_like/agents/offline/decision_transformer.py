@@ -193,9 +193,9 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
-    # Statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("loss",)
-    # Statistics that `get_statistics` returns.
+    #: Statistics that `get_statistics` returns.
     reported = ("average_loss", "n_updates")
     _targets = NO_TARGETS
     bootstraps = False

@@ -90,9 +90,9 @@ class FittedQEvaluation(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Statistics that `get_statistics` returns.
+    #: Statistics that `get_statistics` returns.
     reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
-    # Statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("loss",)
     _elementwise = staticmethod(square)
     _is_offline = True

@@ -153,11 +153,11 @@ class IQL(AdvantageWeightedActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Statistics that are averaged over the rows of minibatches.
+    #: Statistics that are averaged over rows.
     averaged_rows = ("v", "weight")
-    # Statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("policy_loss", "v_func_loss")
-    # Statistics that `get_statistics` returns.
+    #: Statistics that `get_statistics` returns.
     reported = (*AdvantageWeightedActorCritic.reported, "average_v", "average_v_func_loss")
 
     v_func: Any
