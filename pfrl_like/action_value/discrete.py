@@ -13,7 +13,7 @@ from pfrl_like.functions.losses import categorical_projection, huber, td_target
 Formatter = Callable[[Any], Any]
 
 
-def unchanged(values: Any) -> Any:
+def identity(values: Any) -> Any:
     """Return the values unchanged."""
     return values
 
@@ -36,7 +36,7 @@ class DiscreteActionValue(ActionValue):
     q_values: Tensor
 
     def __init__(
-        self, q_values: Tensor, q_values_formatter: Formatter = unchanged, action_mask: Tensor | None = None
+        self, q_values: Tensor, q_values_formatter: Formatter = identity, action_mask: Tensor | None = None
     ) -> None:
         if not isinstance(q_values, Tensor):
             raise TypeError(f"q_values is {type(q_values).__name__}, expected a tensor [B, n_actions]")
@@ -72,11 +72,11 @@ class DiscreteActionValue(ActionValue):
         return (self.q_values if self.action_mask is None else self.without_forbidden(self.q_values)).amax(1)
 
     def without_forbidden(self, logits: Tensor) -> Tensor:
-        """Return the logits, [B, n_actions], with minus infinity for masked actions."""
+        """Return the logits, [B, n_actions], with minus infinity for actions that are not allowed."""
         return logits if self.action_mask is None else without_forbidden(logits, self.action_mask)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Return Q(s, a) for one action per state, [B]; if there is only one action, its index is ignored."""
+        """Return Q(s, a) for one action per state, [B]. If the states have only one action, `actions` is ignored."""
         if self.q_values.shape[1] == 1:
             return self.q_values.squeeze(1)
         return self.q_values.gather(1, actions.long().unsqueeze(1)).squeeze(1)
@@ -86,7 +86,7 @@ class DiscreteActionValue(ActionValue):
         return (torch.softmax(self.without_forbidden(beta * self.q_values), 1) * self.q_values).sum(1)
 
     def masked(self, action_mask: Any) -> Self:
-        """Return the values with only some actions allowed.
+        """Return the values, restricted to the actions that `action_mask` allows.
 
         Args:
             action_mask: True for allowed actions, a tensor or array [B, n_actions] or [n_actions].
@@ -130,7 +130,7 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         self,
         q_dist: Tensor,
         z_values: Tensor,
-        q_values_formatter: Formatter = unchanged,
+        q_values_formatter: Formatter = identity,
         action_mask: Tensor | None = None,
     ) -> None:
         if not (isinstance(q_dist, Tensor) and isinstance(z_values, Tensor)):
@@ -158,11 +158,11 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
 
     @property
     def max_as_distribution(self) -> Tensor:
-        """Return the return distributions of the greedy actions, [B, n_atoms]."""
+        """Distributions of the returns of the greedy actions, [B, n_atoms]."""
         return self.evaluate_actions_as_distribution(self.greedy_actions)
 
     def evaluate_actions_as_distribution(self, actions: Tensor) -> Tensor:
-        """Return the return distribution of one action per state, [B, n_atoms]."""
+        """Return the distribution of the return of one action per state, [B, n_atoms]."""
         index = actions.long()[:, None, None].expand(-1, 1, self.q_dist.shape[2])
         return self.q_dist.gather(1, index).squeeze(1)  # `gather` rejects -1
 
@@ -175,7 +175,10 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the cross entropy to the projected target distribution (Algorithm 1), which is also the error."""
+        """Return the loss and error of each row, which are both the cross entropy to the projected target distribution.
+
+        Projection and cross entropy are defined in algorithm 1 of arXiv:1707.06887.
+        """
         probs = self.evaluate_actions_as_distribution(action)
         with torch.no_grad():
             if next_action is None:

@@ -118,7 +118,7 @@ class TD3(OffPolicyActorCritic):
     # Names of the statistics that are returned by `get_statistics`.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
     _elementwise = staticmethod(square)
-    _targets = Targets(moved="with policy")
+    _targets = Targets(schedule="with policy")
     _hooks_of_update = frozenset(["update_q_func", "update_policy"])
     _acting_hook = "batch_select_onpolicy_action"
     _more_critic_updates = 0  # critic updates minus updates; not 0 if PFRL's methods are called several times or never

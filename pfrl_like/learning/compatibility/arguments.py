@@ -1,4 +1,4 @@
-"""Checks of an agent's constructor arguments and of the parts among them."""
+"""Checks of an agent's constructor arguments: numbers, options, modules, optimisers, buffer and explorer."""
 
 import inspect
 import logging
@@ -25,21 +25,22 @@ from pfrl_like.utils.recurrent import is_recurrent
 
 
 def arguments_for(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor arguments that an agent has in common with its base class, keyed by name.
+    """Return the constructor arguments of an agent that its base class also has, keyed by name.
 
     Args:
-        base: The base class, an agent with explicit arguments.
+        base: The base class, whose constructor has no `**kwargs`.
         given: `locals()` of the agent's constructor.
     """
     return {name: given[name] for name in inspect.signature(base).parameters if name in given}
 
 
 def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor arguments of an agent that are also keyword arguments of its base class.
+    """Return the constructor arguments of an agent that are keyword-only arguments of its base class, keyed by name.
 
     Args:
         base: The base class.
-        given: `locals()` of the agent's constructor. If `logger` is None, the logger of the class's module is used.
+        given: `locals()` of the agent's constructor. If its `logger` is None, the result contains the logger of the
+            module in which the class is defined.
     """
     given = {**given, "logger": given["logger"] or logging.getLogger(given["__class__"].__module__)}
     parameters = inspect.signature(base).parameters.values()
@@ -47,10 +48,10 @@ def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Check that all parts have the expected types and match each other.
+    """Check that an agent's parts have the expected types and match each other.
 
     Args:
-        agent: Agent that has the other parts as attributes.
+        agent: The agent. Its attributes are the remaining parts, such as `phi`.
         modules: Trained modules, keyed by argument name.
         optimizers: Optimisers of the modules, keyed by argument name.
     """
@@ -68,7 +69,7 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
 
 
 def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
-    """Check that each optimiser holds parameters of its module. Otherwise the module would silently not be trained.
+    """Check that each optimiser has parameters of its module, because otherwise the module would never be trained.
 
     Args:
         modules: Trained modules, keyed by argument name.
@@ -76,7 +77,7 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
             follow.
 
     Raises:
-        ValueError: If an optimiser holds no parameter of its module.
+        ValueError: If an optimiser has no parameter of its module.
     """
     for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=False):
         held = {id(param) for group in optimizer.param_groups for param in group["params"]}
@@ -88,7 +89,7 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
 
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
-    """Check that modules and buffer match `recurrent`. Among the modules, only the acting module must be recurrent."""
+    """Check that the modules and the buffer match `recurrent`. Only the acting module must be recurrent."""
     for name in ("recurrent", "episodic_update_len"):
         if getattr(agent, name) and not agent._may_be_recurrent:
             raise ValueError(
@@ -103,38 +104,38 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
                 "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
             )
         if not agent.recurrent and is_recurrent(module):
-            no_form = f"{type(agent).__name__} does not support recurrent networks: use a different network"
-            advice = "recurrent is False: pass recurrent=True" if agent._may_be_recurrent else no_form
+            unsupported = f"{type(agent).__name__} does not support recurrent networks: use a different network"
+            advice = "recurrent is False: pass recurrent=True" if agent._may_be_recurrent else unsupported
             raise TypeError(f"{name} is {kind}, which keeps a recurrent state, but {advice}")
     buffer = agent.replay_buffer
     episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
     if agent.learns_from_sequences and not episodic:
-        which = "a recurrent agent" if agent.recurrent else type(agent).__name__
+        name = "a recurrent agent" if agent.recurrent else type(agent).__name__
         raise TypeError(
-            f"replay_buffer is {type(buffer).__name__}, but {which} learns from sequences: "
+            f"replay_buffer is {type(buffer).__name__}, but {name} learns from sequences: "
             "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
         )
     if not agent.learns_from_sequences and episodic and buffer.prioritized:
         raise TypeError(
             f"replay_buffer is {type(buffer).__name__}, which prioritises sequences, but "
-            "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"
+            "recurrent is False: use PrioritizedReplayBuffer or EpisodicReplayBuffer, or pass recurrent=True"
         )
 
 
 def check_arguments(agent: Any) -> None:
-    """Check numbers and string options against the values documented in `DQN`. Call it after the parts are checked."""
+    """Check that numbers and options have the values documented in `DQN`. `check_parts` must be called before."""
     counts = ("minibatch_size", "update_interval", "n_times_update", "num_steps")
     check_lengths(agent, *counts, optional=("episodic_update_len",))
     check_counts(least=0, burn_in=agent.burn_in)
     check_numbers_in(agent, gamma=(0, 1), replay_start_size=(0, None), soft_update_tau=(0, None))
     check_max_grad_norm(agent)
     interval = agent.target_update_interval
-    if not (interval is None and agent._targets.moved != "by interval"):
+    if not (interval is None and agent._targets.schedule != "by interval"):
         check_numbers_in(agent, target_update_interval=(1, None))
     start = agent.replay_start_size
     if not agent._is_offline:
         check_start(agent)
-    needs = [
+    rules = [
         ("replay_start_size", start >= agent.minibatch_size, f"at least minibatch_size, {agent.minibatch_size}"),
         ("target_update_interval",
          interval is None or interval % agent.update_interval == 0,
@@ -146,15 +147,15 @@ def check_arguments(agent: Any) -> None:
          "1, or more with recurrent=True; otherwise set num_steps of the replay buffer"),
         ("burn_in", agent.burn_in == 0 or agent.recurrent, "0, or more with recurrent=True"),
     ]  # fmt: skip
-    for name, holds, expected in needs:
+    for name, holds, expected in rules:
         if not holds:
             raise ValueError(f"{name} is {getattr(agent, name)!r}, expected {expected}")
 
 
 def check_start(agent: Any) -> None:
-    """Check that the capacity of the replay buffer is at least `replay_start_size`.
+    """Check that the capacity of the replay buffer is at least `replay_start_size`, so that updates can begin.
 
-    Offline agents make this check when an online run begins.
+    Offline agents make this check when a run in an environment begins.
 
     Raises:
         ValueError: If the capacity is smaller.
@@ -169,10 +170,10 @@ def _has(part: Any, *names: str) -> bool:
 
 
 def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Check that all parts have the expected types and match each other.
+    """Check that an agent's parts have the expected types and match each other.
 
     Args:
-        agent: Agent that has the other parts as attributes.
+        agent: The agent. Its attributes are the remaining parts, such as `phi`.
         modules: Trained modules, keyed by argument name.
         optimizers: Optimisers of the modules, keyed by argument name.
     """
@@ -196,7 +197,7 @@ def listed(argument: str, parts: Any) -> dict[str, Any]:
     """Return the parts of a list argument, keyed by names such as "q_funcs[0]".
 
     Raises:
-        TypeError: If `parts` is not a list, for example a single module.
+        TypeError: If `parts` is not a list, for example if it is a single module.
     """
     single = isinstance(parts, nn.Module) and not isinstance(parts, nn.ModuleList)  # a Sequential is one module
     if single or not isinstance(parts, Iterable) or isinstance(parts, str | Mapping):
@@ -207,12 +208,16 @@ def listed(argument: str, parts: Any) -> dict[str, Any]:
 def numbered(
     q_funcs: Mapping[str, nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]
 ) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Rename critics and their optimisers, keyed by argument, to q_func1, q_func1_optimizer, ...
+    """Check critics and their optimisers, and return them with the keys q_func1, q_func1_optimizer, ...
+
+    Args:
+        q_funcs: Critics, keyed by argument name.
+        optimizers: One optimiser for each critic, in the same order, keyed by argument name.
 
     Raises:
         TypeError: If a critic or an optimiser has the wrong type.
-        ValueError: If the numbers of critics and optimisers differ or are 0, a critic occurs twice, an optimiser holds
-            no parameter of its critic, or an ensemble is not the only critic.
+        ValueError: If there is no critic, if the number of optimisers is different, if a critic occurs twice, if an
+            optimiser has no parameter of its critic, or if an ensemble is not the only critic.
     """
     if len(q_funcs) != len(optimizers) or not q_funcs:
         raise ValueError(f"got {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one optimiser each")
@@ -231,7 +236,7 @@ def numbered(
 
 
 def two_or_more(given: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Apply `numbered` to the arguments of agents that take two critics separately and further critics in lists.
+    """Apply `numbered` to the arguments `q_func1`, `q_func2`, `further_q_funcs` and the arguments of their optimisers.
 
     If `q_func1` is an ensemble, `q_func2` and its optimiser may be None.
 

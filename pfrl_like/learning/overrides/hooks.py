@@ -1,4 +1,4 @@
-"""The methods of PFRL 0.4's agents that a subclass may override: their table, and the detection of overrides."""
+"""Table of the methods of PFRL 0.4's agents that a subclass may override, and detection of overrides."""
 
 import functools
 import inspect
@@ -20,9 +20,10 @@ class Hook(NamedTuple):
         owner: Name of the agent class.
         name: Name of the method.
         arguments: PFRL's arguments, without `self`.
-        outcome: "called": called as in PFRL. "adapted": called with PFRL's arguments; the result replaces one step of
-            this library's update. "refused": an override raises TypeError.
-        replacement: Method to override instead, if `outcome` is "refused".
+        outcome: Treatment of an override. "called": the library calls the override as PFRL does. "adapted": the library
+            calls the override with PFRL's arguments, and the result replaces one step of this library's update.
+            "refused": the override raises TypeError.
+        replacement: Method to override instead. Empty unless `outcome` is "refused".
     """
 
     owner: str
@@ -35,7 +36,8 @@ class Hook(NamedTuple):
         """Return the error for an override that is not supported.
 
         Args:
-            overrider: Name of the class that overrides the method, or name of the agent's class.
+            overrider: Name of the class that overrides the method, or of the class of the agent to which it was
+                assigned.
         """
         return TypeError(
             f"{overrider} overrides {self.name} of PFRL's {self.owner}, which this library does not call: "
@@ -72,21 +74,21 @@ def _refused(owner: str, **hooks: tuple[str, str]) -> list[Hook]:
     return [Hook(owner, name, arguments, "refused", instead) for name, (arguments, instead) in hooks.items()]
 
 
-#: Acting and observing methods, for training and for evaluation, of agents with `batch_act`.
+#: PFRL's acting and observing methods, for training and for evaluation, of agents that have `batch_act`.
 _ACTING_AND_OBSERVING = {
     "_batch_act_train": ("batch_obs", _ACT),
     "_batch_act_eval": ("batch_obs", _ACT),
     "_batch_observe_train": (_OBSERVED, _OBSERVE),
     "_batch_observe_eval": (_OBSERVED, _OBSERVE),
 }
-#: Acting and observing methods, for training and for evaluation, of agents with `act` only.
-_ACTING_AND_OBSERVING_ALONE = {
+#: PFRL's acting and observing methods, for training and for evaluation, of agents that have only `act`.
+_ACTING_AND_OBSERVING_ONE = {
     "_act_train": ("obs", _ACT_ONE),
     "_act_eval": ("obs", _ACT_ONE),
     "_observe_train": ("obs, reward, done, reset", _OBSERVE_ONE),
     "_observe_eval": ("obs, reward, done, reset", _OBSERVE_ONE),
 }
-#: Methods of PPO and TRPO.
+#: Methods that both PPO and TRPO have.
 _COLLECTING = {
     **_ACTING_AND_OBSERVING,
     "_initialize_batch_variables": ("num_envs", "batch_act(batch_obs)"),
@@ -155,7 +157,7 @@ HOOKS: tuple[Hook, ...] = (
         _send_to_learner=("transition, stop_episode=False", _OBSERVE_ONE),
     ),
     *_called("REINFORCE", accumulate_grad="", batch_update="", update_with_accumulated_grad=""),
-    *_refused("REINFORCE", **_ACTING_AND_OBSERVING_ALONE),
+    *_refused("REINFORCE", **_ACTING_AND_OBSERVING_ONE),
     *_adapted("PPO", _lossfun="entropy, vs_pred, log_probs, vs_pred_old, log_probs_old, advs, vs_teacher"),
     *_refused(
         "PPO",
@@ -182,7 +184,7 @@ HOOKS: tuple[Hook, ...] = (
     *_adapted("A2C", _compute_returns="next_value"),
     *_refused("A2C", **_ACTING_AND_OBSERVING, _flush_storage=("obs_shape, action", "update()")),
     *_called("A3C", update="statevar"),
-    *_refused("A3C", **_ACTING_AND_OBSERVING_ALONE),
+    *_refused("A3C", **_ACTING_AND_OBSERVING_ONE),
     *_called(
         "ACER",
         update_on_policy="statevar",
@@ -191,7 +193,7 @@ HOOKS: tuple[Hook, ...] = (
         compute_one_step_pi_loss=_STEP_OF_ACER,
         init_history_data_for_online_update="",
     ),
-    *_refused("ACER", **_ACTING_AND_OBSERVING_ALONE),
+    *_refused("ACER", **_ACTING_AND_OBSERVING_ONE),
     # BEAR extends SoftActorCritic. Its update has steps that PFRL's methods do not cover.
     *_refused(
         "BEAR",
@@ -209,18 +211,19 @@ _PACKAGE = __name__.partition(".")[0]
 
 #: Rows of the table, keyed by class and name.
 _ROWS = {(hook.owner, hook.name): hook for hook in HOOKS}
-#: Methods that are called at every step and need no indirection.
+#: Methods that remain plain functions, without a `HookMethod`, because they are called at every update.
 _DIRECT = {("OffPolicyAgent", "update")}
 
 
 class HookMethod:
     """Descriptor of a method of PFRL's agent that users may override.
 
-    Assignment to an instance counts as an override. It raises TypeError if the override is refused.
+    Assigning a function to the attribute of an agent counts as an override. If the outcome of the hook is "refused",
+    the assignment raises TypeError.
 
     Args:
         hook: Row of the table for this method.
-        function: Default implementation; None if an override is refused.
+        function: Default implementation. None if the outcome of the hook is "refused".
     """
 
     def __init__(self, hook: Hook, function: Callable[..., Any] | None) -> None:
@@ -245,7 +248,7 @@ class HookMethod:
         if getattr(agent, "_compiled", None) is not None:
             name = self.hook.name
             raise TypeError(f"{name} is assigned to an agent that was built with compile=True, which does not call it")
-        if isinstance(value, MethodType) and value.__self__ is agent:  # pickle stores only its name
+        if isinstance(value, MethodType) and value.__self__ is agent:  # pickle would store only the method's name
             value = functools.partial(value.__func__, agent)
         vars(agent)[self.hook.name] = value
         agent._overridden_hooks = agent._overridden_hooks | {self.hook.name}
@@ -254,21 +257,21 @@ class HookMethod:
         if self.hook.name not in vars(agent):
             raise AttributeError(f"{self.hook.name} is not assigned to this {type(agent).__name__}")
         del vars(agent)[self.hook.name]
-        own = NAMES & vars(agent).keys()
-        agent._overridden_hooks = type(agent)._overridden_hooks | own
+        assigned = NAMES & vars(agent).keys()
+        agent._overridden_hooks = type(agent)._overridden_hooks | assigned
 
 
 class HookType(ABCMeta):
     """Metaclass of agents. It records the methods of PFRL's agents that a class overrides.
 
     Attributes:
-        _overridden_hooks: Names of the table's methods that the class overrides and that are called. `update` of agents
-            with a replay buffer is included only in PFRL's form, in which the first argument is not named `batch`. An
-            agent with methods assigned to the instance has its own attribute of this name.
+        _overridden_hooks: Names of the methods that the class overrides and that this library calls. For agents with a
+            replay buffer, `update` is included only if its first argument is not named `batch`, as in PFRL. If methods
+            are assigned to an agent, the agent has an attribute of this name that includes these methods.
 
     Raises:
-        TypeError: If a class overrides, or is assigned, a method that this library does not call. The message names the
-            replacement.
+        TypeError: If a class overrides a method that this library does not call, or if such a method is assigned to the
+            class. The message names the replacement.
     """
 
     _overridden_hooks: frozenset[str]
@@ -279,13 +282,14 @@ class HookType(ABCMeta):
             for (owner, method), hook in _ROWS.items():
                 if owner == name and (owner, method) not in _DIRECT:
                     is_inherited = method not in namespace and hook.outcome != "refused"
-                    own = getattr(super(cls, cls), method) if is_inherited else namespace.get(method)
-                    type.__setattr__(cls, method, HookMethod(hook, own))
+                    default = getattr(super(cls, cls), method) if is_inherited else namespace.get(method)
+                    type.__setattr__(cls, method, HookMethod(hook, default))
         resolve_hooks(cls)
 
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
-        if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):  # a patch is removed
+        # a value of this package: for example monkeypatch restores a method
+        if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):
             value = value if isinstance(value, HookMethod) else HookMethod(hook, value)
         before = vars(cls).get(name)
         super().__setattr__(name, value)
@@ -313,19 +317,19 @@ def _resolve_all(cls: HookType) -> None:
 
 
 def resolve_hooks(cls: HookType) -> None:
-    """Find the hooks that a class overrides, and adapt the arguments of its `update`.
+    """Set `_overridden_hooks` of a class. If the class overrides `update` as in PFRL, make it accept a `Batch`, too.
 
-    Constructors call this function again, because a mix-in may have got a method after the class was created.
+    Constructors call this function again, because methods may have been added to a mix-in after the class was created.
 
     Raises:
         TypeError: If the class overrides a method that this library does not call.
     """
-    found = set()
+    overridden = set()
     for hook in _hooks_of(cls):
-        definer = next((base for base in cls.__mro__ if hook.name in vars(base)), None)
-        if definer is None or (_is_ours(definer) and not _is_foreign(vars(definer)[hook.name])):
+        base = next((base for base in cls.__mro__ if hook.name in vars(base)), None)
+        if base is None or (_is_ours(base) and not _is_foreign(vars(base)[hook.name])):
             continue
-        function = vars(definer)[hook.name]
+        function = vars(base)[hook.name]
         if hook.outcome == "refused":
             raise hook.refusal(cls.__name__)
         if hook.name == "update" and hook.arguments.startswith("experiences"):
@@ -333,25 +337,25 @@ def resolve_hooks(cls: HookType) -> None:
                 continue
             if getattr(function, "accept_batch", None) is not function:
                 type.__setattr__(cls, "update", _accept_batch(function))
-        found.add(hook.name)
-    type.__setattr__(cls, "_overridden_hooks", frozenset(found))
+        overridden.add(hook.name)
+    type.__setattr__(cls, "_overridden_hooks", frozenset(overridden))
 
 
 def _hooks_of(cls: type) -> Iterator[Hook]:
-    """Yield the table rows that apply to a class: for each name, the row of the nearest class of this package."""
-    seen = set()
+    """Yield the table rows that apply to a class: for each method, the row of the nearest class of this package."""
+    names = set()
     for base in cls.__mro__:
         for name in NAMES if _is_ours(base) else ():
             hook = _ROWS.get((base.__name__, name))
-            if hook is not None and name not in seen:
-                seen.add(name)
+            if hook is not None and name not in names:
+                names.add(name)
                 yield hook
 
 
 def _is_foreign(value: Any) -> bool:
     """Return True if a method's code is outside this package.
 
-    `__globals__` is read, because `functools.wraps` copies `__module__`.
+    The function reads `__globals__`, because `functools.wraps` copies `__module__` from the wrapped function.
     """
     if isinstance(value, HookMethod):
         return False
@@ -364,22 +368,22 @@ def _is_ours(cls: type) -> bool:
 
 
 def arguments_of(function: Callable[..., Any]) -> list[str]:
-    """Return the names of a function's arguments, with `self` unless it is bound."""
+    """Return the names of a function's arguments. `self` is included unless the function is a bound method."""
     return [*inspect.signature(function).parameters]
 
 
 def _accept_batch(update: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an `update` of PFRL's form so that it also accepts a `Batch`, which offline runners and learners pass."""
+    """Wrap an `update(experiences)` so that it also accepts a `Batch`, which offline runners and learners pass."""
 
     @functools.wraps(update)
     def accept_batch(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(batch, Batch):
             return update(self, batch, *args, **kwargs)
         updates = self.optim_t
-        learnt = update(self, experiences_of(batch, self.gamma), *args, **kwargs)
+        result = update(self, experiences_of(batch, self.gamma), *args, **kwargs)
         if self.optim_t == updates:
             self._count_update()
-        return (self._td_errors(batch), {}) if learnt is None else learnt
+        return (self._td_errors(batch), {}) if result is None else result
 
     accept_batch.accept_batch = accept_batch  # type: ignore[attr-defined]
     return accept_batch

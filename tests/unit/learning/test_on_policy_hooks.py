@@ -353,7 +353,7 @@ def test_a_gradient_of_reinforce_that_is_not_finite_makes_no_step() -> None:
     with pytest.raises(NonFiniteError, match="norm of the gradient is (inf|nan); no update was made"):
         live(agent)
     assert torch.equal(parameters(agent), before)
-    with pytest.raises(TypeError, match="accumulate_grad was called without episodes"):
+    with pytest.raises(TypeError, match="accumulate_grad was called, but no episodes are collected"):
         agent.accumulate_grad()
 
 
