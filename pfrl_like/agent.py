@@ -39,10 +39,10 @@ class Agent(ABC):
         device, steps, gamma = (getattr(self, name, None) for name in ("device", "t", "gamma"))
         updates = getattr(self, "optim_t", getattr(self, "n_updates", None))
         facts = {"{}": device, "{:,} training steps": steps, "{:,} updates": updates, "gamma={}": gamma}
-        known = [text.format(value) for text, value in facts.items() if isinstance(value, torch.device | int | float)]
-        held = {name: getattr(self, name, None) for name in ("replay_buffer", "explorer")}
-        lines = [f"{name}: {shown(value)}" for name, value in held.items() if value is not None]
-        return "\n  ".join([f"{type(self).__name__}({', '.join(known)})", *_modules_line(self), *lines])
+        numbers = [text.format(value) for text, value in facts.items() if isinstance(value, torch.device | int | float)]
+        parts = {name: getattr(self, name, None) for name in ("replay_buffer", "explorer")}
+        lines = [f"{name}: {shown(value)}" for name, value in parts.items() if value is not None]
+        return "\n  ".join([f"{type(self).__name__}({', '.join(numbers)})", *_modules_line(self), *lines])
 
     @abstractmethod
     def act(self, obs: Any) -> Any:

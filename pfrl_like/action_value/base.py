@@ -10,6 +10,11 @@ from torch import Tensor
 
 from pfrl_like.functions.losses import huber, td_target
 
+#: Function that returns the losses of TD errors.
+Elementwise = Callable[[Tensor], Tensor]
+#: Loss, error and Q(s, a) of each row, each [B].
+Losses = tuple[Tensor, Tensor, Tensor]
+
 
 class ActionValue(ABC):
     """Values Q(s, .) of the actions in a batch of states."""
@@ -64,8 +69,8 @@ class ActionValue(ABC):
         discount: Tensor,
         next_value: Any,
         next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        elementwise: Elementwise = huber,
+    ) -> Losses:
         """Return the loss of a minibatch for one-step or n-step targets.
 
         Args:
@@ -88,9 +93,7 @@ class ActionValue(ABC):
         error = target - value  # same as target_loss; inlined for speed
         return elementwise(error), error.detach(), value.detach()
 
-    def target_loss(
-        self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def target_loss(self, action: Tensor, target: Tensor, elementwise: Elementwise = huber) -> Losses:
         """Return the loss of Q(s, a) for given target values. Distributional classes use the means as Q(s, a).
 
         Args:

@@ -1,12 +1,13 @@
 """Values of discrete actions with optional action masks: scalar values, or probabilities of atoms (C51)."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value.base import ActionValue, as_rows
+from pfrl_like.action_value.base import ActionValue, Elementwise, Losses, as_rows
 from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
 from pfrl_like.functions.losses import categorical_projection, huber, td_target
 
@@ -110,7 +111,27 @@ class DiscreteActionValue(ActionValue):
         return f"{type(self).__name__} greedy_actions:{self.greedy_actions.cpu().numpy()} q_values:{q_values}"
 
 
-class DistributionalDiscreteActionValue(DiscreteActionValue):
+class DistributionActionValue(DiscreteActionValue):
+    """Base class of action values that are distributions of returns."""
+
+    def td_loss(
+        self,
+        action: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        next_value: Any,
+        next_action: Tensor | None = None,
+        elementwise: Elementwise = huber,
+    ) -> Losses:
+        """Return the loss of a minibatch, as in `ActionValue.td_loss`. `elementwise` is ignored."""
+        return self._loss(action, reward, discount, next_value, next_action)
+
+    @abstractmethod
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
+        """Return the result of `td_loss`. If `next_action` is None, the greedy actions of `next_value` are used."""
+
+
+class DistributionalDiscreteActionValue(DistributionActionValue):
     """Distributions of the returns of discrete actions over fixed atoms (arXiv:1707.06887).
 
     Args:
@@ -147,11 +168,6 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         self.action_mask = action_mask
 
     @property
-    def n_actions(self) -> int:
-        """Number of actions."""
-        return self.q_dist.shape[1]
-
-    @property
     def params(self) -> tuple[Tensor, ...]:
         """A tuple with the tensor `q_dist`."""
         return (self.q_dist,)
@@ -166,23 +182,14 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         index = actions.long()[:, None, None].expand(-1, 1, self.q_dist.shape[2])
         return self.q_dist.gather(1, index).squeeze(1)  # `gather` rejects -1
 
-    def td_loss(
-        self,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_value: Any,
-        next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
         """Return the loss and error of each row, which are both the cross entropy to the projected target distribution.
 
         Projection and cross entropy are defined in algorithm 1 of arXiv:1707.06887.
         """
         probs = self.evaluate_actions_as_distribution(action)
         with torch.no_grad():
-            if next_action is None:
-                next_action = next_value.greedy_actions
+            next_action = next_value.greedy_actions if next_action is None else next_action
             next_probs = next_value.evaluate_actions_as_distribution(next_action)
             values = td_target(reward.unsqueeze(1), discount.unsqueeze(1), next_value.z_values)
             target = categorical_projection(self.z_values, values, next_probs)

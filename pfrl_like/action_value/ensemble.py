@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value.base import lazy_attribute
+from pfrl_like.action_value.base import Elementwise, Losses, lazy_attribute
 from pfrl_like.action_value.discrete import DiscreteActionValue, DistributionalDiscreteActionValue, identity
 from pfrl_like.action_value.quantile import (
     FullyParametrizedActionValue,
@@ -135,31 +135,23 @@ class EnsembleActionValue(DiscreteActionValue):
         discount: Tensor,
         next_value: Any,
         next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        elementwise: Elementwise = huber,
+    ) -> Losses:
         """Return the sum of the members' losses for a common target. The error is the mean of their absolute errors."""
         with torch.no_grad():
             next_action = next_value.greedy_actions if next_action is None else next_action
             least = least_of(next_value.members, next_action)
         return self._total(lambda member: member.td_loss(action, reward, discount, least, next_action, elementwise))
 
-    def target_loss(
-        self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def target_loss(self, action: Tensor, target: Tensor, elementwise: Elementwise = huber) -> Losses:
         """Return the sum of the members' losses for target values. The error is the mean of their absolute errors."""
         return self._total(lambda member: member.target_loss(action, target, elementwise))
 
-    def _total(self, loss_of: Callable[[Any], tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    def _total(self, loss_of: Callable[[Any], Losses]) -> Losses:
         losses, errors, values = map(torch.stack, zip(*map(loss_of, self.members), strict=True))
         weights = bootstrap_weight(losses) if self.bootstrap else 1
         return (weights * losses).sum(0), errors.abs().mean(0), values.mean(0)
 
-    def masked(self, action_mask: Any) -> Self:
-        """Return the values, restricted to the actions that `action_mask`, [B, n_actions], allows."""
-        return self._with_members([member.masked(action_mask) for member in self.members])
-
-    def __getitem__(self, i: Any) -> Self:
-        return self._with_members([member[i] for member in self.members])
-
-    def _with_members(self, members: Sequence[Any]) -> Self:
+    def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
+        members = [member._rows(rows, action_mask) for member in self.members]
         return type(self)(members, self.bootstrap, self.pool)

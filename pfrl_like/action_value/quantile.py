@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value.base import lazy_attribute
-from pfrl_like.action_value.discrete import DiscreteActionValue, Formatter, identity
-from pfrl_like.functions.losses import even_fractions, huber, quantile_huber, td_target
+from pfrl_like.action_value.base import Losses, lazy_attribute
+from pfrl_like.action_value.discrete import DistributionActionValue, Formatter, identity
+from pfrl_like.functions.losses import even_fractions, quantile_huber, td_target
 
 
-class QuantileDiscreteActionValue(DiscreteActionValue):
+class QuantileDiscreteActionValue(DistributionActionValue):
     """Quantiles of the returns of discrete actions (arXiv:1710.10044).
 
     Args:
@@ -70,20 +70,11 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         """Return the mean over the quantiles, weighted with `masses`. [B, n_taus, ...] becomes [B, ...]."""
         return quantiles.mean(1) if self.masses is None else torch.einsum("bn...,bn->b...", quantiles, self.masses)
 
-    def td_loss(
-        self,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_value: Any,
-        next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
         """Return the quantile Huber loss (arXiv:1710.10044, eq. 10). The error is |mean of targets - mean|."""
         prediction = self.evaluate_actions_as_quantiles(action)
         with torch.no_grad():
-            if next_action is None:
-                next_action = next_value.greedy_actions
+            next_action = next_value.greedy_actions if next_action is None else next_action
             next_quantiles = next_value.evaluate_actions_as_quantiles(next_action)
             target = td_target(reward.unsqueeze(1), discount.unsqueeze(1), next_quantiles)
             taus = even_fractions(prediction.shape[1], prediction) if self.taus is None else self.taus
@@ -116,7 +107,7 @@ class QuantileThresholds(NamedTuple):
 _DEFAULT_THRESHOLDS = QuantileThresholds()
 
 
-class ImplicitQuantileActionValue(DiscreteActionValue):
+class ImplicitQuantileActionValue(DistributionActionValue):
     """Return distributions of discrete actions, represented by quantile functions (arXiv:1806.06923).
 
     A call of the object with fractions returns the quantiles at these fractions. All means (`q_values`,
@@ -194,23 +185,14 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
         taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
         return type(self)(self.features, self.quantile_function, self.thresholds, self.action_mask, taus)
 
-    def td_loss(
-        self,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_value: Any,
-        next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
         """Return the quantile Huber loss of N quantiles and N' targets (arXiv:1806.06923, eq. 2, 3), summed over N.
 
         The error of a row is |mean of targets - mean|.
         """
         value = self(self.draw(self.thresholds.N))
         with torch.no_grad():
-            if next_action is None:
-                next_action = next_value.greedy_actions
+            next_action = next_value.greedy_actions if next_action is None else next_action
             next_quantiles = next_value(next_value.draw(self.thresholds.N_prime))
         return value.td_loss(action, reward, discount, next_quantiles, next_action)
 
@@ -272,15 +254,7 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         """Return the values unchanged, because they are already deterministic."""
         return self
 
-    def td_loss(
-        self,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_value: Any,
-        next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
         """Return the quantile Huber loss plus `fraction_loss`.
 
         No gradient of the quantile Huber loss flows into the proposed fractions. A quantile of the next state is
@@ -288,8 +262,7 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         distribution would not be `q_values`.
         """
         with torch.no_grad():
-            if next_action is None:
-                next_action = next_value.greedy_actions
+            next_action = next_value.greedy_actions if next_action is None else next_action
             next_quantiles = next_value.quantile_value
         loss, error, value = self.quantile_value.td_loss(action, reward, discount, next_quantiles, next_action)
         return loss + self.fraction_loss(action), error, value

@@ -265,7 +265,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         if self._overridden_hooks and not self._hooks_of_update.isdisjoint(self._overridden_hooks):
             return learn_through_hooks(self, batch)
         with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
-        if self._compiled is None:  # the usual case of `_run_update_step`, inlined
+        if self._compiled is None:  # same as `_run_update_step`; inlined for speed
             steps = self._last_steps = StepsOfUpdate(self.gradient_steps)
             td_error, stats = self.update_step(batch, steps, with_policy)
             self.guard.restore_moments(steps.refused)
@@ -383,8 +383,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Return means over the last 1,000 rows or 100 updates (NaN if there is no value yet), and counters."""
-        known = {**dict(super().get_statistics()), **self.extra_statistics()}
-        return [(name, known[name]) for name in self.reported if name in known]  # a single critic has no `q2`
+        values = {**dict(super().get_statistics()), **self.extra_statistics()}
+        return [(name, values[name]) for name in self.reported if name in values]  # a single critic has no `q2`
 
     def extra_statistics(self) -> dict[str, Any]:
         """Return additional statistics of the algorithm, keyed by name."""

@@ -378,12 +378,12 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         memory = copy.copy(self.memory)
         if memory is not None and "memory" in state:
             memory.load_state_dict(state.pop("memory"))
-        known = self._numbers()
+        numbers = self._numbers()
         for name, value in state.items():
-            if name not in known:
+            if name not in numbers:
                 raise ValueError(f"unknown entry {name!r} in the state of this {type(self).__name__}")
-            if type(value) not in (int, type(known[name])):
-                raise ValueError(f"{name} is {value!r:.80}, expected a number such as {known[name]!r}")
+            if type(value) not in (int, type(numbers[name])):
+                raise ValueError(f"{name} is {value!r:.80}, expected a number such as {numbers[name]!r}")
         vars(self).update(state)
         self.memory, self._steps = memory, steps
 

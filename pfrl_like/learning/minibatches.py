@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
-from pfrl_like.columns import packed
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.recurrent_memory import batch_first, burn_in
 from pfrl_like.learning.rollout import Episodes
@@ -76,11 +75,10 @@ def _split(steps: Batch, rows: Tensor, size: int) -> Iterator[Batch]:
     columns = {name: getattr(batch, name) for name in Batch.__slots__ if getattr(batch, name) is not None}
     nested = {name: columns.pop(name) for name in [*columns] if not isinstance(columns[name], Tensor)}
     parts = [column.split(size) for column in columns.values()]
-    absent: dict[str, Any] = {"next_obs": None}
     for i, values in enumerate(zip(*parts, strict=True)):
         place = slice(i * size, (i + 1) * size)
         others = {name: map_nested(lambda leaf: leaf[place], value) for name, value in nested.items()}  # noqa: B023
-        yield Batch(**{**absent, **others, **dict(zip(columns, values, strict=True))})
+        yield Batch(**{"next_obs": None, **others, **dict(zip(columns, values, strict=True))})
 
 
 def shuffled_sequences(
@@ -159,19 +157,11 @@ def batch_of_episodes(episodes: Episodes) -> Batch:
 
     In terminal steps, `next_obs` repeats `obs`.
     """
-    steps, lengths = episodes.steps, episodes.lengths
-    n, device = len(steps), steps.reward.device
-    next_rows = next_obs_rows(episodes)
+    steps, next_rows = episodes.steps, next_obs_rows(episodes)
     next_obs = map_nested(lambda leaf: leaf[next_rows], concatenate_nested([steps.obs, episodes.last_obs]))
-    order = np.argsort(-lengths, kind="stable")
-    time, sequence = packed(lengths[order])
-    first = torch.from_numpy((np.cumsum(lengths) - lengths)[order]).to(device)
-    rows = first[torch.from_numpy(sequence).to(device)] + torch.from_numpy(time).to(device)
-    return steps.replace(next_obs=next_obs)[rows].replace(
-        lengths=torch.from_numpy(lengths[order]),
-        recurrent_state=map_nested(lambda leaf: leaf[first].movedim(0, 1).contiguous(), episodes.states),
-        extra={FEATURES: torch.ones(n, dtype=torch.bool)},
-    )
+    episodes = dataclasses.replace(episodes, steps=steps.replace(next_obs=next_obs))
+    batch = sequences(episodes, *pieces(episodes.lengths, None))
+    return batch.replace(extra={FEATURES: torch.ones(len(steps), dtype=torch.bool)})
 
 
 def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:

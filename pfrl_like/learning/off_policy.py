@@ -246,10 +246,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Process the result of the last action; see `batch_observe`."""
-        if action_mask is None:  # PFRL's signature of `batch_observe` has no action_mask
-            self.batch_observe([obs], [reward], [done], [reset])
-        else:
-            self.batch_observe([obs], [reward], [done], [reset], action_mask=[action_mask])
+        masks = {} if action_mask is None else {"action_mask": [action_mask]}  # not an argument of PFRL's batch_observe
+        self.batch_observe([obs], [reward], [done], [reset], **masks)
 
     def batch_observe(
         self,
@@ -393,12 +391,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             guard.before()
         try:
             with self._update_context() if self._ignores_modes is None else FREE if self._ignores_modes else MODES:
-                if type(self).learn is not OffPolicyAgent.learn or "learn" in self.__dict__:
+                if self._compiled is not None or type(self).learn is not OffPolicyAgent.learn or "learn" in vars(self):
                     td_error, stats = self.learn(features)
-                elif self._compiled is not None:
-                    if self._overridden_hooks:
-                        overrides.check_not_compiled(self, True)  # the class may have got overrides after __init__
-                    td_error, stats = self._compiled(features)
                 else:  # same as the default `learn`; inlined for speed
                     loss, td_error, stats = self.loss(features)
                     self.gradient_steps["optimizer"](loss)
@@ -446,6 +440,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         Returns:
             TD errors, [N], and statistics.
         """
+        if self._compiled is not None:
+            overrides.check_not_compiled(self, True)  # the class may have got overrides after __init__
+            return self._compiled(batch)
         td_error, stats = self.update_step(batch, lambda name, loss: self.gradient_steps[name](loss))
         self.guard.restore_moments(self._last_steps.refused)
         return td_error, stats

@@ -196,8 +196,8 @@ def waiting_for(agent: Any) -> str | None:
     if agent.learns_from_sequences and agent.replay_buffer.n_episodes < agent.minibatch_size:
         episodes = agent.replay_buffer.n_episodes
         return f"the buffer holds {episodes:,} whole episodes, minibatch_size is {agent.minibatch_size:,}"
-    held, start = len(agent.replay_buffer), agent.replay_start_size
-    return f"the buffer holds {held:,} transitions, replay_start_size is {start:,}" if held < start else None
+    n_items, start = len(agent.replay_buffer), agent.replay_start_size
+    return f"the buffer holds {n_items:,} transitions, replay_start_size is {start:,}" if n_items < start else None
 
 
 def saved_progress(agent: Any) -> dict[str, Any]:
@@ -223,8 +223,8 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
         ValueError: If `state` has an unknown entry or an invalid value. The agent is not changed.
     """
     counters: Mapping[str, str] = agent._saved_counters
-    known = {*counters, *agent._records.values(), "explorer"}
-    unknown = state.keys() - known - ({"memory"} if agent.memory else set())
+    allowed = {*counters, *agent._records.values(), "explorer"}
+    unknown = state.keys() - allowed - ({"memory"} if agent.memory else set())
     if unknown:
         raise ValueError(f"unknown entries {sorted(unknown)} in the state of this {type(agent).__name__}")
     counts = {attribute: state[name] for name, attribute in counters.items() if name in state}
@@ -301,12 +301,12 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     """
     if not state:
         return
-    known = {"t", "n_updates", "cumulative_steps", "numbers", "windows", "memory", "rollout"}
+    allowed = {"t", "n_updates", "cumulative_steps", "numbers", "windows", "memory", "rollout"}
     counts = [state.get(name) for name in ("t", "n_updates", "cumulative_steps")]
-    if state.keys() - known or not all(type(count) is int and count >= 0 for count in counts):
+    if state.keys() - allowed or not all(type(count) is int and count >= 0 for count in counts):
         raise ValueError(
             f"the state has the entries {sorted(state)} and the counters {counts}, expected entries among "
-            f"{sorted(known)} and integers of at least 0"
+            f"{sorted(allowed)} and integers of at least 0"
         )
     numbers, windows = state.get("numbers", ()), state.get("windows", {})
     if len(numbers) != len(agent._kept_numbers) or windows.keys() != agent._records.keys():

@@ -24,27 +24,27 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.recurrent import is_recurrent
 
 
-def arguments_for(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_for(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constructor arguments of an agent that its base class also has, keyed by name.
 
     Args:
         base: The base class, whose constructor has no `**kwargs`.
-        given: `locals()` of the agent's constructor.
+        args: `locals()` of the agent's constructor.
     """
-    return {name: given[name] for name in inspect.signature(base).parameters if name in given}
+    return {name: args[name] for name in inspect.signature(base).parameters if name in args}
 
 
-def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
+def passed_on(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constructor arguments of an agent that are keyword-only arguments of its base class, keyed by name.
 
     Args:
         base: The base class.
-        given: `locals()` of the agent's constructor. If its `logger` is None, the result contains the logger of the
+        args: `locals()` of the agent's constructor. If its `logger` is None, the result contains the logger of the
             module in which the class is defined.
     """
-    given = {**given, "logger": given["logger"] or logging.getLogger(given["__class__"].__module__)}
+    args = {**args, "logger": args["logger"] or logging.getLogger(args["__class__"].__module__)}
     parameters = inspect.signature(base).parameters.values()
-    return {each.name: given[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in given}
+    return {each.name: args[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in args}
 
 
 def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
@@ -80,8 +80,8 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
         ValueError: If an optimiser has no parameter of its module.
     """
     for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=False):
-        held = {id(param) for group in optimizer.param_groups for param in group["params"]}
-        if held.isdisjoint(map(id, module.parameters())):
+        params = {id(param) for group in optimizer.param_groups for param in group["params"]}
+        if params.isdisjoint(map(id, module.parameters())):
             raise ValueError(
                 f"{name} holds no parameter of {module_name}, so {module_name} would not be trained: construct {name} "
                 f"with {module_name}.parameters()"
@@ -235,18 +235,18 @@ def numbered(
     return dict(zip(names, q_funcs.values(), strict=True)), named
 
 
-def two_or_more(given: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+def two_or_more(args: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
     """Apply `numbered` to the arguments `q_func1`, `q_func2`, `further_q_funcs` and the arguments of their optimisers.
 
     If `q_func1` is an ensemble, `q_func2` and its optimiser may be None.
 
     Args:
-        given: `locals()` of the agent's constructor.
+        args: `locals()` of the agent's constructor.
     """
-    q_funcs = {name: given[name] for name in ("q_func1", "q_func2")}
-    optimizers = {f"{name}_optimizer": given[f"{name}_optimizer"] for name in q_funcs}
-    no_second = given["q_func2"] is None and given["q_func2_optimizer"] is None
-    if no_second and isinstance(given["q_func1"], QFunctionEnsemble):
+    q_funcs = {name: args[name] for name in ("q_func1", "q_func2")}
+    optimizers = {f"{name}_optimizer": args[f"{name}_optimizer"] for name in q_funcs}
+    no_second = args["q_func2"] is None and args["q_func2_optimizer"] is None
+    if no_second and isinstance(args["q_func1"], QFunctionEnsemble):
         del q_funcs["q_func2"], optimizers["q_func2_optimizer"]
-    q_funcs |= listed("further_q_funcs", given["further_q_funcs"])
-    return numbered(q_funcs, optimizers | listed("further_q_func_optimizers", given["further_q_func_optimizers"]))
+    q_funcs |= listed("further_q_funcs", args["further_q_funcs"])
+    return numbered(q_funcs, optimizers | listed("further_q_func_optimizers", args["further_q_func_optimizers"]))

@@ -35,14 +35,14 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
         return
     if isinstance(distribution, Categorical):
         expected, head = "discrete", "a SoftmaxCategoricalHead"
-        got: Any = int(distribution.probs.shape[-1])
-        wanted: Any = getattr(action_space, "n", None)
+        size: Any = int(distribution.probs.shape[-1])
+        space_size: Any = getattr(action_space, "n", None)
     elif isinstance(distribution, ProductOfCategoricals):
-        expected, head, got = "multi_discrete", "a MultiCategoricalHead", list(distribution.nvec)
-        wanted = [int(n) for n in getattr(action_space, "nvec", [])]
+        expected, head, size = "multi_discrete", "a MultiCategoricalHead", list(distribution.nvec)
+        space_size = [int(n) for n in getattr(action_space, "nvec", [])]
     else:
-        expected, head, got = "box", "a Gaussian head", tuple(distribution.event_shape)
-        wanted = getattr(action_space, "shape", None)
+        expected, head, size = "box", "a Gaussian head", tuple(distribution.event_shape)
+        space_size = getattr(action_space, "shape", None)
     if kind != expected:
         fitting = {
             "discrete": "SoftmaxCategoricalHead",
@@ -54,8 +54,8 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
             f"{argument} gives {type(distribution).__name__}, the output of {head}, but the environment has "
             f"{action_space}: {advice}"
         )
-    if got != wanted:
-        raise ValueError(f"{argument} gives actions of size {got}, expected {wanted} as in {action_space}")
+    if size != space_size:
+        raise ValueError(f"{argument} gives actions of size {size}, expected {space_size} as in {action_space}")
     start = getattr(action_space, "start", 0)
     if kind == "discrete" and start != 0:
         raise ValueError(f"the first action of {action_space} is {start}, expected 0: shift the actions in a wrapper")
