@@ -157,10 +157,8 @@ class DistributionalDiscreteActionValue(DistributionActionValue):
         if not (isinstance(q_dist, Tensor) and isinstance(z_values, Tensor)):
             raise TypeError(f"q_dist and z_values are {type(q_dist)} and {type(z_values)}, expected tensors")
         if q_dist.ndim != 3 or z_values.shape != q_dist.shape[2:]:
-            raise ValueError(
-                f"q_dist has shape {tuple(q_dist.shape)} and z_values {tuple(z_values.shape)}, expected "
-                "[B, n_actions, n_atoms] and [n_atoms]"
-            )
+            got = f"q_dist has shape {tuple(q_dist.shape)} and z_values {tuple(z_values.shape)}"
+            raise ValueError(f"{got}, expected [B, n_actions, n_atoms] and [n_atoms]")
         self.q_dist = q_dist
         self.z_values = z_values
         self.q_values = q_dist @ z_values

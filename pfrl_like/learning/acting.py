@@ -3,7 +3,7 @@
 import contextlib
 import copy
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,7 @@ from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.learning.acting_copy import export, greedy_copy, observations_seen
-from pfrl_like.learning.model_outputs import (
-    INPUT_ERRORS,
-    check_one_for_each,
-    input_error,
-    obs_in_errors,
-    wrong_value,
-)
+from pfrl_like.learning.model_outputs import INPUT_ERRORS, check_one_for_each, input_error, obs_in_errors, wrong_value
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward
@@ -288,6 +282,7 @@ class Acting:
         if not isinstance(output, self.value_type):
             raise wrong_value(output, self.value_type, self._acting_argument)
 
+    @torch.no_grad()
     def probe(self, obs: Any) -> Any:
         """Return the network's output for features of one observation, [1, ...]. The call does not change the network.
 
@@ -295,12 +290,7 @@ class Acting:
             ValueError: If the features have the wrong shape or type for the network.
         """
         module = getattr(self, self._acting_attributes[0])
-        with (
-            obs_in_errors(self._acting_argument, obs),
-            torch.no_grad(),
-            evaluating_readers(module),
-            holding_still(module),
-        ):
+        with obs_in_errors(self._acting_argument, obs), evaluating_readers(module), holding_still(module):
             return forward(module, obs)[0]
 
     export = export
@@ -437,14 +427,7 @@ def scatter_rows(values: Tensor, rows: Tensor, k: int) -> Tensor:
     return values.new_zeros(k, *values.shape[1:]).index_copy(0, rows.to(values.device), values)
 
 
-def check_observed(
-    agent: Any,
-    batch_obs: Any,
-    batch_reward: Sequence[float],
-    batch_done: Sequence[bool],
-    batch_reset: Sequence[bool],
-    active: Any = None,
-) -> None:
+def check_observed(agent: Any, obs: Any, reward: Any, done: Any, reset: Any, active: Any = None) -> None:
     """Check the arguments of `BatchAgent.batch_observe` against the agent's last actions.
 
     Raises:
@@ -453,14 +436,14 @@ def check_observed(
         NonFiniteError: In training, if a reward is NaN, infinite or too large for float32.
         TypeError: In training, if a reward is not a number.
     """
-    if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
-        raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
-    if active is not None and len(active) != len(batch_obs):
-        raise unequal_lengths(obs=batch_obs, active=active)
+    if not len(obs) == len(reward) == len(done) == len(reset):
+        raise unequal_lengths(obs=obs, reward=reward, done=done, reset=reset)
+    if active is not None and len(active) != len(obs):
+        raise unequal_lengths(obs=obs, active=active)
     if not agent.training:
         return
     if agent.batch_last_obs is None:
         raise RuntimeError("observe was called in training before act: call act first")
-    if len(agent.batch_last_action) != len(batch_obs):
-        raise unequal_lengths(obs=batch_obs, last_action=agent.batch_last_action)
-    check_rewards(batch_reward, active)
+    if len(agent.batch_last_action) != len(obs):
+        raise unequal_lengths(obs=obs, last_action=agent.batch_last_action)
+    check_rewards(reward, active)

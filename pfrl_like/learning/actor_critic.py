@@ -448,9 +448,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Check that the policy's output for one observation fits the action space."""
         kind, name, others = self.action_kind
         if space_kind(action_space) not in (kind, "other"):
-            raise TypeError(
-                f"{type(self).__name__} has {name} actions, but the environment has {action_space}; use {others}"
-            )
+            text = f"{type(self).__name__} has {name} actions, but the environment has {action_space}"
+            raise TypeError(f"{text}; use {others}")
         spaces.check_policy_fits(distribution, action_space)
         warning = spaces.bounds_warning(self._bounds_of_actions(distribution), action_space)
         if warning and warning != self._last_bounds_warning:

@@ -126,9 +126,11 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         devices = {param.device.type for param in model.parameters()} - {"cpu"}
         if devices:
             raise ValueError(
-                f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: move the model to the CPU"
+                f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: call model.cpu()"
             )
-        self._share_model(model, optimizer)
+        self._shared_model = model
+        self.optimizer = optimizer
+        self.model = copy.deepcopy(model)
         self.features = FeatureExtractor(self.phi, batch_states)
         self.memory = RecurrentMemory(t_max, self.device) if recurrent else None
         self.t = 0  # steps of this process
@@ -242,7 +244,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
                     steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
                 obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)  # noqa: B023 - called at once
                 mask = None if self._last_mask is None else self._last_mask[i]
-                steps.append(obs, self.batch_last_obs[i], self.batch_last_action[i], float(batch_reward[i]), mask)
+                reward = float(batch_reward[i])
+                steps.rows.append((obs, self.batch_last_obs[i], self.batch_last_action[i], reward, mask))
                 self.t += 1
                 if batch_done[i] or batch_reset[i] or len(steps) >= self.t_max:
                     del self._steps[i]
@@ -250,7 +253,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
                     last_mask = None if action_mask is None else action_mask[i]
                     batch = steps.batch(last_obs, last_mask, self.gamma, bool(batch_done[i]))
                     if self._overridden_hooks:
-                        learn_from_steps(self, batch, steps.raw_obs, i)
+                        learn_from_steps(self, batch, [row[1] for row in steps.rows], i)
                     else:
                         self._learn_from(batch)
         if self.memory is not None:
@@ -393,12 +396,6 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
     # The shared model (arXiv:1602.01783, algorithm S3)
 
-    def _share_model(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Set the shared model and the optimiser of its parameters. Create the copy of the model that acts."""
-        self._shared_model = model
-        self.optimizer = optimizer
-        self.model = copy.deepcopy(model)
-
     @property
     def shared_attributes(self) -> tuple[str, ...]:
         """Names of the attributes that processes share: the model and the optimiser."""
@@ -442,20 +439,16 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         """
         step = self._gradient_step
         if step is None or step.optimizer is not self.optimizer or step.max_grad_norm != self.max_grad_norm:
-            step = self._make_gradient_step()
+            shared, acting = self._shared_model, self.model
+            params = [param for group in self.optimizer.param_groups for param in group["params"]]
+            copies: dict[Tensor, Tensor] = {param: param for param in params}  # parameters that are not in the model
+            copies |= dict(zip(shared.parameters(), acting.parameters(), strict=True))
+            self._shared_buffers = list(zip(shared.buffers(), acting.buffers(), strict=True))
+            step = self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies=copies)
         step(loss)
-        for shared, acting in self._shared_buffers:
-            shared.copy_(acting)  # for example running moments
+        for buffer, acting_buffer in self._shared_buffers:
+            buffer.copy_(acting_buffer)  # for example running moments
         self.sync_parameters()
-
-    def _make_gradient_step(self) -> GradientStep:
-        shared, acting = self._shared_model, self.model
-        params = [param for group in self.optimizer.param_groups for param in group["params"]]
-        copies: dict[Tensor, Tensor] = {param: param for param in params}  # parameters that are not in the model
-        copies |= dict(zip(shared.parameters(), acting.parameters(), strict=True))
-        self._shared_buffers = list(zip(shared.buffers(), acting.buffers(), strict=True))
-        self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies=copies)
-        return self._gradient_step
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without the acting copy, because pickling would move the copy's tensors to shared memory."""

@@ -79,8 +79,11 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
     n = len(batch.action if action is None else action)
     if isinstance(output, Tensor) and output.shape in {(n, 1), (n,)}:
         return DiscreteActionValue(output.reshape(-1, 1))
+    if isinstance(output, Tensor):
+        got = tuple(output.shape)
+        raise ValueError(f"a critic gives numbers of shape {got} for {n} rows, expected one for each, ({n}, 1)")
     if not isinstance(output, DiscreteActionValue):
-        raise _not_for_each_row(output, n)
+        raise wrong_critic(type(output), DiscreteActionValue)
     return output
 
 
@@ -139,11 +142,9 @@ def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
     Raises:
         ValueError: If the log-probabilities or the actions have the wrong shape.
     """
-    event_shape, shape = distribution.event_shape, action.shape[1:]
-    if event_shape != shape and len(distribution.batch_shape) == 1:  # some distributions would broadcast silently
-        raise ValueError(
-            f"policy gives actions of shape {tuple(event_shape)}, but the batch has actions of shape {tuple(shape)}"
-        )
+    expected, got = tuple(distribution.event_shape), tuple(action.shape[1:])
+    if expected != got and len(distribution.batch_shape) == 1:  # some distributions would broadcast silently
+        raise ValueError(f"policy gives actions of shape {expected}, but the batch has actions of shape {got}")
     log_prob: Tensor = distribution.log_prob(action)
     if log_prob.ndim != 1:
         raise not_one_for_each_row(log_prob)
@@ -244,12 +245,3 @@ def critic_loss(
     next_action = only if next_action is None else next_action
     loss, td_error, mean = value.td_loss(action, reward, batch.discount, next_value, next_action, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
-
-
-def _not_for_each_row(output: Any, n: int) -> Exception:
-    """Return the error for a critic whose output is not one value per row."""
-    if not isinstance(output, Tensor):
-        return wrong_critic(type(output), DiscreteActionValue)
-    return ValueError(
-        f"a critic gives numbers of shape {tuple(output.shape)} for {n} rows, expected one for each, ({n}, 1)"
-    )

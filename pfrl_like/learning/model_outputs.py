@@ -33,10 +33,7 @@ _EXAMPLES = {
 
 
 #: Example critics Q(s, a) for each class of output, for error messages.
-_CRITIC_EXAMPLES = {
-    "DiscreteActionValue": "an FCSAQFunction",
-    "QuantileDiscreteActionValue": "a QuantileFCSAQFunction",
-}
+_CRITIC_EXAMPLES = {"DiscreteActionValue": "an FCSAQFunction", "QuantileDiscreteActionValue": "a QuantileFCSAQFunction"}
 
 
 class OutputError(TypeError):
@@ -114,11 +111,9 @@ def check_one_for_each(distribution: Any, k: int) -> None:
         ValueError: If the batch shape is different.
     """
     if distribution.batch_shape != (k,):
-        raise ValueError(
-            f"policy gives distributions of batch shape {tuple(distribution.batch_shape)} for {k} observations, "
-            f"expected ({k},): act takes one observation, batch_act takes a sequence of observations, and the policy "
-            f"takes features of shape [{k}, ...]"
-        )
+        text = f"policy gives distributions of batch shape {tuple(distribution.batch_shape)} for {k} observations"
+        advice = f"act takes one observation, batch_act a sequence of observations, the policy features [{k}, ...]"
+        raise ValueError(f"{text}, expected ({k},): {advice}")
 
 
 def output_of(model: Any, batch: Batch, *, next: bool = False) -> Any:
@@ -174,6 +169,5 @@ def check_outputs(
     if not isinstance(outputs[-1], Tensor):
         raise wrong_value(outputs[-1], torch.Tensor, f"{argument} (last output)")
     if outputs[-1].shape[:1] != (k,) or outputs[-1].numel() != k:
-        raise ValueError(
-            f"{argument} gives values of shape {tuple(outputs[-1].shape)} for {k} observations, expected ({k}, 1)"
-        )
+        got = tuple(outputs[-1].shape)
+        raise ValueError(f"{argument} gives values of shape {got} for {k} observations, expected ({k}, 1)")

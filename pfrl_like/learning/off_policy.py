@@ -192,9 +192,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         overrides.check_not_compiled(self, compile)
         has_learn = type(self).learn is not OffPolicyAgent.learn
         if compile and has_learn and type(self).update_step is OffPolicyAgent.update_step:
-            raise ValueError(
-                f"compile is True, but {type(self).__name__} defines learn(batch) and not update_step(batch, step)"
-            )
+            name = type(self).__name__
+            raise ValueError(f"compile is True, but {name} defines learn(batch) and not update_step(batch, step)")
         self._compiled = CompiledStep(self.update_step, optimizers, max_grad_norm) if compile else None
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 

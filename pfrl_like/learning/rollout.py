@@ -1,7 +1,7 @@
 """Storage of the steps between two updates: `Rollout` for several environments, `Steps` for one environment."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -356,30 +356,16 @@ class Steps:
 
     Attributes:
         recurrent_state: Recurrent state before the first step. None if the model is not recurrent.
-        obs: Features of each observation, tensors [1, ...] or nested dicts and tuples of tensors.
-        raw_obs: The same observations before `phi`, for overridden methods of PFRL's agent.
-        action: One action per step.
-        reward: One reward per step.
-        action_mask: One mask per step, True for allowed actions, [n_actions]. A mask of None allows all actions.
+        rows: The steps. Each step is a tuple of the features of its observation, tensors [1, ...], the observation
+            before `phi`, the action, the reward, and the mask of allowed actions, [n_actions]. A mask of None allows
+            all actions.
     """
 
     recurrent_state: Any
-    obs: list[Any] = dataclasses.field(default_factory=list)
-    raw_obs: list[Any] = dataclasses.field(default_factory=list)
-    action: list[Any] = dataclasses.field(default_factory=list)
-    reward: list[float] = dataclasses.field(default_factory=list)
-    action_mask: list[Any] = dataclasses.field(default_factory=list)
+    rows: list[tuple[Any, Any, Any, float, Any]] = dataclasses.field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.reward)
-
-    def append(self, obs: Any, raw_obs: Any, action: Any, reward: float, action_mask: Any) -> None:
-        """Add a step."""
-        self.obs.append(obs)
-        self.raw_obs.append(raw_obs)
-        self.action.append(action)
-        self.reward.append(reward)
-        self.action_mask.append(action_mask)
+        return len(self.rows)
 
     def batch(self, last_obs: Any, last_mask: Any, gamma: float, done: bool) -> Batch:
         """Return the steps as one sequence.
@@ -390,19 +376,20 @@ class Steps:
             gamma: Discount factor per step.
             done: True if `last_obs` is terminal.
         """
-        features = concatenate_nested([*self.obs, last_obs])
-        masks = _stacked([*self.action_mask, last_mask])
+        obs, _, action, reward, masks = zip(*self.rows, strict=True)
+        features = concatenate_nested([*obs, last_obs])
+        mask = _stacked([*masks, last_mask])
         discount = torch.full((len(self),), gamma)
         if done:
             discount[-1] = 0.0
         return Batch(
             obs=map_nested(lambda leaf: leaf[:-1], features),
-            action=torch.from_numpy(np.array(self.action)),
-            reward=torch.tensor(self.reward),
+            action=torch.from_numpy(np.array(action)),
+            reward=torch.tensor(reward),
             next_obs=map_nested(lambda leaf: leaf[1:], features),
             discount=discount,
-            action_mask=None if masks is None else masks[:-1],
-            next_action_mask=None if masks is None else masks[1:],
+            action_mask=None if mask is None else mask[:-1],
+            next_action_mask=None if mask is None else mask[1:],
             recurrent_state=self.recurrent_state,
             lengths=torch.tensor([len(self)]),
         )
@@ -413,12 +400,10 @@ class Steps:
         Args:
             with_raw_obs: True to include the raw observations. If False, `from_state` uses the features in their place.
         """
-        action, reward = torch.from_numpy(np.array(self.action)), torch.tensor(self.reward, dtype=torch.float64)
-        features = concatenate_nested(self.obs)
-        parts = [self.recurrent_state, features, action, reward, _stacked(self.action_mask)]
-        if with_raw_obs:
-            parts.append([map_nested(lambda leaf: torch.as_tensor(np.asarray(leaf)), obs) for obs in self.raw_obs])
-        return to_saved(parts)
+        obs, raw_obs, action, reward, masks = zip(*self.rows, strict=True)
+        columns = torch.from_numpy(np.array(action)), torch.tensor(reward, dtype=torch.float64), _stacked(masks)
+        raw = [[map_nested(lambda leaf: torch.as_tensor(np.asarray(leaf)), each) for each in raw_obs]]
+        return to_saved([self.recurrent_state, concatenate_nested(obs), *columns, *(raw if with_raw_obs else ())])
 
     @classmethod
     def from_state(cls, state: Any) -> "Steps":
@@ -429,22 +414,17 @@ class Steps:
         """
         try:
             recurrent_state, obs, action, reward, masks, *raw_obs = from_saved(state, "cpu")
-            rows = [slice(i, i + 1) for i in range(len(reward))]
-            each_obs = [map_nested(lambda leaf: leaf[row], obs) for row in rows]  # noqa: B023 - called at once
-            single_obs = raw_obs[0] if raw_obs else [map_nested(lambda leaf: leaf[0], each) for each in each_obs]
-            return cls(
-                recurrent_state,
-                each_obs,
-                [map_nested(lambda leaf: leaf.numpy(), each) for each in single_obs],
-                list(action.numpy()),
-                reward.tolist(),
-                [None] * len(rows) if masks is None else list(masks.numpy()),
-            )
+            k = len(reward)
+            features = [map_nested(lambda leaf: leaf[i : i + 1], obs) for i in range(k)]  # noqa: B023 - called at once
+            single_obs = raw_obs[0] if raw_obs else [map_nested(lambda leaf: leaf[0], each) for each in features]
+            raw = [map_nested(lambda leaf: leaf.numpy(), each) for each in single_obs]
+            columns = action.numpy(), reward.tolist(), [None] * k if masks is None else masks.numpy()
+            return cls(recurrent_state, list(zip(features, raw, *columns, strict=True)))
         except (TypeError, AttributeError, IndexError, ValueError) as error:
             raise ValueError(f"the steps are {state!r:.100}, which is invalid: {error}") from error
 
 
-def _stacked(masks: list[Any]) -> Tensor | None:
+def _stacked(masks: Sequence[Any]) -> Tensor | None:
     """Stack masks, in which None allows all actions, to a bool tensor. Return None if all masks are None."""
     example = next((mask for mask in masks if mask is not None), None)
     if example is None:

@@ -303,17 +303,15 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
         return
     allowed = {"t", "n_updates", "cumulative_steps", "numbers", "windows", "memory", "rollout"}
     counts = [state.get(name) for name in ("t", "n_updates", "cumulative_steps")]
-    if state.keys() - allowed or not all(type(count) is int and count >= 0 for count in counts):
-        raise ValueError(
-            f"the state has the entries {sorted(state)} and the counters {counts}, expected entries among "
-            f"{sorted(allowed)} and integers of at least 0"
-        )
+    if state.keys() - allowed:
+        raise ValueError(f"the state has the entries {sorted(state)}, expected entries among {sorted(allowed)}")
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise ValueError(f"the state has the counters {counts}, expected integers of at least 0")
     numbers, windows = state.get("numbers", ()), state.get("windows", {})
-    if len(numbers) != len(agent._kept_numbers) or windows.keys() != agent._records.keys():
-        raise ValueError(
-            f"the state has {len(numbers)} entries in numbers and the records {sorted(windows)} in windows, expected "
-            f"{len(agent._kept_numbers)} and {sorted(agent._records)}"
-        )
+    if len(numbers) != len(agent._kept_numbers):
+        raise ValueError(f"the state has {len(numbers)} numbers, expected {len(agent._kept_numbers)}")
+    if windows.keys() != agent._records.keys():
+        raise ValueError(f"the state has the records {sorted(windows)}, expected {sorted(agent._records)}")
     numbers = [math.nan if number is None else float(number) for number in numbers]
     values = {agent._records[name]: from_plain_record(saved) for name, saved in windows.items()}
     memory, bootstrap_inputs = copy.copy(agent.memory), agent._bootstrap_inputs

@@ -39,15 +39,6 @@ class Diagnosis(NamedTuple):
     gradients: dict[str, Tensor]
 
 
-def _dotted(*names: str) -> str:
-    return ".".join(filter(None, names))
-
-
-def _named_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
-
-
 @contextlib.contextmanager
 def _undo_changes(agent: Any) -> Iterator[None]:
     """Context in which the agent can make an update without compilation.
@@ -277,9 +268,9 @@ def diagnose(agent: Any, batch: Batch, streams: GlobalStreams | None = None) -> 
         streams: States of the random generators before the update. If None, the states before the last update are used.
     """
     streams = agent.guard.streams_before() if streams is None else streams
-    modules = {name: part for name, part in vars(agent).items() if isinstance(part, nn.Module)}
-    layers = {id(part): _dotted(name, key) for name, module in modules.items() for key, part in module.named_modules()}
-    tensors = {_dotted(name, key): value for name, module in modules.items() for key, value in _named_tensors(module)}
+    modules = nn.ModuleDict({name: part for name, part in vars(agent).items() if isinstance(part, nn.Module)})
+    layers = {id(part): name for name, part in modules.named_modules()}
+    tensors = dict([*modules.named_parameters(), *modules.named_buffers()])
     parameters = [name for name, value in tensors.items() if not _is_finite(value)]
     error, nonfinite = None, list[dict[str, Any]]()
     with isolated_rng(), _undo_changes(agent), _record_nonfinite_layers(layers, nonfinite):

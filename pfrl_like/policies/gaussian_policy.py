@@ -96,9 +96,7 @@ class GaussianHeadWithFixedCovariance(nn.Module):
 
 def odd_number_of_columns(parameters: Tensor) -> ValueError:
     """Return an error for an input whose last axis has an odd size."""
-    return ValueError(
-        f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n for the mean, n for the spread"
-    )
+    return ValueError(f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n means, then n spreads")
 
 
 def root_of_variance(variance: Tensor) -> Tensor:

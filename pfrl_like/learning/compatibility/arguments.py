@@ -82,44 +82,34 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
     for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=False):
         params = {id(param) for group in optimizer.param_groups for param in group["params"]}
         if params.isdisjoint(map(id, module.parameters())):
-            raise ValueError(
-                f"{name} holds no parameter of {module_name}, so {module_name} would not be trained: construct {name} "
-                f"with {module_name}.parameters()"
-            )
+            advice = f"construct it with {module_name}.parameters()"
+            raise ValueError(f"{name} holds no parameter of {module_name}: {advice}")
 
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
     """Check that the modules and the buffer match `recurrent`. Only the acting module must be recurrent."""
+    unsupported = f"but {type(agent).__name__} does not support recurrent networks"
     for name in ("recurrent", "episodic_update_len"):
         if getattr(agent, name) and not agent._may_be_recurrent:
-            raise ValueError(
-                f"{name} is {getattr(agent, name)!r}, but {type(agent).__name__} does not support recurrent networks: "
-                f"leave {name} out"
-            )
+            raise ValueError(f"{name} is {getattr(agent, name)!r}, {unsupported}: leave {name} out")
     for name, module in modules.items():
         kind = type(module).__name__
         if agent.recurrent and name == agent._acting_argument and not is_recurrent(module):
-            raise TypeError(
-                f"recurrent is True, but {name} is {kind}, which keeps no recurrent state: compose it with "
-                "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
-            )
+            text = f"recurrent is True, but {name} is {kind}, which keeps no recurrent state"
+            raise TypeError(f"{text}: compose it with pfrl_like.nn.RecurrentSequential, or leave recurrent out")
         if not agent.recurrent and is_recurrent(module):
-            unsupported = f"{type(agent).__name__} does not support recurrent networks: use a different network"
-            advice = "recurrent is False: pass recurrent=True" if agent._may_be_recurrent else unsupported
-            raise TypeError(f"{name} is {kind}, which keeps a recurrent state, but {advice}")
+            advice = "but recurrent is False: pass recurrent=True"
+            advice = advice if agent._may_be_recurrent else f"{unsupported}: use a different network"
+            raise TypeError(f"{name} is {kind}, which keeps a recurrent state, {advice}")
     buffer = agent.replay_buffer
-    episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
+    episodic, got = isinstance(buffer, AbstractEpisodicReplayBuffer), f"replay_buffer is {type(buffer).__name__}"
     if agent.learns_from_sequences and not episodic:
         name = "a recurrent agent" if agent.recurrent else type(agent).__name__
-        raise TypeError(
-            f"replay_buffer is {type(buffer).__name__}, but {name} learns from sequences: "
-            "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
-        )
+        advice = "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
+        raise TypeError(f"{got}, but {name} learns from sequences: {advice}")
     if not agent.learns_from_sequences and episodic and buffer.prioritized:
-        raise TypeError(
-            f"replay_buffer is {type(buffer).__name__}, which prioritises sequences, but "
-            "recurrent is False: use PrioritizedReplayBuffer or EpisodicReplayBuffer, or pass recurrent=True"
-        )
+        advice = "use PrioritizedReplayBuffer or EpisodicReplayBuffer, or pass recurrent=True"
+        raise TypeError(f"{got}, which prioritises sequences, but recurrent is False: {advice}")
 
 
 def check_arguments(agent: Any) -> None:
@@ -183,11 +173,9 @@ def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Ma
     check_kinds(modules, optimizers, ("obs_normalizer", normalizer, fits, expected), *functions_of(agent))
     for name, module in modules.items():
         if is_recurrent(module) != bool(agent.recurrent):
-            keeps = "keeps a" if is_recurrent(module) else "keeps no"
-            raise TypeError(
-                f"recurrent is {agent.recurrent}, but {name} is {type(module).__name__}, which {keeps} recurrent "
-                "state: recurrent=True and modules made of pfrl_like.nn.RecurrentSequential belong together"
-            )
+            keeps = f"{type(module).__name__}, which keeps {'a' if is_recurrent(module) else 'no'} recurrent state"
+            advice = "recurrent=True requires modules made of pfrl_like.nn.RecurrentSequential"
+            raise TypeError(f"recurrent is {agent.recurrent}, but {name} is {keeps}: {advice}")
     check_optimizers(agent, modules, optimizers)
     check_numbers_in(agent, gamma=(0, 1))
     check_max_grad_norm(agent)
@@ -227,9 +215,7 @@ def numbered(
     check_pairs(q_funcs, optimizers)
     for name, q_func in q_funcs.items() if len(q_funcs) > 1 else ():
         if any(isinstance(part, QFunctionEnsemble) for part in q_func.modules()):
-            raise ValueError(
-                f"{name} is an ensemble, whose members are the critics: pass the ensemble as the only critic"
-            )
+            raise ValueError(f"{name} is an ensemble, which contains several critics: pass it as the only critic")
     names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
     named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers.values(), strict=True)}
     return dict(zip(names, q_funcs.values(), strict=True)), named

@@ -1,7 +1,7 @@
 """The dry run: all parts are called with the first observation, so that wrong shapes and types are found early."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -62,7 +62,9 @@ def try_critics(agent: Any, batch: Batch) -> None:
     if values:
         check_same_class(values)
         with name_in_errors(" and ".join(agent._critic_names), batch):
-            _check_atoms([*values.values()])
+            atoms = [each.z_values for each in values.values() if isinstance(each, DistributionalDiscreteActionValue)]
+            if any(not torch.equal(atoms[0], other) for other in atoms[1:]):
+                raise ValueError("the critics have different z_values, expected the same v_min, v_max and n_atoms")
             list(agent.critic_losses(batch))
 
 
@@ -96,13 +98,6 @@ def _two_rows(agent: Any, obs: Any, distribution: Distribution) -> Batch:
         obs=obs, action=action, reward=reward, next_obs=obs, next_action=action, returns=reward,
         discount=torch.full_like(reward, agent.gamma), lengths=torch.tensor([1, 1]) if agent.recurrent else None,
     )  # fmt: skip
-
-
-def _check_atoms(values: Sequence[Any]) -> None:
-    """Check that all categorical critics have the same atoms, because the critics' values are compared."""
-    atoms = [value.z_values for value in values if isinstance(value, DistributionalDiscreteActionValue)]
-    if any(not torch.equal(atoms[0], other) for other in atoms[1:]):
-        raise ValueError("the critics have different z_values, expected the same v_min, v_max and n_atoms")
 
 
 @contextlib.contextmanager

@@ -128,9 +128,7 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
             raise TypeError(f"{name} is {type(optimizer).__name__}, whose step needs a closure: use another optimizer")
         params = [param for group in optimizer.param_groups for param in group["params"]]
         if learning.isdisjoint(map(id, params)):
-            raise ValueError(
-                f"{name} holds no parameter of {' or '.join(modules)}, so it would train nothing: {advice}"
-            )
+            raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}: {advice}")
         if not any(param.requires_grad for param in params):
             raise ValueError(f"{name} holds no parameter that requires a gradient: call requires_grad_(True) on them")
         if n_others := len(set(map(id, params)) - learning):
@@ -155,10 +153,8 @@ def check_takes_state(argument: str, module: nn.Module) -> None:
         TypeError: If the Q-function takes an action. The message names the argument.
     """
     if isinstance(module, StateActionQFunction):
-        raise TypeError(
-            f"{argument} is {type(module).__name__}, which takes observation and action, but is called with the "
-            "observation only: use a Q-function of the state, such as FCStateQFunctionWithDiscreteAction"
-        )
+        text = f"{argument} is {type(module).__name__}, which takes observation and action, expected a Q-function of"
+        raise TypeError(f"{text} the observation only, such as FCStateQFunctionWithDiscreteAction")
 
 
 def check_select_action(explorer: Any) -> None:
@@ -193,14 +189,9 @@ def check_explorer(explorer: Any, kind: str | None, owner: str) -> None:
     kinds = explorer.action_kinds if isinstance(explorer, Explorer) else ()
     if kind is None or not kinds or kind in kinds:
         return
-    others = {
-        "discrete": "one of the epsilon-greedy explorers or Boltzmann",
-        "continuous": "AdditiveGaussian, AdditiveOU or one of the epsilon-greedy explorers",
-    }
-    raise TypeError(
-        f"explorer is {type(explorer).__name__}, which is made for {kinds[0]} actions, but {owner} has {kind} "
-        f"actions: use {others[kind]}"
-    )
+    name, others = type(explorer).__name__, "Boltzmann" if kind == "discrete" else "AdditiveGaussian, AdditiveOU"
+    text = f"explorer is {name}, which is made for {kinds[0]} actions, but {owner} has {kind} actions"
+    raise TypeError(f"{text}: use {others} or one of the epsilon-greedy explorers")
 
 
 def kind_of_actions(output: Any) -> str | None:
@@ -219,12 +210,9 @@ def check_same_class(values: Mapping[str, Any]) -> None:
     """
     first, *others = values
     for name in others:
-        kinds = type(values[first]), type(values[name])
-        if kinds[0] is not kinds[1]:
-            raise TypeError(
-                f"{first} gives {kinds[0].__name__} and {name} gives {kinds[1].__name__}, whose minimum is undefined: "
-                "expected the same class for all critics"
-            )
+        if type(values[first]) is not type(values[name]):
+            text = " and ".join(f"{key} gives {type(values[key]).__name__}" for key in (first, name))
+            raise TypeError(f"{text}, whose minimum is undefined: expected the same class for all critics")
 
 
 def check_distribution(
@@ -246,11 +234,7 @@ def check_distribution(
     if not isinstance(output, Distribution):
         raise wrong_value(output, Distribution, argument)
     if reparametrised and not output.has_rsample and kind_of_actions(output) == "discrete":
-        raise TypeError(
-            f"{argument} gives {name}, whose samples have no gradient: use a Gaussian head, "
-            f"squashed or not, or {instead} for discrete actions"
-        )
+        text = f"{argument} gives {name}, whose samples have no gradient"
+        raise TypeError(f"{text}: use a Gaussian head, squashed or not, or {instead} for discrete actions")
     if densities and not getattr(output, "has_density", True):
-        raise TypeError(
-            f"{argument} gives {name}, which has no log-probabilities: use a Gaussian head, squashed or not"
-        )
+        raise TypeError(f"{argument} gives {name} without log-probabilities: use a Gaussian head, squashed or not")

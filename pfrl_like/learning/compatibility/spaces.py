@@ -14,6 +14,12 @@ from pfrl_like.nn import BoundByTanh
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.utils.env_values import space_kind
 
+#: Suitable last layers of a policy, keyed by the kind of the action space.
+_HEADS = {
+    "discrete": "SoftmaxCategoricalHead",
+    "multi_discrete": "MultiCategoricalHead",
+    "box": "GaussianHeadWithStateIndependentCovariance",
+}
 #: Lower and upper bound of the actions: numbers, or arrays of the actions' shape.
 Bounds = tuple[Any, Any]
 
@@ -33,27 +39,18 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
     kind = space_kind(action_space)
     if kind == "other":
         return
+    size: Any
     if isinstance(distribution, Categorical):
-        expected, head = "discrete", "a SoftmaxCategoricalHead"
-        size: Any = int(distribution.probs.shape[-1])
-        space_size: Any = getattr(action_space, "n", None)
+        expected, size, space_size = "discrete", int(distribution.probs.shape[-1]), getattr(action_space, "n", None)
     elif isinstance(distribution, ProductOfCategoricals):
-        expected, head, size = "multi_discrete", "a MultiCategoricalHead", list(distribution.nvec)
+        expected, size = "multi_discrete", list(distribution.nvec)
         space_size = [int(n) for n in getattr(action_space, "nvec", [])]
     else:
-        expected, head, size = "box", "a Gaussian head", tuple(distribution.event_shape)
-        space_size = getattr(action_space, "shape", None)
+        expected, size, space_size = "box", tuple(distribution.event_shape), getattr(action_space, "shape", None)
     if kind != expected:
-        fitting = {
-            "discrete": "SoftmaxCategoricalHead",
-            "multi_discrete": "MultiCategoricalHead",
-            "box": "GaussianHeadWithStateIndependentCovariance",
-        }.get(kind)
-        advice = f"use a policy that ends in {fitting}" if fitting else "wrap the environment to change the space"
-        raise TypeError(
-            f"{argument} gives {type(distribution).__name__}, the output of {head}, but the environment has "
-            f"{action_space}: {advice}"
-        )
+        advice = f"use a policy that ends in {_HEADS[kind]}" if kind in _HEADS else "change the space with a wrapper"
+        got = type(distribution).__name__
+        raise TypeError(f"{argument} gives {got}, but the environment has {action_space}: {advice}")
     if size != space_size:
         raise ValueError(f"{argument} gives actions of size {size}, expected {space_size} as in {action_space}")
     start = getattr(action_space, "start", 0)
@@ -90,12 +87,9 @@ def bounds_warning(bounds: Mapping[str, Bounds | None], action_space: Any) -> st
     """
     if space_kind(action_space) != "box":
         return ""
-
-    def equals_space_bounds(bounds: Bounds) -> bool:
-        ends = zip(bounds, (action_space.low, action_space.high), strict=True)
-        return all(bool(np.all(np.equal(end, space_end))) for end, space_end in ends)
-
-    different = {part: each for part, each in bounds.items() if each is not None and not equals_space_bounds(each)}
+    low, high = action_space.low, action_space.high
+    known = {part: each for part, each in bounds.items() if each is not None}
+    different = {part: each for part, each in known.items() if np.any(each[0] != low) or np.any(each[1] != high)}
     if not different:
         return ""
     return f"actions are limited by {_bounds_text(different)}, but the environment has {action_space}: {_ADVICE}"
@@ -163,9 +157,8 @@ def raise_for_unknown_action(batch: Any, error: RuntimeError) -> None:
         and (action == int(match[1])).any()
     ):
         row, last = int((action == int(match[1])).nonzero()[0, 0]), int(match[2]) - 1
-        raise ValueError(
-            f"action: row {row} of the minibatch has {match[1]}, expected integers from 0 to {last} for these networks"
-        ) from error
+        text = f"action: row {row} of the minibatch has {match[1]}, expected integers from 0 to {last}"
+        raise ValueError(f"{text} for these networks") from error
 
 
 def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:

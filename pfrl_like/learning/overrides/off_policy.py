@@ -145,9 +145,8 @@ def call_loss_hook(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
         got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"{loss!r:.80}"
         suffix = " without a gradient" if isinstance(loss, Tensor) and loss.numel() == 1 else ""
-        raise TypeError(
-            f"{method} of {type(agent).__name__} returned {got}{suffix}, expected the loss, a scalar tensor"
-        )
+        name = f"{method} of {type(agent).__name__}"
+        raise TypeError(f"{name} returned {got}{suffix}, expected the loss, a scalar tensor")
     return loss.reshape(())
 
 

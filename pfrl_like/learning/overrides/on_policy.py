@@ -92,10 +92,8 @@ def _fill_rollout_attributes(agent: Any, episodes: Any) -> None:
             f"each of num_processes = {n_envs} environments, got {len(steps)} steps of {len(ends)} episodes"
         )
     if not isinstance(steps.obs, Tensor):
-        raise TypeError(
-            f"observations are nested, {type(steps.obs).__name__}, but PFRL's update() needs a single array: override "
-            "update(batch) instead"
-        )
+        got = type(steps.obs).__name__
+        raise TypeError(f"obs is {got}, but PFRL's update() needs a single array: override update(batch) instead")
     after = torch.cat([steps.obs, episodes.last_obs])[next_obs_rows(episodes)[n_steps - 1 :: n_steps]]
     states = torch.cat([_by_time(agent, steps.obs), after.unsqueeze(0)])
     truncated = _truncations(episodes, n_steps)
@@ -233,9 +231,7 @@ def accumulate_gradient(agent: Any) -> None:
     """
     episodes = agent._hooked_sequences
     if not episodes:
-        raise TypeError(
-            "accumulate_grad was called, but no episodes are collected: call observe, which calls it at the right time"
-        )
+        raise TypeError("accumulate_grad was called, but no episodes are collected: only observe may call it")
     if not any(agent.log_prob_sequences):
         _fill_sequence_attributes(agent, episodes)
     if agent.n_backward == 0:

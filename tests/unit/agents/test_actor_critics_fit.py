@@ -47,7 +47,7 @@ def make_discrete(n_valued: int = 3) -> Any:
 def test_an_optimiser_in_the_place_of_another_is_refused() -> None:
     policy, *critics = [make_policy(), make_critic(), make_critic()]
     optimizers = [adam(part.parameters()) for part in (policy, *critics[::-1])]
-    with pytest.raises(ValueError, match="q_func1_optimizer holds no parameter of q_func1, .* with q_func1.par"):
+    with pytest.raises(ValueError, match="q_func1_optimizer holds no parameter of q_func1: construct it with q_func1"):
         make_sac(policy, critics, optimizers=optimizers)
 
 

@@ -199,7 +199,7 @@ def test_observations_that_pfrls_update_cannot_hold_are_refused() -> None:
     own = by_class(agents.A2C, "update", lambda self: None)
     agent = own(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, 1, update_steps=1)
     agent.act({"x": np.zeros(3, np.float32)})
-    with pytest.raises(TypeError, match="observations are nested, dict"):
+    with pytest.raises(TypeError, match="obs is dict"):
         agent.observe({"x": np.zeros(3, np.float32)}, 0.0, False, False)
 
 
