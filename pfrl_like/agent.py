@@ -142,7 +142,7 @@ class BatchAgent(Agent):
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """Choose an action. `action_mask` is True for allowed actions, bool [n_actions].
 
-        `obs` is not checked for NaN; see `Agent.act`.
+        The method does not check `obs` for NaN, see `Agent.act`.
         """
         return self.batch_act([obs], **_batched(action_mask))[0]
 

@@ -95,7 +95,7 @@ def _select_critic(values: Sequence[Any], index: Tensor) -> Any:
 
 
 class EnsembleActionValue(DiscreteActionValue):
-    """Values of discrete actions under several Q-functions; greedy actions maximise the mean or minimum over them.
+    """Values of discrete actions under several Q-functions. Greedy actions maximise their mean or minimum.
 
     All members have the same target: the minimum over the target networks' values of the next action (arXiv:1802.09477,
     eq. 10). The loss of a row is the sum of the members' losses.

@@ -342,7 +342,9 @@ def explore(agent: Any, actions: Any, action_mask: Any, active: Any) -> Any:
 
 
 def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
-    """Return the policy's actions for raw observations, array [k, ...], as the default of PFRL's acting methods.
+    """Return the policy's actions for raw observations, array [k, ...].
+
+    This is the default implementation of PFRL's acting methods.
 
     Args:
         agent: The agent.

@@ -56,7 +56,7 @@ def setup_actor_learner_training(
 ) -> tuple[ActorFactory, StoppableThread, StoppableThread, learner.FailureEvent]:
     """Prepare training with actors in other processes and a learner in a thread of this process.
 
-    `experiments.train_agent_actor_learner` calls this method. Without this function, training is started as follows::
+    The runner `experiments.train_agent_actor_learner` calls this method. To train without this runner::
 
         make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=4)
         poller.start()
@@ -72,8 +72,8 @@ def setup_actor_learner_training(
 
     The learner makes updates as fast as it can, or at the rate `updates_per_step`. The agent's `update_interval` does
     not limit the learner. While the learner runs, do not use the agent directly. Use the actors or
-    `make_actor.representative`, a proxy that locks the agent. When training ends, the agent's state equals the last
-    save of the runner, `<t>_finish` or `<t>_except`.
+    `make_actor.representative`, a proxy that locks the agent. When training ends, the agent has the state
+    that the runner has saved last, in `<t>_finish` or `<t>_except`.
 
     Args:
         agent: The agent.
@@ -87,7 +87,7 @@ def setup_actor_learner_training(
         optimizer_step_hooks: Functions that the learner calls as (None, agent, number of updates) after every update.
         updates_per_step: Number of updates per environment step. The rate applies from the first update on. If the
             learner is ahead of this rate, the learner waits for steps. If the learner is behind, the actors wait. If
-            None, nobody waits.
+            None, neither the learner nor the actors wait.
 
     Returns:
         Four objects: a function that creates actor i (counted from 0) in its process, the learner's thread, the thread
@@ -148,9 +148,9 @@ def export(
 ) -> Signature:
     """Write the greedy policy to a file that runs without this library.
 
-    The input of the file are raw observations in batches of any size, as in `batch_act`. The file contains `phi`, which
-    must be a cast, a scale or a change of axes, the observation normaliser with fixed statistics, and the action
-    selection. The file does not contain the wrappers of the environment. For example, if a wrapper stacks frames, pass
+    The inputs of the file are raw observations in batches of any size, as in `batch_act`. The file contains `phi`,
+    which must be a cast, a scale or a change of axes. The file also contains the observation normaliser with fixed
+    statistics, and the action selection. The file does not contain the wrappers of the environment. For example, if a wrapper stacks frames, pass
     the stacked frames, with the newest frame last.
 
     Before the file is written, its actions are compared with the agent's actions for 1,000 observations. Continuous
@@ -184,7 +184,7 @@ def export(
         format: File format, ".pt", ".onnx" or ".pt2", if `path` has a different extension.
 
     Returns:
-        Names, shapes and dtypes of inputs and outputs. The file contains them, too, as JSON ("signature.json").
+        Names, shapes and dtypes of inputs and outputs. The file contains the same data as JSON ("signature.json").
 
     Raises:
         ExportError: If the policy cannot be exported to this format, if the exported policy acts differently from the

@@ -119,7 +119,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
     #: Names of the methods that PFRL's `update` calls. If a subclass overrides one of them, `learn` calls these
     #: methods.
     _hooks_of_update: frozenset[str] = frozenset()
-    #: True if the policy is trained; otherwise the policy has no optimiser.
+    #: True if the policy is trained. If False, the policy has no optimiser.
     policy_learns: bool = True
     #: True if the losses need log-probabilities of the policy's distributions.
     _needs_densities: bool = False
@@ -283,7 +283,9 @@ class OffPolicyActorCritic(OffPolicyAgent):
         raise NotImplementedError
 
     def _step_on_critics(self, batch: Any) -> None:
-        """Make a gradient step on each critic's loss, as the default of PFRL's methods that update critics.
+        """Make a gradient step on each critic's loss.
+
+        This is the default implementation of PFRL's methods that update critics.
 
         Args:
             batch: Minibatch in any form that `to_batch` accepts.
@@ -347,8 +349,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Make a gradient step on each critic's loss, one after the other. Return the items of `results`.
 
         Each loss is computed only after the gradient step on the previous loss. This keeps the tensors of a loss in the
-        CPU cache until its backward pass. The members of an ensemble share one
-        optimiser, so the sum of their losses is minimised in one step.
+        CPU cache until its backward pass. The members of an ensemble share one optimiser, so the sum of their losses is
+        minimised in one step.
         """
         used: list[tuple[Tensor, Tensor, Tensor]] = []
         remaining = iter(results)
@@ -363,7 +365,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
             raise ValueError(f"{message}, expected one for each of {', '.join(self._critic_names)}")
         return used
 
-    critics = property(critics_of, doc="List of critics; an ensemble is replaced by its members.")
+    critics = property(critics_of, doc="List of critics, with an ensemble replaced by its members.")
     target_critics = property(functools.partial(critics_of, prefix="target_"), doc="Target networks of the critics.")
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:

@@ -260,7 +260,10 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
 
     def stop_episode(self) -> None:
-        """Discard the running episodes: the next observations start new episodes. Runners call this method at first."""
+        """Discard the running episodes: the next observations start new episodes.
+
+        Runners call this method before their first step, because the previous run may have stopped within an episode.
+        """
         self._steps.clear()
         if self.memory is not None:
             self.memory.forget(self.training)

@@ -63,8 +63,8 @@ class LagrangeMultiplier:
         lr: Learning rate of the multiplier's Adam optimiser. If None, Adam's default is used.
 
     Attributes:
-        holder: Module that holds the learnt value; None for a constant.
-        optimizer: Optimiser of the holder; None for a constant.
+        holder: Module with the learnt value. None if the multiplier is constant.
+        optimizer: Optimiser of the holder. None if the multiplier is constant.
 
     Raises:
         TypeError: If an argument is not a number.

@@ -260,8 +260,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     ) -> None:
         """Process the results of the last actions. In training, store the steps and learn.
 
-        The replay buffer checks the rewards. Nothing here checks the observations: runners check observations, and the
-        update rejects a NaN loss.
+        The replay buffer checks the rewards. This method does not check the observations. Runners check observations,
+        and the update rejects a NaN loss.
 
         Args:
             batch_obs: The k observations after the actions. At the end of an episode, the final observation, not the
@@ -304,9 +304,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                 self.sync_target_network()
 
     def stop_episode(self) -> None:
-        """Discard the running episodes: the next observations start new episodes. Runners call this method at first.
+        """Discard the running episodes: the next observations start new episodes.
 
-        The reason is that the previous run may have stopped within an episode.
+        Runners call this method before their first step, because the previous run may have stopped within an episode.
         """
         if self.memory is not None:
             self.memory.forget(self.training)
@@ -427,7 +427,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         return context
 
     def _count_update(self) -> None:
-        """Count an update that an overridden method of PFRL's agent has made without counting it."""
+        """Count an update of an overridden method of PFRL's agent that does not count its updates."""
         self.optim_t += 1
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -243,9 +243,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self.update_from_rollout()
 
     def stop_episode(self) -> None:
-        """Truncate the running episodes: the next observations start new episodes. Runners call this method at first.
+        """Truncate the running episodes: the next observations start new episodes.
 
-        The reason is that the previous run may have stopped within an episode.
+        Runners call this method before their first step, because the previous run may have stopped within an episode.
         """
         if self.training and len(self._rollout):
             env_ids, rows = self._rollout.running()
@@ -309,7 +309,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     def update(
         self, batch: Batch | None = None, errors_out: list[float] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once from a batch of steps, as from collected steps.
+        """Learn once from a batch of steps, in the same way as from a rollout.
 
         Args:
             batch: Transitions or sequences with raw observations. Missing columns among `log_prob`, `value`,

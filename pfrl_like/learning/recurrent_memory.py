@@ -124,7 +124,7 @@ def _pairwise(function: Callable[[Any, Any], Any], state: Any, other: Any) -> An
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
     """Return `after` for active environments and `before` for inactive environments, on the second axis.
 
-    If `before` is None, it is replaced by zeros.
+    If `before` is None, inactive environments get zeros.
     """
     where = active.to(after.device).reshape(1, -1, *[1] * (after.ndim - 2))
     return torch.where(where, after, torch.zeros_like(after) if before is None else before)
@@ -215,7 +215,7 @@ def store_step(
 
     Args:
         agent: The agent. Its replay buffer, its `memory` of recurrent states and its mask of the last actions are used.
-        step: Observations, actions, rewards, next observations, terminal flags and truncation flags; each has length k.
+        step: Observations, actions, rewards, next observations, terminal flags and truncation flags, each of length k.
         ended: True where the episode has ended, [k]. It is needed only if the agent has a memory.
         next_mask: True where an action is allowed in the next observations, [k, n_actions]. None for no mask.
         active: False for environments that took no step, [k]. None if all environments took a step.

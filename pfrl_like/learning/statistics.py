@@ -23,7 +23,7 @@ class Record(collections.deque[float]):
     """A `collections.deque` of floats that also accepts tensors.
 
     Tensors stay on their device until a caller needs the values. The record then converts all pending tensors to floats
-    in one copy. If more than `maxlen` values follow a tensor, it is dropped without a conversion. `len`, `maxlen` and
+    in one copy. If `maxlen` values follow a tensor, the tensor is dropped without a conversion. `len`, `maxlen` and
     `clear` convert no tensor.
 
     Args:

@@ -113,7 +113,7 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
 
 
 def check_arguments(agent: Any) -> None:
-    """Check that numbers and options have the values documented in `DQN`. `check_parts` must be called before."""
+    """Check that numbers and options have the values documented in `DQN`. Call `check_parts` before this function."""
     counts = ("minibatch_size", "update_interval", "n_times_update", "num_steps")
     check_lengths(agent, *counts, optional=("episodic_update_len",))
     check_counts(least=0, burn_in=agent.burn_in)

@@ -125,7 +125,7 @@ def forget_steps(agent: Any) -> None:
 
 
 def update_on_policy(agent: Any, statevar: Any) -> None:
-    """Update ACER with the last steps, as the default of PFRL's `update_on_policy`.
+    """Update ACER with the last steps. This is the default implementation of PFRL's `update_on_policy`.
 
     Args:
         agent: The ACER agent.
@@ -197,7 +197,7 @@ def _update_from_replay(agent: Any) -> None:
 
 
 def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Make a gradient step on `compute_loss`, as the default of ACER's `update` with PFRL's arguments.
+    """Make a gradient step on `compute_loss`. This is the default of ACER's `update` with PFRL's arguments.
 
     If an overridden method calls this function again, the models' outputs for the steps are recomputed.
 

@@ -47,7 +47,7 @@ class Hook(NamedTuple):
 
 
 def _rows(outcome: Outcome, owners: str, replacement: str = "", **methods: str) -> list[Hook]:
-    """Return the rows of methods, keyed by name, of each owner. The values are PFRL's arguments."""
+    """Return one row for each owner and method. `methods` contains PFRL's arguments, keyed by method name."""
     rows = itertools.product(owners.split(), methods.items())
     return [Hook(owner, name, arguments, outcome, replacement) for owner, (name, arguments) in rows]
 
@@ -216,7 +216,7 @@ class HookType(ABCMeta):
 
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
-        # a value of this package: for example monkeypatch restores a method
+        # `value` is a function of this package, for example because monkeypatch restores a method
         if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):
             value = value if isinstance(value, HookMethod) else HookMethod(hook, value)
         before = vars(cls).get(name)

@@ -222,7 +222,9 @@ def _fill_sequence_attributes(agent: Any, episodes: Sequence[Batch]) -> None:
 
 
 def accumulate_gradient(agent: Any) -> None:
-    """Add the gradient of the collected episodes' loss, as the default of PFRL's `REINFORCE.accumulate_grad`.
+    """Add the gradient of the collected episodes' loss to the parameters' gradients.
+
+    This is the default implementation of PFRL's `REINFORCE.accumulate_grad`.
 
     If an overridden method calls this function again, the model's outputs for the episodes are recomputed.
 
