@@ -150,8 +150,8 @@ def export(
 
     The inputs of the file are raw observations in batches of any size, as in `batch_act`. The file contains `phi`,
     which must be a cast, a scale or a change of axes. The file also contains the observation normaliser with fixed
-    statistics, and the action selection. The file does not contain the wrappers of the environment. For example, if a wrapper stacks frames, pass
-    the stacked frames, with the newest frame last.
+    statistics, and the action selection. The file does not contain the wrappers of the environment. For example, if a
+    wrapper stacks frames, pass the stacked frames, with the newest frame last.
 
     Before the file is written, its actions are compared with the agent's actions for 1,000 observations. Continuous
     actions must agree to 1e-5. Discrete actions must be equal, unless the two best values differ by less than 1e-5.

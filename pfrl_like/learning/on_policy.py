@@ -399,9 +399,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             advantage = steps.advantage
             if advantage is None:
                 next_value = episodes.next_values(value, last_value)
-                columns = steps.reward, steps.discount, value, next_value, episodes.continues
-                reward, discount, now, next_value, continues = (column.unsqueeze(1) for column in columns)
-                advantage = gae(reward, discount, now, next_value, continues, gae_lambda).squeeze(1)
+                advantage = gae(steps.reward, steps.discount, value, next_value, episodes.continues, gae_lambda)
             returns = advantage + value if steps.returns is None else steps.returns
             check_numbers(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
