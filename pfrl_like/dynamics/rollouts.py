@@ -10,7 +10,7 @@ from torch import Tensor
 from pfrl_like.agents.offline.combo import IMAGINED
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dynamics.dynamics_model import DynamicsModel
-from pfrl_like.learning.acting import samples_its_policy
+from pfrl_like.learning.acting import samples_from_policy
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.checksums import checksums_of, restore_data, state_of_data
 from pfrl_like.runs.loop import unknown_state
@@ -231,7 +231,7 @@ class ModelRollouts:
     @torch.no_grad()
     def _choose(self, obs: Tensor) -> Tensor:
         agent = self.agent
-        if not samples_its_policy(agent):
+        if not samples_from_policy(agent):
             with agent.eval_mode():
                 actions = agent.batch_act(obs.cpu().numpy())
             return torch.as_tensor(actions, device=self.model.device)

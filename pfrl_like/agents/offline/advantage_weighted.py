@@ -98,7 +98,7 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     averaged_updates: tuple[str, ...] = ("policy_loss",)
     #: Statistics that `get_statistics` returns.
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
-    _targets = Targets(of_policy=False, moved="every update")
+    _targets = Targets(of_policy=False, schedule="every update")
     _needs_densities = True
     _elementwise = staticmethod(square)
     _is_offline = True

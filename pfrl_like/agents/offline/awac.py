@@ -212,7 +212,7 @@ class CRR(AdvantageWeightedActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    _targets = Targets(moved="every update")
+    _targets = Targets(schedule="every update")
 
     def __init__(
         self,

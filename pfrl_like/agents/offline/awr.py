@@ -20,7 +20,7 @@ from pfrl_like.functions.losses import exponential_weight, square, weighted_mean
 from pfrl_like.functions.returns import linked_lambda_returns, rows_after
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import passed_on
-from pfrl_like.learning.compatibility.dry_run import tried_output
+from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.optimizers.compiled_step import Step
@@ -206,7 +206,7 @@ class AWR(OffPolicyActorCritic):
         """Raise if the policy has no densities, or if the output of the value function is not a tensor."""
         if self.action_kind[0] != "discrete":
             check_distribution("policy", distribution, densities=True, reparametrised=True, instead="DiscreteAWR")
-        tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
+        dry_run_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Raise if the replay buffer cannot return the steps after a transition."""

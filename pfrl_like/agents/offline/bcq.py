@@ -24,7 +24,7 @@ from pfrl_like.learning.compatibility.arguments import arguments_for, passed_on,
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of
-from pfrl_like.learning.model_outputs import taken_by, wrong_value
+from pfrl_like.learning.model_outputs import obs_in_errors, wrong_value
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
@@ -172,7 +172,7 @@ class BCQ(OffPolicyActorCritic):
     averaged_updates = ("policy_loss", "imitator_loss")
     #: Statistics that `get_statistics` returns.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
-    _targets = Targets(moved="every update")
+    _targets = Targets(schedule="every update")
     _elementwise = staticmethod(square)
     _is_offline = True
     _may_be_recurrent = False
@@ -269,7 +269,7 @@ class BCQ(OffPolicyActorCritic):
 
     def probe(self, obs: Any) -> Any:
         """Return the policy's output for features of one observation, [1, ...]; raise if the imitator cannot act."""
-        with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
+        with obs_in_errors("imitator.decoder", obs), torch.no_grad(), isolated_rng():
             imitation.imitated_actions(self._choice.imitator, obs, 1)
         return super().probe(obs)
 
@@ -420,7 +420,7 @@ class DiscreteBCQ(DQN):
         """Raise if `DQN` would raise for the Q-function, or if the imitator's output is not categorical."""
         super()._check_output(value, obs, action_space)
         imitator = self.imitator
-        with taken_by("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
+        with obs_in_errors("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
             output = fast_forward(imitator, obs)
         if not isinstance(output, Categorical):
             raise wrong_value(output, Categorical, "imitator")

@@ -19,7 +19,7 @@ from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
-from pfrl_like.learning.model_outputs import taken_by
+from pfrl_like.learning.model_outputs import obs_in_errors
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
@@ -330,7 +330,7 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     def probe(self, obs: Any) -> Any:
         """Return the network's action distribution for the features of one observation, [1, ...]."""
-        with taken_by("policy", obs), torch.no_grad(), evaluating_readers(self.policy):
+        with obs_in_errors("policy", obs), torch.no_grad(), evaluating_readers(self.policy):
             return ReturnContext(1).append_obs(self.policy, [0], obs)
 
     def export(self, *args: Any, **kwargs: Any) -> NoReturn:

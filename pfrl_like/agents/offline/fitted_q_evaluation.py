@@ -161,7 +161,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
         The target networks are updated when the number of updates is a multiple of `target_update_interval`.
         """
         self.optim_t = count
-        self._updates_left = self._updates_per_move() - count % self._updates_per_move()
+        self._updates_left = self._updates_per_sync() - count % self._updates_per_sync()
 
 
 class DiscreteFittedQEvaluation(FittedQEvaluation):

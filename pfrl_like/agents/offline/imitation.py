@@ -14,8 +14,8 @@ from pfrl_like.agents.offline.bc import Update, bc_loss
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.functions.losses import squared_distance, weighted_mean
-from pfrl_like.learning.acting import at_rows
-from pfrl_like.learning.compatibility.dry_run import told_of, tried_output
+from pfrl_like.learning.acting import scatter_rows
+from pfrl_like.learning.compatibility.dry_run import dry_run_output, name_in_errors
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
 from pfrl_like.learning.critics import mean_value, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
@@ -107,14 +107,14 @@ def dry_run_imitator(agent: Any, batch: Batch) -> None:
         ValueError: If observations or actions do not fit the imitator.
     """
     if not isinstance(agent.imitator, ConditionalVAE):
-        output: Any = tried_output("imitator", agent.imitator, batch, Distribution, "a pfrl_like.nn.ConditionalVAE")
+        output: Any = dry_run_output("imitator", agent.imitator, batch, Distribution, "a pfrl_like.nn.ConditionalVAE")
         check_distribution("imitator", output, densities=False, reparametrised=True, instead="another agent")
     else:
-        with told_of("imitator.encoder", batch):
+        with name_in_errors("imitator.encoder", batch):
             fast_forward(agent.imitator.encoder, (batch.obs, batch.action))
-        with told_of("imitator.decoder", batch):
+        with name_in_errors("imitator.decoder", batch):
             agent.imitator.draw(batch.obs, 1)
-    with told_of("imitator", batch):
+    with name_in_errors("imitator", batch):
         imitation_loss(agent.imitator, batch, agent.beta)
 
 
@@ -171,7 +171,7 @@ def select_for_active(select: Callable[[Any], DeltaVector], obs: Any, active: An
             return DeltaVector(torch.zeros_like(select(obs).mode))
     rows = torch.from_numpy(np.flatnonzero(active))
     selected = select(map_nested(lambda leaf: leaf[rows.to(leaf.device)], obs)).mode
-    return DeltaVector(at_rows(selected, rows, len(active)))
+    return DeltaVector(scatter_rows(selected, rows, len(active)))
 
 
 def _value(critic: Any, obs: Any, action: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCr
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import expectile, exponential_weight, square, td_target, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
-from pfrl_like.learning.compatibility.dry_run import tried_output
+from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_positive
-from pfrl_like.learning.critics import least_value, with_own_memory
+from pfrl_like.learning.critics import least_value, with_initial_states
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -33,7 +33,7 @@ def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
         ValueError: If `v_func` does not return one value for each row.
     """
     batch = batch.replace(action_mask=None, next_action_mask=None)
-    value = dqn.action_values(v_func, with_own_memory(v_func, batch, next=next), next=next)
+    value = dqn.action_values(v_func, with_initial_states(v_func, batch, next=next), next=next)
     n = len(batch)
     if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:
         actual = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
@@ -213,7 +213,7 @@ class IQL(AdvantageWeightedActorCritic):
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """Raise if the losses cannot be computed with the value function, the policy and the critics."""
-        tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
+        dry_run_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
         super().try_parts(batch, distribution)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
