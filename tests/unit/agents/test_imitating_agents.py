@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_policy
-from agent_parts import MAKE_BUFFER
 from argument_effects import modules_of
 from gymnasium import spaces
-from pair_base import adam
-from registry import arguments_of
+from registry import made as make
 from torch import nn
 
-from pfrl_like import agents
 from pfrl_like.agents.offline.advantage_weighted import sampled_advantage
 from pfrl_like.agents.offline.awac import EXPECTED, binary_weight
 from pfrl_like.agents.offline.iql import state_value_of
@@ -30,14 +27,6 @@ from pfrl_like.testing.play import difference
 
 ACTOR_CRITICS = ("TD3PlusBC", "ReBRAC", "AWAC", "CRR", "IQL")
 KINDS = (*ACTOR_CRITICS, "BC", "DiscreteBC")
-
-
-def make(kind: str, buffer: str = "uniform", **options: Any) -> Any:
-    """A small agent for observations of 4 numbers that begins to learn after 10 steps; a policy comes alone."""
-    made = getattr(agents, kind)
-    if "policy" in options:
-        options["optimizer" if kind.endswith("BC") else "policy_optimizer"] = adam(options["policy"])
-    return made(**arguments_of(made, replay_buffer=MAKE_BUFFER[buffer](1_000), **options))
 
 
 def recorded(discrete: bool = False, n: int = 48) -> MDPDataset:
@@ -222,7 +211,7 @@ def test_an_environment_of_other_actions_is_refused() -> None:
 def test_a_value_function_of_something_else_is_refused() -> None:
     v_func, batch = make_policy("deterministic"), make_batch()
     with pytest.raises(TypeError, match="v_func gives DeltaVector"):
-        make("IQL", v_func=v_func, v_func_optimizer=adam(v_func)).dry_run(ENV.observation_space.sample())
+        make("IQL", v_func=v_func).dry_run(ENV.observation_space.sample())
     with pytest.raises(ValueError, match=r"v_func gives numbers of shape \(8, 4\) for 8 rows"):
         state_value_of(Lambda(lambda obs: obs), batch)
     with pytest.raises(ValueError, match="v_func gives DeltaVector for 8 rows"):
