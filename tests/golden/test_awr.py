@@ -233,15 +233,6 @@ def test_an_update_takes_so_many_steps_on_so_many_rows() -> None:
     assert (agent.optim_t, agent.n_policy_updates) == (1, 1)
 
 
-def test_importance_weights_count_in_both_losses() -> None:
-    agent, batch = make(), with_nothing_after(make_batch()).replace(weight=torch.zeros(8))
-    before = {name: value.clone() for name, value in agent.policy.state_dict().items()}
-    values = agent.v_func(batch.obs).clone()
-    agent.update(batch)
-    assert all(torch.equal(value, before[name]) for name, value in agent.policy.state_dict().items())
-    assert torch.equal(agent.v_func(batch.obs), values)
-
-
 def test_one_return_that_is_not_finite_stops_all_steps() -> None:
     agent, batch = make(batch_size_per_update=1), with_nothing_after(make_batch())
     before = agent.v_func(batch.obs).clone()

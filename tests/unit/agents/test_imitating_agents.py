@@ -10,6 +10,7 @@ import torch
 from actor_critic_parts import ENV, make_batch, make_policy
 from argument_effects import modules_of
 from gymnasium import spaces
+from hand_parts import with_nothing_after
 from registry import made as make
 from torch import nn
 
@@ -26,7 +27,7 @@ from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 from pfrl_like.testing.play import difference
 
 ACTOR_CRITICS = ("TD3PlusBC", "ReBRAC", "AWAC", "CRR", "IQL")
-KINDS = (*ACTOR_CRITICS, "BC", "DiscreteBC")
+KINDS = (*ACTOR_CRITICS, "AWR", "BC", "DiscreteBC")
 
 
 def recorded(discrete: bool = False, n: int = 48) -> MDPDataset:
@@ -48,7 +49,7 @@ def test_weights_count_in_every_loss(kind: str) -> None:
     batch = make_batch()
     if kind == "DiscreteBC":
         batch = batch.replace(action=torch.randint(2, (8,)))
-    batch = batch.replace(next_action=batch.action, weight=torch.zeros(8))
+    batch = with_nothing_after(batch).replace(next_action=batch.action, weight=torch.zeros(8))
     agent = make(kind)
     before = modules_of(agent, targets=False)
     for _ in range(2):

@@ -350,6 +350,14 @@ def test_checkpoints_without_shared_memory_are_refused(tmp_path):
         run(tmp_path, make_a3c(), use_shared_memory=False, checkpoint_freq=10)
 
 
+@pytest.mark.slow
+def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    run(tmp_path, make_a3c(average_value_decay=0.5), processes=1)
+    told = [record.message for record in caplog.records if record.message.startswith("statistics")]
+    assert any("'average_value', 0.0" not in message for message in told)
+
+
 @pytest.mark.representatives(2)
 @START_METHODS
 @pytest.mark.parametrize("shared", [True, False])
