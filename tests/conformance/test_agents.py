@@ -88,7 +88,8 @@ def test_a_compiled_update_has_the_errors_of_an_ordinary_one(name: str, options:
         errors = []
         for agent in twins:
             torch.manual_seed(seed)
-            errors.append(agent.update(with_nothing_after(make_batch(seed)))[0])
+            batch = make_batch(seed)
+            errors.append(agent.update(with_nothing_after(batch) if name in ("AWR", "CalQL") else batch)[0])
         torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
 
 
