@@ -16,7 +16,7 @@ from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.vector_stream import VectorStream
-from pfrl_like.experiments.sources import told_of
+from pfrl_like.experiments.sources import agent_keywords
 from pfrl_like.utils.checks import check_action, check_finite, check_observation
 from pfrl_like.utils.env_values import mask_keyword, own_copy, seed_env
 
@@ -83,8 +83,8 @@ def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
     """Train an agent in a vector environment until its environments have made `n_steps` steps in total."""
     current, n_made = stream.reset(), 0
     while n_made < n_steps:
-        step = stream.step(agent.batch_act(current.obs, **told_of(current)))
-        agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **told_of(step))
+        step = stream.step(agent.batch_act(current.obs, **agent_keywords(current)))
+        agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **agent_keywords(step))
         n_made += int(np.count_nonzero(step.active))
         current = stream.begin((step.terminated | step.truncated) & step.active)
 
