@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 _CHUNK_BYTES = 1 << 16
 _LARGEST_CHUNK = 1 << 16  # in rows
 _LARGE_ROW_BYTES = 1 << 10
-#: The gather job of a leaf for some rows: an array and the rows to take from it, or a finished list of objects.
+#: Input of `to_tensors` for one column: an array and the rows to take from the array, or a list of objects.
 Job = tuple[NDArray[Any], NDArray[np.int64]] | list[Any]
 _SUM = struct.Struct("<I")
 #: Kinds of NumPy dtypes that tensors support.
@@ -108,8 +108,8 @@ class Rows:
         return sum(array.nbytes for array in self._arrays)
 
 
-def first_seen(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct values among some numbers, by first occurrence, and each number's position among them.
+def unique_in_order(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct values among some numbers, in the order of first occurrence, and the position of each.
 
     Args:
         numbers: Numbers of any shape.
@@ -199,7 +199,7 @@ class ArrayLeaf:
                     return cast
         expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
         is_cast = self.strict and array is not None and array.shape == shape
-        advice = "; reset and step of the environment must return the same dtype: cast there, or use a wrapper"
+        advice = "; reset and step of the environment must return the same dtype: cast it in a wrapper"
         hint = advice if is_cast else ""
         raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{hint}")
 
@@ -215,11 +215,11 @@ class ArrayLeaf:
         self.update_checksums(rows)
 
     def same(self, row: int, value: NDArray[Any]) -> bool:
-        """True if a row contains exactly this value, bit for bit."""
+        """Return True if a row contains exactly this value, bit for bit."""
         return bool(self.data[row].tobytes() == value.tobytes())
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """For each row, True if it contains exactly its value, bit for bit, shape [n]."""
+        """Return an array [n] that is True where a row contains exactly its value, bit for bit."""
         stored = self.data.take(rows, 0)
         if not stored.size:
             return np.ones(len(rows), np.bool_)
@@ -269,10 +269,10 @@ class ArrayLeaf:
         self.sums[rows] = locators["sum"]
 
     def keep(self, save: str, locators: NDArray[Any]) -> None:
-        """Do not overwrite these stored values while the save exists. Does nothing here: `rows` protects the values."""
+        """Protect the values that a save refers to. Here the method does nothing, because `rows` protects them."""
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
-        """True if the value of one of these rows does not match its checksum."""
+        """Return True if the value of one of these rows does not match its checksum."""
         return any(zlib.crc32(self.data[row : row + 1].data) != self.sums.item(row) for row in rows.tolist())
 
     def mark_used(self, rows: NDArray[np.int64]) -> None:
@@ -334,11 +334,11 @@ class ObjectLeaf(ArrayLeaf):
         return np.fromiter(values, object, count)
 
     def same(self, row: int, value: Any) -> bool:
-        """True if a row contains the identical object; equality of unknown objects may be slow or undefined."""
+        """Return True if a row contains the same object. Equality is not tested: it may be slow or undefined."""
         return self.data[row] is value
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """For each row, True if it contains the identical object, shape [n]."""
+        """Return an array [n] that is True where a row contains the same object."""
         return np.array([self.data[row] is value for row, value in zip(rows, values, strict=True)], np.bool_)
 
     def drop(self, row: int) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pfrl_like.batch import Batch, described
+from pfrl_like.batch import Batch, describe_nested
 from pfrl_like.distributions import masked
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
@@ -87,7 +87,7 @@ def taken_by(argument: str, obs: Any) -> Iterator[None]:
 
 def input_error(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
     """Return the error for observations, or features, that a network cannot process."""
-    got = described(obs)
+    got = describe_nested(obs)
     # a tuple may be reset()'s (obs, info)
     hint = hint or ("" if isinstance(obs, tuple) else hint_of_pairs(error)) or _hint(obs, str(got))
     return ValueError(f"obs does not fit {argument}; obs is {got}, and the network raised: {error}{hint}")

@@ -30,7 +30,7 @@ class Record(collections.deque[float]):
         maxlen: Number of values to keep; None keeps all values.
     """
 
-    is_elsewhere = True  # contains no random generators, see `random_streams.reachable`
+    has_no_rng = True  # contains no random generators, see `random_streams.reachable`
 
     def __init__(self, values: Any = (), maxlen: int | None = None) -> None:
         super().__init__((), maxlen)

@@ -155,7 +155,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         if not num_experiences:
             return []
         drawn = self._draw_windows(num_experiences)
-        valid = drawn.there.T
+        valid = drawn.valid.T
         transitions = self._columns.transitions(drawn.steps.T[valid])
         outcomes = zip(drawn.reward.T[valid].tolist(), drawn.terminal.T[valid].tolist(), strict=True)
         rest = (
@@ -167,7 +167,7 @@ class HindsightReplayBuffer(ReplayBuffer):
             for step in items[i]:
                 for name in ("state", "next_state"):
                     step[name] = {**step[name], DESIRED_GOAL: goal.copy()}
-        return [[_Relabelled(step) for step in item] for item in items]
+        return [[_SampledTransition(step) for step in item] for item in items]
 
     def sample_batch(
         self,
@@ -195,10 +195,10 @@ class HindsightReplayBuffer(ReplayBuffer):
         if self._columns.obs is None:
             raise ValueError("n: got 0, but nothing was ever stored, so the shapes of a batch are unknown")
         drawn = self._draw_windows(n)
-        length = drawn.there.sum(axis=0)
+        length = drawn.valid.sum(axis=0)
         last = length - 1, np.arange(n)
         numbers = {
-            "reward": (gamma ** np.arange(self.num_steps) @ (drawn.reward * drawn.there)).astype(np.float32),
+            "reward": (gamma ** np.arange(self.num_steps) @ (drawn.reward * drawn.valid)).astype(np.float32),
             "discount": np.where(drawn.terminal[last], 0.0, float(gamma) ** length).astype(np.float32),
         }
         first, last = drawn.steps[0], drawn.steps[last]
@@ -208,11 +208,11 @@ class HindsightReplayBuffer(ReplayBuffer):
             obs[DESIRED_GOAL][replaced] = goal
         return batch
 
-    def _draw_windows(self, n: int) -> "_Windows":
+    def _draw_windows(self, n: int) -> "_SampledItems":
         """Draw n items, and new goals for most of them. The caller checks n."""
         columns, index = self._columns, self._draw(n)[0]
         item, last_item = index + np.arange(self.num_steps)[:, None], self._last_item[self._rows(index)]
-        there = item <= last_item
+        valid = item <= last_item
         steps = self._rows(np.minimum(item, last_item))
         reward, terminal = columns.reward[steps], columns.terminal[steps]
 
@@ -220,12 +220,12 @@ class HindsightReplayBuffer(ReplayBuffer):
         replaced = np.flatnonzero(source.random(n) * (self.n_goals + 1) < self.n_goals)
         goal = self._goals(ACHIEVED_GOAL, columns.next_row[self._rows(self._draw_goals(index[replaced], source))])
         if len(replaced):
-            when, which = np.nonzero(there[:, replaced])
+            when, which = np.nonzero(valid[:, replaced])
             at = when, replaced[which]
             reward[at], terminal[at] = self._outcome(steps[at], goal[which])
 
-        there[1:] &= ~np.logical_or.accumulate(terminal[:-1], axis=0)
-        return _Windows(index, steps, there, reward, terminal, replaced, goal)
+        valid[1:] &= ~np.logical_or.accumulate(terminal[:-1], axis=0)
+        return _SampledItems(index, steps, valid, reward, terminal, replaced, goal)
 
     def _draw_goals(self, index: Indices, source: Any) -> Indices:
         """Draw for each item the item of the same episode whose achieved goal becomes the new goal."""
@@ -241,7 +241,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         """Return the rewards and terminations of steps under new goals, each of shape [N]."""
         columns = self._columns
         achieved = self._goals(ACHIEVED_GOAL, columns.next_row[rows])
-        info = columns.further(rows)
+        info = columns.stacked_extras(rows)
         reward = _values(self.reward_fn, "reward_fn", achieved, goal, info)
         terminal = columns.terminal[rows]
         if self.terminated_fn is None:
@@ -271,7 +271,12 @@ class HindsightReplayBuffer(ReplayBuffer):
         self._find_episodes()
 
     def _load_order(
-        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
+        self,
+        header: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        extra: dict[str, NDArray[Any]],
+        first: int,
+        n: int,
     ) -> None:
         successor = arrays["successor"][:n]
         in_order = (successor == np.arange(2, n + 2)) | (successor == ENDED)
@@ -279,14 +284,14 @@ class HindsightReplayBuffer(ReplayBuffer):
             raise ValueError("the steps of the saved episodes are not in order")
         if self.terminated_fn is None and arrays["terminal"].any():
             raise ValueError(_UNKNOWN_END)
-        super()._load_order(header, arrays, own, first, n)
+        super()._load_order(header, arrays, extra, first, n)
 
     def _clear(self) -> None:
         super()._clear()
         self._find_episodes()
 
 
-class _Relabelled(ReadOnlyDict):
+class _SampledTransition(ReadOnlyDict):
     """A read-only transition of a sample; its stored values may differ."""
 
     advice = (
@@ -296,13 +301,13 @@ class _Relabelled(ReadOnlyDict):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Windows:
+class _SampledItems:
     """Sampled items with up to L steps.
 
     Attributes:
         index: Sequence numbers of the items, shape [N].
         steps: Rows of the items' steps, shape [L, N].
-        there: True for the steps that belong to the item, shape [L, N]; always True for the first step.
+        valid: True for the steps that belong to the item, shape [L, N]; always True for the first step.
         reward, terminal: Reward and termination of each step under the item's goal, shape [L, N].
         replaced: Positions of the items with a new goal, integers, shape [H].
         goal: The new goals, shape [H, ...].
@@ -310,7 +315,7 @@ class _Windows:
 
     index: Indices
     steps: Indices
-    there: NDArray[np.bool_]
+    valid: NDArray[np.bool_]
     reward: NDArray[np.float64]
     terminal: NDArray[np.bool_]
     replaced: Indices
@@ -327,12 +332,12 @@ _UNKNOWN_END = (
 def _check_goals(obs: Any) -> None:
     keys = (OBSERVATION, ACHIEVED_GOAL, DESIRED_GOAL)
     if not isinstance(obs, Mapping) or not obs.keys() >= set(keys):
-        given = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
-        raise ValueError(f"obs: got {given}, expected a dict with keys {list(keys)}")
+        got = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
+        raise ValueError(f"obs: got {got}, expected a dict with keys {list(keys)}")
     achieved, desired = as_array(obs[ACHIEVED_GOAL]), as_array(obs[DESIRED_GOAL])
     if achieved is None or desired is None or (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):
-        given = f"{describe(obs[ACHIEVED_GOAL])} and {describe(obs[DESIRED_GOAL])}"
-        raise ValueError(f"obs: got {given} as achieved_goal and desired_goal, expected equal shapes and dtypes")
+        got = f"{describe(obs[ACHIEVED_GOAL])} and {describe(obs[DESIRED_GOAL])}"
+        raise ValueError(f"obs: got {got} as achieved_goal and desired_goal, expected equal shapes and dtypes")
 
 
 def _values(
@@ -345,6 +350,6 @@ def _values(
     """
     values = as_array(function(achieved, desired, info))
     if values is None or values.shape != (len(achieved),) or values.dtype.kind == "c":
-        given = "no array of numbers" if values is None else f"an array of shape {values.shape}, {values.dtype}"
-        raise ValueError(f"{name}: returned {given} for {len(achieved)} steps, expected one number per step")
+        got = "no array of numbers" if values is None else f"an array of shape {values.shape}, {values.dtype}"
+        raise ValueError(f"{name}: returned {got} for {len(achieved)} steps, expected one number per step")
     return values

@@ -73,16 +73,16 @@ class StoredTransition(dict[str, Any]):
         return self[key]
 
     def __delitem__(self, key: str) -> None:
-        self._refuse_removal(key)
+        self._check_removal(key)
         super().__delitem__(key)
 
     def pop(self, key: str, *default: Any) -> Any:
         """Remove "weight" and return its value; other keys are rejected."""
         if key in self:
-            self._refuse_removal(key)
+            self._check_removal(key)
         return super().pop(key, *default)
 
-    def _refuse_removal(self, *keys: str) -> Any:
+    def _check_removal(self, *keys: str) -> Any:
         """Raise an error if other keys than "weight" would be removed.
 
         Raises:
@@ -92,7 +92,7 @@ class StoredTransition(dict[str, Any]):
             names = [*keys] or [*self]
             raise TypeError(f"cannot remove {names} from a stored transition: change a copy, dict(step)")
 
-    popitem = clear = _refuse_removal
+    popitem = clear = _check_removal
 
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
@@ -106,7 +106,7 @@ class StoredItem(list[StoredTransition]):
 
     __slots__ = ()
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+    def _reject_change(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an error, because the list is read-only.
 
         Raises:
@@ -117,8 +117,8 @@ class StoredItem(list[StoredTransition]):
             "item[0]['reward'] = 1.0, or change a copy, list(item)"
         )
 
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _reject_change
+    append = extend = insert = pop = remove = clear = sort = reverse = _reject_change
 
     def __reduce__(self) -> Any:
         return list, (list(self),)
@@ -127,10 +127,10 @@ class StoredItem(list[StoredTransition]):
         return list(self)
 
 
-class HandedOut(weakref.WeakValueDictionary[int, StoredTransition]):
-    """The `StoredTransition` objects that are still referenced, keyed by row. A copy of a buffer starts without any."""
+class TransitionCache(weakref.WeakValueDictionary[int, StoredTransition]):
+    """The `StoredTransition` objects that are still referenced, keyed by row. A copy of a buffer has an empty cache."""
 
-    def in_lists(
+    def build_lists(
         self, columns: Columns, rows: NDArray[np.int64], lengths: Sequence[int], edit: Edit
     ) -> list["StoredItem"]:
         """Return the transitions in these rows, divided into lists; objects that still exist are reused.
@@ -142,27 +142,27 @@ class HandedOut(weakref.WeakValueDictionary[int, StoredTransition]):
             edit: Function that changes a transition; see `StoredTransition`.
         """
         numbers = rows.tolist()
-        made: dict[int, StoredTransition] = {}  # keeps the objects alive until they are returned
+        objects: dict[int, StoredTransition] = {}  # keeps the objects alive until they are returned
         for row in numbers:
-            known = self.get(row)
-            if known is not None and known.is_in(columns):
-                made[row] = known
-        new = [row for row in dict.fromkeys(numbers) if row not in made]
+            cached = self.get(row)
+            if cached is not None and cached.is_in(columns):
+                objects[row] = cached
+        new = [row for row in dict.fromkeys(numbers) if row not in objects]
         for row, values in zip(new, columns.transitions(np.array(new, np.int64)), strict=True):
-            made[row] = self[row] = StoredTransition(values, columns, row, edit)
-        transitions = (made[row] for row in numbers)
+            objects[row] = self[row] = StoredTransition(values, columns, row, edit)
+        transitions = (objects[row] for row in numbers)
         return [StoredItem(itertools.islice(transitions, length)) for length in lengths]
 
     def __reduce__(self) -> Any:
         return type(self), ()
 
-    def __deepcopy__(self, memo: Any) -> "HandedOut":
+    def __deepcopy__(self, memo: Any) -> "TransitionCache":
         return type(self)()
 
 
 #: Environment id of steps that are appended through `memory`.
 APPENDED = ("memory", 0)
-_AT_ONCE = 256
+_CHUNK = 256
 
 
 class Memory(Sequence[Any]):
@@ -193,25 +193,25 @@ class Memory(Sequence[Any]):
 
     def __getitem__(self, i: Any) -> Any:
         numbers = range(self._first, self._first + len(self))[i]
-        return self._made(numbers) if isinstance(i, slice) else self._made(range(numbers, numbers + 1))[0]
+        return self._items_at(numbers) if isinstance(i, slice) else self._items_at(range(numbers, numbers + 1))[0]
 
     def __iter__(self) -> Iterator[Any]:
-        for start in range(0, len(self), _AT_ONCE):
-            yield from self[start : start + _AT_ONCE]
+        for start in range(0, len(self), _CHUNK):
+            yield from self[start : start + _CHUNK]
 
     def __repr__(self) -> str:
         return f"<{len(self)} of {self.maxlen} of {type(self.buffer).__name__}, as lists of transitions>"
 
-    def _made(self, numbers: Sequence[int]) -> list[Any]:
-        made: list[Any] = self.buffer._items(np.array(numbers, np.int64))
-        return made
+    def _items_at(self, numbers: Sequence[int]) -> list[Any]:
+        items: list[Any] = self.buffer._items(np.array(numbers, np.int64))
+        return items
 
     def sample(self, n: int, rng: RandomSource = None) -> Any:
         """Draw distinct items uniformly, even if a subclass overrides `sample`.
 
         Args:
             n: Number of items.
-            rng: NumPy generator; None uses the buffer's source of randomness.
+            rng: NumPy generator. If None, the buffer's generator is used.
 
         Raises:
             ValueError: If `n` is larger than the number of items.
@@ -219,13 +219,13 @@ class Memory(Sequence[Any]):
         if not 0 <= n <= len(self):
             raise not_held("n", n, len(self), self._what)
         drawn = sample_n_k(len(self), n, self.buffer._rng if rng is None else rng)
-        return self._made((self._first + drawn).tolist())
+        return self._items_at((self._first + drawn).tolist())
 
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
         """Store an item of one transition, a dict of the arguments of the buffer's `append`.
 
-        If the observation of the transition equals the next observation of the item appended before, both belong to the
-        same episode.
+        If the observation of the transition equals the next observation of the item that was appended before it, the
+        two items belong to the same episode.
 
         Raises:
             TypeError: If the item has several transitions, or the buffer stores whole episodes.
@@ -238,16 +238,16 @@ class Memory(Sequence[Any]):
                 "append(state, action, ...) for each step, or episodic_memory.append(steps) on an episodic buffer"
             )
         if not isinstance(item, Sequence) or len(item) != 1 or not isinstance(item[0], Mapping):
-            given = f"{len(item)} transitions" if isinstance(item, Sequence) else type(item).__name__
+            got = f"{len(item)} transitions" if isinstance(item, Sequence) else type(item).__name__
             raise TypeError(
-                f"item: got {given}, expected a list of one transition, which is a dict: a buffer builds items of "
+                f"item: got {got}, expected a list of one transition, which is a dict: a buffer builds items of "
                 "several steps itself from append(state, action, ...); or set memory to your own container, "
                 "for example pfrl_like.collections.RandomAccessQueue(maxlen=capacity)"
             )
         columns, step = buffer._columns, item[0]
         if APPENDED in columns.running and not columns.continues(APPENDED, step["state"]):
             columns.end(APPENDED)
-        buffer._store_step(without_weight(step), APPENDED, cut=buffer.num_steps > 1)
+        buffer._store_step(drop_weight(step), APPENDED, cut=buffer.num_steps > 1)
 
     def extend(self, items: Iterable[Sequence[Mapping[str, Any]]]) -> None:
         """Store several items."""
@@ -258,12 +258,12 @@ class Memory(Sequence[Any]):
 class PrioritizedMemory(Memory):
     """View of the items of a prioritised buffer, with the methods of PFRL's `PrioritizedBuffer`."""
 
-    _plain: type[Memory] = Memory
+    _items_view: type[Memory] = Memory
 
     @property
     def data(self) -> Memory:
         """View of the items or episodes without priorities."""
-        return self._plain(self.buffer)
+        return self._items_view(self.buffer)
 
     @property
     def max_priority(self) -> float:
@@ -271,7 +271,7 @@ class PrioritizedMemory(Memory):
         return float(self.buffer._priorities.max_priority)
 
     def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
-        """Store an item of one transition, or an episode. If `priority` is None, it has the priority of new items."""
+        """Store an item of one transition, or an episode. If `priority` is None, its priority is `max_priority`."""
         super().append(item)
         if priority is not None:
             priorities = self.buffer._priorities
@@ -296,7 +296,7 @@ class PrioritizedMemory(Memory):
         buffer = self.buffer
         index, probability = buffer._priorities.draw(n, uniform_ratio, buffer._rng)
         buffer._last_index = index
-        return self._made(index.tolist()), probability.tolist(), buffer._priorities.min_probability(uniform_ratio)
+        return self._items_at(index.tolist()), probability.tolist(), buffer._priorities.min_probability(uniform_ratio)
 
     def set_last_priority(self, priority: Sequence[float]) -> None:
         """Set the priorities of the items of the last sample, in the order of the sample.
@@ -304,7 +304,7 @@ class PrioritizedMemory(Memory):
         Raises:
             RuntimeError: If nothing was sampled since the last call.
             ValueError: If a priority is not positive and finite, or if the number of priorities differs from the number
-            of sampled items.
+                of sampled items.
         """
         buffer = self.buffer
         if buffer._last_index is None:
@@ -314,7 +314,7 @@ class PrioritizedMemory(Memory):
 
 
 class EpisodicMemory(Memory):
-    """View of the episodes of a buffer, oldest first, as lists of transitions; each is created when it is accessed."""
+    """View of the episodes of a buffer, oldest first. Each is a list of transitions, created when it is accessed."""
 
     _what = "episodes"
 
@@ -330,35 +330,36 @@ class EpisodicMemory(Memory):
     def __len__(self) -> int:
         return int(self.buffer.n_episodes)
 
-    def _made(self, numbers: Sequence[int]) -> list[Any]:
+    def _items_at(self, numbers: Sequence[int]) -> list[Any]:
         return [self.buffer._episode(int(number)) for number in numbers]
 
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
         """Store an episode, a list of dicts of the arguments of the buffer's `append`.
 
         Raises:
-            ValueError: If the episode has no steps, or has steps after a terminal step; nothing is stored. Also if a
-                value does not have the shape and type of the first transition; the steps before it are stored.
+            ValueError: If the episode has no steps, or has steps after a terminal step. Nothing is stored. The error is
+                also raised if a value does not have the shape and type of the first transition. The previous steps of
+                the episode are then stored.
         """
         ended = [bool(step.get("is_state_terminal", False)) for step in item]
         if not ended or any(ended[:-1]):
             raise ValueError(f"episode: got {len(ended)} steps, expected one or more, none before the last terminal")
         for i, step in enumerate(item, 1):
-            self.buffer._store_step(without_weight(step), APPENDED, cut=i == len(item))
+            self.buffer._store_step(drop_weight(step), APPENDED, cut=i == len(item))
 
 
 class PrioritizedEpisodicMemory(PrioritizedMemory, EpisodicMemory):
     """View of the episodes of a prioritised buffer, with the methods of PFRL's `PrioritizedBuffer`."""
 
-    _plain = EpisodicMemory
+    _items_view = EpisodicMemory
 
 
-class OwnMemory:
+class UserMemory:
     """The user's container, which a buffer fills with PFRL's items instead of its columns.
 
     Args:
-        container: Object with `append`, `len` and indexing, for example a list, a deque or a `RandomAccessQueue`. None
-            if nothing can be stored.
+        container: Object with `append`, `len` and indexing, for example a list, a deque or a `RandomAccessQueue`. If
+            None, nothing can be stored.
         num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
     """
@@ -377,13 +378,13 @@ class OwnMemory:
         return 0 if self.container is None else len(self.container)
 
     def append_batch(self, steps: Mapping[str, Any], terminated: Any, truncated: Any, env_ids: Any) -> None:
-        """Store one transition of each of several environments; see `ReplayBuffer.append_batch`.
+        """Store one transition of each of several environments, like `ReplayBuffer.append_batch`.
 
         Args:
             steps: Columns of the steps' values, keyed by the keys of a transition, each of length k.
             terminated: True where `next_obs` is terminal, length k.
             truncated: True where the episode was truncated after the step, length k.
-            env_ids: The environments, k hashable objects; None is range(k).
+            env_ids: Ids of the environments, k hashable objects. If None, the ids are 0 to k - 1.
         """
         if self.container is None:
             raise TypeError(
@@ -415,7 +416,7 @@ class OwnMemory:
         while self.capacity is not None and len(self.container) > self.capacity:
             self._pop()
 
-    def pour_into(self, buffer: Any) -> None:
+    def copy_to(self, buffer: Any) -> None:
         """Store the content in an ordinary buffer.
 
         Raises:
@@ -428,7 +429,7 @@ class OwnMemory:
             )
         buffer.memory.extend(self.container)
 
-    def refuse_more(self, continuation: float, n_frames: int) -> None:
+    def check_batch_options(self, continuation: float, n_frames: int) -> None:
         """Raise an error for batch fields that need columns: continuations and stacked frames.
 
         Raises:
@@ -460,6 +461,6 @@ class OwnMemory:
         self.container.popleft() if hasattr(self.container, "popleft") else self.container.pop(0)
 
 
-def without_weight(step: Mapping[str, Any]) -> dict[str, Any]:
+def drop_weight(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a transition without the importance weight."""
     return {name: value for name, value in step.items() if name != WEIGHT}

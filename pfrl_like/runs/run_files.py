@@ -176,7 +176,7 @@ class FailedWrites:
         ended_by: Error that ended training, or None.
     """
 
-    is_elsewhere = True  # no random generators inside, see `random_streams.reachable`
+    has_no_rng = True  # no random generators inside, see `random_streams.reachable`
 
     def __init__(self, logger: logging.Logger, *, stops: bool) -> None:
         self.logger, self.stops = logger, stops
@@ -195,7 +195,7 @@ class FailedWrites:
         named = (getattr(thing, "writes_to", None) for thing in things)
         files = [file for several in named if isinstance(several, tuple) for file in several]  # not a mock
         for file in files:
-            file.told = partial(self.told, stops=stops)
+            file.error_context = partial(self.told, stops=stops)
         self._files += files
 
     def push(self) -> None:

@@ -12,7 +12,7 @@ from pfrl_like.storage.atomic import (
 )
 from pfrl_like.storage.checks import check_like
 from pfrl_like.storage.directory import Snapshot, has_manifest, is_unfinished, load_directory, save_directory
-from pfrl_like.storage.journal import AppendedFile, Told
+from pfrl_like.storage.journal import AppendedFile, ErrorContext
 from pfrl_like.storage.json_file import dump_json, plain_json, read_json
 from pfrl_like.storage.pickles import read_pickle
 from pfrl_like.storage.plain_tensors import tensor_writer
@@ -21,7 +21,7 @@ from pfrl_like.storage.tensors import load_tensors
 __all__ = [
     "AppendedFile",
     "Snapshot",
-    "Told",
+    "ErrorContext",
     "atomic_path",
     "atomic_write",
     "check_like",

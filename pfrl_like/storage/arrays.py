@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import atomic_write, open_regular, refused
+from pfrl_like.storage.atomic import atomic_write, open_regular, read_errors
 from pfrl_like.storage.json_file import dump_json, parse_json, plain_json
-from pfrl_like.storage.pickles import dump_objects, load_objects, refuse_pickle
+from pfrl_like.storage.pickles import dump_objects, load_objects, reject_pickle
 
 MAGIC = b"PFRLARR1"
 _END = b"END1"
@@ -77,7 +77,7 @@ def write_arrays(
         column: dict[str, Any] = {"name": name, "dtype": array.dtype.str, "shape": array.shape}
         if array.dtype == object:
             if not allow_pickle:
-                refuse_pickle(target, f"cannot store {name!r}, which has objects that are not arrays, without pickle")
+                reject_pickle(target, f"cannot store {name!r}, which has objects that are not arrays, without pickle")
             pickled[name] = dump_objects(array.ravel().tolist(), target)
             column["pickled"] = len(pickled[name])
         elif not _DTYPE.fullmatch(array.dtype.str):
@@ -109,8 +109,8 @@ def read_arrays(
         path: The file.
         allow_pickle: True to read object arrays. Their pickles cannot run code, but a manipulated file can use any
             amount of memory. Use it only for files whose origin you know.
-        size: Expected size in bytes, as returned by `write_arrays`; None allows any size.
-        checksum: Expected checksum, as returned by `write_arrays`; None allows any checksum.
+        size: Expected size in bytes, as returned by `write_arrays`. If None, any size is allowed.
+        checksum: Expected checksum, as returned by `write_arrays`. If None, any checksum is allowed.
 
     Returns:
         The caller's header, and writable arrays by name.
@@ -120,7 +120,7 @@ def read_arrays(
             object arrays and `allow_pickle` is False.
     """
     source = os.fspath(path)
-    with open_regular(source) as file, refused(source, "is damaged"):
+    with open_regular(source) as file, read_errors(source, "is damaged"):
         if size not in (None, actual := os.fstat(file.fileno()).st_size):
             raise CheckpointError(source, f"has {actual} bytes; expected {size}: it is truncated, or a different file")
         return _read(file, source, actual, allow_pickle, checksum)
@@ -170,7 +170,7 @@ def _read(
     if size != expected:
         raise CheckpointError(path, f"has {size} bytes; expected {expected}: it is truncated or damaged")
     if not allow_pickle and any(column.dtype == object for column in columns):
-        refuse_pickle(path, "has columns of pickled objects")
+        reject_pickle(path, "has columns of pickled objects")
     checksum = zlib.crc32(head, zlib.crc32(start))
     raw = []
     for column in columns:

@@ -80,7 +80,7 @@ def save_directory(
     class_name: str,
     aliases: Mapping[str, str] | None = None,
     info: Mapping[str, Any] | None = None,
-    sometimes: Iterable[str] = (),
+    other_keys: Iterable[str] = (),
 ) -> None:
     """Write `files` and `state` as the content of a directory, atomically.
 
@@ -94,7 +94,7 @@ def save_directory(
         aliases: For each copy of a file its name, relative to the directory, and the key of the file. The copies are
             made for other programs; `load_directory` does not read them.
         info: Additional fields of the manifest, as JSON.
-        sometimes: Keys that other saves into the directory may have; old files of these keys are also removed.
+        other_keys: Keys that other saves into the directory may have; old files of these keys are also removed.
 
     Raises:
         CheckpointError: If a file cannot be written. The directory then still has its previous state, unless the reason
@@ -119,10 +119,10 @@ def save_directory(
             manifest = new_manifest(kind, class_name, entries, aliases, info or {})
             _commit(place, dump_json(manifest, place, MAX_MANIFEST))
         except BaseException:
-            _remove_unless_named(place, names)
+            _remove_unlisted(place, names)
             raise
-        _clean(place, {*writers, *sometimes}, aliases)
-        _renew_aliases(place, aliases, entries)
+        _clean(place, {*writers, *other_keys}, aliases)
+        _copy_aliases(place, aliases, entries)
 
     if os.path.lexists(directory) or not _save_new(directory, save):
         atomic.make_directory(directory)
@@ -144,8 +144,8 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
                 save(place)
             finally:
                 if is_made := has_manifest(place):  # also if a copy could not be written
-                    atomic.catch_up()
-                    is_made = _renamed(place, target)
+                    atomic.sync_pending()
+                    is_made = _rename(place, target)
         atomic.sync_directory(above)
     except CheckpointError as error:
         path, reason = (text.replace(place, directory) for text in (error.path, error.reason))
@@ -155,7 +155,7 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
     return is_made
 
 
-def _renamed(place: str, target: str) -> bool:
+def _rename(place: str, target: str) -> bool:
     """Rename a directory; returns False if `target` exists and is not empty."""
     with atomic.named_errors(target, "created"):
         try:
@@ -172,7 +172,7 @@ def has_manifest(dirname: str | os.PathLike[str]) -> bool:
     return any(os.path.lexists(os.path.join(dirname, name)) for name in (MANIFEST, PREVIOUS))
 
 
-def without_manifest(dirname: str | os.PathLike[str]) -> list[str]:
+def orphan_state_files(dirname: str | os.PathLike[str]) -> list[str]:
     """Return the names of the state files in a directory without a manifest; [] if the directory has a manifest.
 
     Such files exist if the first save was interrupted or the manifest was lost.
@@ -197,9 +197,9 @@ def load_directory(
 
     Args:
         dirname: The directory.
-        kind: Expected kind of the directory; None allows any kind.
-        limits: Maximum size of each file in bytes, by key; files with other keys are not verified. None verifies all
-            files without a limit, except for the state.
+        kind: Expected kind of the directory. If None, any kind is allowed.
+        limits: Maximum size of each file in bytes, by key; files with other keys are not verified. If None, all
+            files are verified without a limit, except for the state.
 
     Raises:
         CheckpointError: If there is no complete state of this kind; the message contains the missing or damaged file.
@@ -309,7 +309,7 @@ def _report_foreign_copies(snapshot: Snapshot) -> None:
             _warn(f"{path} is newer than the last save and differs from it; {entry['name']} is loaded")
 
 
-def _named(directory: str) -> set[str] | None:
+def _listed_files(directory: str) -> set[str] | None:
     """Return the names of the files that the manifests list; None if a manifest cannot be read."""
     names: set[str] = set()
     for name in (MANIFEST, PREVIOUS):
@@ -322,9 +322,9 @@ def _named(directory: str) -> set[str] | None:
     return names
 
 
-def _remove_unless_named(directory: str, names: Mapping[str, str]) -> None:
+def _remove_unlisted(directory: str, names: Mapping[str, str]) -> None:
     """Remove the files of a failed save, unless a manifest lists them: a rename may succeed and report an error."""
-    needed = _named(directory)
+    needed = _listed_files(directory)
     if needed is not None:
         for name in set(names.values()) - needed:
             with contextlib.suppress(OSError):
@@ -336,7 +336,7 @@ def _clean(directory: str, keys: Iterable[str], aliases: Iterable[str]) -> None:
 
     No other process is saving into this directory, so all temporary files belong to killed processes.
     """
-    needed = _named(directory)
+    needed = _listed_files(directory)
     if needed is None:
         return
     data = "|".join(name_pattern(key) for key in keys)
@@ -349,7 +349,7 @@ def _clean(directory: str, keys: Iterable[str], aliases: Iterable[str]) -> None:
                     os.unlink(entry.path)
 
 
-def _renew_aliases(directory: str, aliases: Mapping[str, str], entries: Mapping[str, Any]) -> None:
+def _copy_aliases(directory: str, aliases: Mapping[str, str], entries: Mapping[str, Any]) -> None:
     for alias, key in aliases.items():
         original = os.path.join(directory, entries[key]["name"])
         path = os.path.join(directory, *alias.split("/"))

@@ -58,7 +58,7 @@ class Journal(OpenFile):
         return fits
 
     def mark(self) -> None:
-        """Append `SYNCED`, which states that all earlier records are on the disk, unless it is the last record.
+        """Append the record `SYNCED`: all earlier records are on the disk. If it is the last record, do nothing.
 
         Raises:
             CheckpointError: If the record cannot be written.
@@ -113,12 +113,12 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
         at += _HEAD.size + _SUM.size + len(record)
         if record == SYNCED:
             synced = len(records)
-    found = content.find(SYNCED, at)
-    while found >= 0:  # a truncated file has no SYNCED record after the incomplete record
-        begin = found - _HEAD.size - _SUM.size
+    position = content.find(SYNCED, at)
+    while position >= 0:  # a truncated file has no SYNCED record after the incomplete record
+        begin = position - _HEAD.size - _SUM.size
         if begin >= at and _is_mark(content, begin):
             raise CheckpointError(path, f"is damaged after byte {at}, where record {len(records)} begins")
-        found = content.find(SYNCED, found + 1)
+        position = content.find(SYNCED, position + 1)
     return records, synced
 
 
@@ -136,50 +136,50 @@ def _record(content: bytes, at: int, number: int) -> bytes | None:
     begin = at + _HEAD.size + _SUM.size
     if begin > len(content):
         return None
-    found, length = _HEAD.unpack_from(content, at)
+    stored_number, length = _HEAD.unpack_from(content, at)
     record = content[begin : begin + length]
-    if len(record) < length or found != number:
+    if len(record) < length or stored_number != number:
         return None
     (expected,) = _SUM.unpack_from(content, at + _HEAD.size)
     return record if zlib.crc32(record, zlib.crc32(content[at : at + _HEAD.size])) == expected else None
 
 
 #: Function of a file name; returns a context manager that handles errors in writing the file.
-Told = Callable[[str], contextlib.AbstractContextManager[Any]]
+ErrorContext = Callable[[str], contextlib.AbstractContextManager[Any]]
 #: Maximum number of bytes that are buffered in memory.
-MOST_WAITING = 1 << 26
+MAX_BUFFERED = 1 << 26
 
 
 class AppendedFile:
     """An append-only file without partial pieces: after an error it ends at the end of a piece.
 
     Pieces that cannot be written are buffered in memory and written together with the next piece. Nothing is lost if
-    the disk is full for a while. If the buffer exceeds `MOST_WAITING` bytes, the file does not grow any more, and
+    the disk is full for a while. If the buffer exceeds `MAX_BUFFERED` bytes, the file does not grow any more, and
     `push` raises an error.
 
     Args:
         path: The file.
-        keep: Number of bytes of the existing file to keep; None keeps all bytes.
+        keep: Number of bytes of the existing file to keep. If None, all bytes are kept.
         after: A file that is flushed before each write to this file, so that its earlier pieces are written first.
 
     Attributes:
-        told: Function called with the name of the file; returns the context in which `push`, `append` and `close`
-            write.
+        error_context: Function called with the name of the file. `push`, `append` and `close` write inside the context
+            manager that it returns.
 
     Raises:
         CheckpointError: If the file cannot be opened.
     """
 
-    is_elsewhere = True  # contains no random generators, see `random_streams.reachable`
+    has_no_rng = True  # contains no random generators, see `random_streams.reachable`
 
     def __init__(
         self, path: str | os.PathLike[str], *, keep: int | None = None, after: "AppendedFile | None" = None
     ) -> None:
         self.path = os.path.abspath(os.fspath(path))
         self.after = after
-        self.told: Told = contextlib.nullcontext
+        self.error_context: ErrorContext = contextlib.nullcontext
         self._waiting = bytearray()
-        self._whole: int | None = None  # size to truncate to before the next write, after a failed write
+        self._valid_size: int | None = None  # size to truncate to before the next write, after a failed write
         self._ended = False
         self._open()
         if keep is not None:
@@ -201,7 +201,7 @@ class AppendedFile:
 
     def hold(self, piece: bytes | bytearray) -> None:
         """Buffer a piece in memory until the next write."""
-        if self._ended or len(self._waiting) + len(piece) > MOST_WAITING:
+        if self._ended or len(self._waiting) + len(piece) > MAX_BUFFERED:
             self._ended = True
             self._waiting = bytearray()
         else:
@@ -213,11 +213,11 @@ class AppendedFile:
         self.push()
 
     def push(self) -> None:
-        """Write the buffered pieces, in the context that `told` returns."""
-        with self.told(os.path.basename(self.path)):
+        """Write the buffered pieces, inside the context manager that `error_context` returns."""
+        with self.error_context(os.path.basename(self.path)):
             self.flush()
             if self._ended:
-                raise CheckpointError(self.path, f"is incomplete: the disk is full, {MOST_WAITING} bytes are buffered")
+                raise CheckpointError(self.path, f"is incomplete: the disk is full, {MAX_BUFFERED} bytes are buffered")
 
     def flush(self) -> None:
         """Write the buffered pieces; a closed file is opened again.
@@ -232,16 +232,16 @@ class AppendedFile:
         if self._file.closed:
             self._open()
         with named_errors(self.path, "written"):
-            self._cut_torn()
+            self._truncate_torn()
             before, done, empty = self.size, 0, bytearray()
             try:
                 while done < len(self._waiting):
                     done += self._file.write(memoryview(self._waiting)[done:])
                 self._waiting = empty
             except BaseException:  # a signal handler may also raise an error
-                self._whole = before
+                self._valid_size = before
                 with contextlib.suppress(OSError):
-                    self._cut_torn()
+                    self._truncate_torn()
                 raise
 
     def cut(self, size: int) -> None:
@@ -266,16 +266,16 @@ class AppendedFile:
             finally:
                 self._open()
 
-    def _cut_torn(self) -> None:
-        if self._whole is not None:
-            self._file.truncate(self._whole)
-            self._whole = None
+    def _truncate_torn(self) -> None:
+        if self._valid_size is not None:
+            self._file.truncate(self._valid_size)
+            self._valid_size = None
 
     def close(self) -> None:
         """Write the buffered pieces and close the file; an error in closing is also raised."""
         if self._file.closed:
             return
-        with self.told(os.path.basename(self.path)):
+        with self.error_context(os.path.basename(self.path)):
             try:
                 self.flush()
             finally:

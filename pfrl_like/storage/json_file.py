@@ -1,4 +1,4 @@
-"""JSON that is read exactly as it was written: no NaN, no repeated keys, only string keys, limited size and depth."""
+"""Strict reading and writing of JSON dicts: NaN, infinity, repeated keys and keys other than strings are rejected."""
 
 import json
 import math
@@ -55,7 +55,7 @@ def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) 
     Args:
         value: The dict.
         path: File or directory that the dict is written to, for error messages.
-        limit: Maximum size in bytes, the `limit` of `read_json`; None for no limit.
+        limit: Maximum size in bytes, the `limit` of `read_json`. If None, there is no limit.
 
     Raises:
         CheckpointError: If the text is longer, or if the dict contains values that `plain_json` rejects.

@@ -7,7 +7,7 @@
     columns-<token>-*.bin      the values, memory-mapped
 
 A generation begins in three steps: its values and state are written to the disk, `meta.json` is replaced, and files
-that `meta.json` does not name are removed. The user of this class must follow two rules. A row of values is written
+that `meta.json` does not name are removed. A caller of `LogDirectory` must follow two rules. A row of values is written
 before the record that refers to it. A row is overwritten only after the state on the disk, following a `sync`, no
 longer refers to it.
 """
@@ -63,7 +63,7 @@ class MappedFile(atomic.OpenFile):
         with atomic.named_errors(path, "opened"):
             super().__init__(path, os.O_RDWR | (os.O_CREAT if grows else 0))
             try:
-                atomic.refuse_irregular(self._descriptor, path)
+                atomic.check_regular(self._descriptor, path)
             except BaseException:
                 self.close()
                 raise
@@ -129,7 +129,7 @@ class MappedFile(atomic.OpenFile):
             raise
 
 
-class Logged(NamedTuple):
+class LoggedState(NamedTuple):
     """Content of a directory: a state, the records after it, and the number of records that were synced."""
 
     header: dict[str, Any]
@@ -141,8 +141,8 @@ class Logged(NamedTuple):
 class ColumnFiles:
     """The files of values of one generation.
 
-    If `token` is given, the files exist. They are neither created nor enlarged before `grow` is called, because the
-    requested sizes come from a file that may be damaged.
+    If `token` is given, the files exist. Files are neither created nor enlarged before `grow` is called, because the
+    requested sizes come from a state file that may be damaged.
     """
 
     def __init__(self, directory: str, token: str | None = None) -> None:
@@ -181,15 +181,15 @@ class LogDirectory:
 
     Args:
         path: The directory; created if it does not exist.
-        marks: Properties that must be the same each time the directory is opened, as JSON; stored in `meta.json`.
+        properties: Properties that must be the same each time the directory is opened, as JSON; stored in `meta.json`.
 
     Raises:
         CheckpointError: If it is not a directory of this kind, or if another process writes to it.
     """
 
-    def __init__(self, path: str, marks: Mapping[str, Any]) -> None:
+    def __init__(self, path: str, properties: Mapping[str, Any]) -> None:
         self.path = path
-        self.marks = dict(marks)
+        self.properties = dict(properties)
         self.count = 0  # number of records in the journal
         self.saves: list[str] = []  # files outside the directory that refer to rows of the values
         self._journal: Any = None  # None before a generation has begun, like _files
@@ -209,19 +209,19 @@ class LogDirectory:
         """True if nothing was committed in this directory."""
         return not os.path.lexists(os.path.join(self.path, META))
 
-    def read(self) -> tuple[Logged, ColumnFiles]:
+    def read(self) -> tuple[LoggedState, ColumnFiles]:
         """Return the last committed state with its records, and its files of values.
 
         Raises:
-            CheckpointError: If the state is damaged, or has different marks.
+            CheckpointError: If the state is damaged, or has different properties.
         """
-        meta = read_meta(self.path, self.marks)
+        meta = read_meta(self.path, self.properties)
         self._generation, self.saves = meta["generation"], meta.get("saves", [])
         header, arrays = read_arrays(self._name("state", self._generation))
         records, synced = read_journal(self._name("journal", self._generation))
-        return Logged(header, arrays, records, synced), ColumnFiles(self.path, meta["columns"])
+        return LoggedState(header, arrays, records, synced), ColumnFiles(self.path, meta["columns"])
 
-    def refuse_orphans(self) -> None:
+    def check_no_columns(self) -> None:
         """Raise an error if a directory without a `meta.json` contains files of values.
 
         Raises:
@@ -238,10 +238,11 @@ class LogDirectory:
             differs.
 
         Raises:
-            CheckpointError: If the source is not a directory of this kind, has different marks, or cannot be copied.
+            CheckpointError: If the source is not a directory of this kind, has different properties, or cannot be
+                copied.
         """
         for attempt in range(_ATTEMPTS):
-            meta = read_meta(source, self.marks)
+            meta = read_meta(source, self.properties)
             names = [f"state-{meta['generation']}.bin", f"journal-{meta['generation']}.bin"]
             names += [name for name in atomic.names_in(source) if name.startswith(f"columns-{meta['columns']}-")]
             try:
@@ -336,7 +337,7 @@ class LogDirectory:
     def _name(self, kind: str, generation: int) -> str:
         return os.path.join(self.path, f"{kind}-{generation}.bin")
 
-    def note_saves(self, saves: Sequence[str]) -> None:
+    def set_saves(self, saves: Sequence[str]) -> None:
         """Store the names of files outside the directory that refer to rows of the values.
 
         Raises:
@@ -350,7 +351,7 @@ class LogDirectory:
             raise
 
     def _write_meta(self, generation: int, token: str) -> None:
-        meta = {"format_version": _VERSION, **self.marks, "generation": generation, "columns": token}
+        meta = {"format_version": _VERSION, **self.properties, "generation": generation, "columns": token}
         meta["saves"] = self.saves
         target = os.path.join(self.path, META)
         content = dump_json(meta, target)
@@ -359,17 +360,17 @@ class LogDirectory:
         atomic.atomic_write(target, content)
 
 
-def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:
+def read_meta(path: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Read and check `meta.json` of a directory.
 
     Raises:
-        CheckpointError: If the file is missing, damaged, of a different version, or has different marks.
+        CheckpointError: If the file is missing, damaged, of a different version, or has different properties.
     """
     name = os.path.join(path, META)
     meta = read_json(name, _MAX_META)
     if meta.get("format_version") != _VERSION:
         raise CheckpointError(name, f"has format version {meta.get('format_version')!r}, expected {_VERSION}")
-    for key, mine in marks.items():
+    for key, mine in properties.items():
         if meta.get(key) != mine:
             raise CheckpointError(path, f"has {key} {meta.get(key)!r}, expected {mine!r}")
     generation, token, saves = meta.get("generation"), meta.get("columns"), meta.get("saves", [])

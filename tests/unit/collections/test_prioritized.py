@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pfrl_like.collections import PrioritizedBuffer
-from pfrl_like.collections.prioritized import LARGEST_SPARE, Priorities
+from pfrl_like.collections.prioritized import MAX_LOADED_SLOTS, Priorities
 from pfrl_like.errors import NonFiniteError
 
 
@@ -153,5 +153,5 @@ def test_a_layout_that_cannot_be_is_refused(layout, message):
 
 def test_a_layout_that_is_far_too_large_costs_no_memory():
     rebuilt = Priorities.from_array([1.0, 2.0], 2.0, layout={"size": 2**60, "written": 2})
-    assert rebuilt.layout() == {"size": LARGEST_SPARE, "written": 2}
+    assert rebuilt.layout() == {"size": MAX_LOADED_SLOTS, "written": 2}
     assert rebuilt.to_array().tolist() == [1.0, 2.0]
