@@ -142,11 +142,9 @@ class Batch:
         Raises:
             ValueError: If a named field is None.
         """
-        fields = [getattr(self, name) for name in names]
-        if any(field is None for field in fields):
-            missing = [name for name, field in zip(names, fields, strict=True) if field is None]
+        if missing := [name for name in names if getattr(self, name) is None]:
             raise ValueError(f"batch has no {', '.join(missing)}, which this update needs")
-        return fields
+        return [getattr(self, name) for name in names]
 
     def replace(self, **changes: Any) -> "Batch":
         """Return a copy with some fields changed."""

@@ -343,14 +343,13 @@ def batch_recurrent_experiences(
     if lengths != sorted(lengths, reverse=True):
         raise ValueError(f"experiences: got episodes of lengths {lengths}, expected decreasing lengths")
     steps = flatten_sequences_time_first(experiences)
+    ended = [step["is_state_terminal"] for step in steps]
     batch = {
         "state": [batch_states([step["state"] for step in episode], device, phi) for episode in experiences],
         "action": _column(steps, "action", device),
         "reward": torch.tensor([step["reward"] for step in steps], dtype=torch.float32, device=device),
         "next_state": [batch_states([next_state(step) for step in episode], device, phi) for episode in experiences],
-        "is_state_terminal": torch.tensor(
-            [step["is_state_terminal"] for step in steps], dtype=torch.float32, device=device
-        ),
+        "is_state_terminal": torch.tensor(ended, dtype=torch.float32, device=device),
         "discount": torch.full((len(steps),), gamma, dtype=torch.float32, device=device),
     }
     return batch | recurrent_states(experiences, device) | _next_actions(steps, device)

@@ -243,13 +243,11 @@ class Priorities:
             Sequence numbers in the order of the draw, and the sampling probability of each item, both of shape [n].
         """
         self._flush()
-        exclude = None
+        exclude = np.zeros(0, np.int64)
         if uniform_ratio > 0.0:
             source: Any = np.random if rng is None else rng
             exclude = self._slots(self.first + sample_n_k(len(self), int(source.binomial(n, uniform_ratio)), rng))
-        slots = self._tree.draw_distinct(n if exclude is None else n - len(exclude), rng, exclude)
-        if exclude is not None:
-            slots = np.concatenate([exclude, slots])
+        slots = np.concatenate([exclude, self._tree.draw_distinct(n - len(exclude), rng, exclude)])
         index = self.first + ((slots - self.first) & (len(self._tree) - 1))
         return index, self._probability(self._tree.take(slots), uniform_ratio)
 
@@ -374,9 +372,7 @@ def _checked_layout(layout: Mapping[str, int], n: int) -> tuple[int, int]:
     """Check the layout of n items. Return its size, limited to save memory, and the number of written items."""
     size, written = int(layout["size"]), int(layout["written"])
     if size.bit_count() != 1 or not 0 <= written <= min(n, size):
-        raise ValueError(
-            f"layout is {size=}, {written=}, expected a power of two >= written, and written from 0 to {n}"
-        )
+        raise ValueError(f"layout is {size=}, {written=}, expected a power of two >= written, written from 0 to {n}")
     return min(size, max(MAX_LOADED_SLOTS, _size_for(n))), written
 
 
@@ -422,10 +418,7 @@ class PrioritizedBuffer(Generic[T]):
     """
 
     def __init__(
-        self,
-        capacity: int | None = None,
-        wait_priority_after_sampling: bool = True,
-        initial_max_priority: float = 1.0,
+        self, capacity: int | None = None, wait_priority_after_sampling: bool = True, initial_max_priority: float = 1.0
     ) -> None:
         if capacity is not None and capacity < 1:
             raise ValueError(f"capacity must be None or at least 1, got {capacity}")

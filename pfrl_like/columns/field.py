@@ -17,7 +17,6 @@ from pfrl_like.columns.structure import (
     map_structure,
     structure_of,
     to_json,
-    unflatten,
 )
 
 _MOST_DIMENSIONS, _LARGEST = 64, 1 << 48  # limits of a loaded shape; NumPy has the same limit of dimensions
@@ -118,7 +117,8 @@ class Field:
 
     def build(self, gathered: Sequence[Any]) -> Any:
         """Return the nested value of the leaves that `to_tensors` has gathered for `jobs`."""
-        return unflatten([leaf.finish(x) for leaf, x in zip(self.leaves, gathered, strict=True)], self.structure)
+        values = [leaf.finish(x) for leaf, x in zip(self.leaves, gathered, strict=True)]
+        return map_structure(values.__getitem__, self.structure)
 
     def values(self, rows: NDArray[np.int64]) -> list[Any]:
         """Return new nested values of these rows, with arrays, numbers or objects; arrays and dicts are read-only."""
@@ -126,7 +126,7 @@ class Field:
         lists = [_read_only(column) if isinstance(column, torch.Tensor) else column for column in columns]
         if self.structure == 0:
             return lists[0]
-        return [unflatten(leaves, self.structure, ReadOnlyDict) for leaves in zip(*lists, strict=True)]
+        return [map_structure(leaves.__getitem__, self.structure, ReadOnlyDict) for leaves in zip(*lists, strict=True)]
 
     def stacked(self, rows: NDArray[np.int64]) -> Any:
         """Return the values of these rows as one nest of stacked arrays [N, ...] or lists of objects."""
@@ -145,11 +145,9 @@ class Field:
 
     def dump(self, rows: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the values of these rows for `from_spec` and `fill`, as a JSON header and named arrays."""
-        arrays = {
-            f"{prefix}/{i}/{name}": array
-            for i, leaf in enumerate(self.leaves)
-            for name, array in leaf.dump(rows).items()
-        }
+        arrays: dict[str, NDArray[Any]] = {}
+        for i, leaf in enumerate(self.leaves):
+            arrays |= {f"{prefix}/{i}/{name}": array for name, array in leaf.dump(rows).items()}
         return self.spec(), arrays
 
     def spec(self) -> dict[str, Any]:

@@ -145,10 +145,7 @@ class MappedRows(Rows):
 def _map(values: _Values, rows: int) -> None:
     holder, file, shape, dtype = values
     content = file.map(rows * max(1, values.row_bytes))  # >= 1 byte per row: the size defines the number of rows
-    if values.row_bytes:
-        holder.data = content.view(dtype).reshape(rows, *shape)
-    else:
-        holder.data = np.zeros((rows, *shape), dtype)
+    holder.data = content.view(dtype).reshape(rows, *shape) if values.row_bytes else np.zeros((rows, *shape), dtype)
 
 
 _SMALLEST_FRAME = 256  # in bytes; for smaller frames the frame numbers need more memory than sharing saves

@@ -199,9 +199,8 @@ class ArrayLeaf:
                     return cast
         expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
         is_cast = self.strict and array is not None and array.shape == shape
-        advice = "; reset and step of the environment must return the same dtype: cast it in a wrapper"
-        hint = advice if is_cast else ""
-        raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{hint}")
+        advice = "; reset and step of the environment must return the same dtype: cast it in a wrapper" * is_cast
+        raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{advice}")
 
     def put(self, row: int, value: NDArray[Any], previous_row: int) -> None:
         """Store a checked value; `previous_row` is the row of the previous step of the episode, 0 if there is none."""
@@ -387,25 +386,16 @@ def to_tensors(jobs: Sequence[Job], device: torch.device | str) -> list[Any]:
 
 
 def _through_pinned_memory(jobs: Sequence[Job], device: torch.device) -> list[Any]:
-    starts, shapes, size = [], [], 0
-    for job in jobs:
-        shape = () if isinstance(job, list) else (*job[1].shape, *job[0].shape[1:])
-        nbytes = 0 if isinstance(job, list) else int(np.prod(shape)) * job[0].itemsize
-        starts.append((size, size + nbytes))
-        shapes.append(shape)
-        size += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-    staging = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-    host = staging.numpy()
-    for job, (start, stop), shape in zip(jobs, starts, shapes, strict=True):
-        if not isinstance(job, list):
-            job[0].take(job[1], 0, host[start:stop].view(job[0].dtype).reshape(shape), "clip")
+    gathers = [job for job in jobs if not isinstance(job, list)]
+    shapes = [(*rows.shape, *data.shape[1:]) for data, rows in gathers]
+    sizes = [int(np.prod(shape)) * data.itemsize for shape, (data, _) in zip(shapes, gathers, strict=True)]
+    starts = np.cumsum([0, *(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)]).tolist()
+    staging = torch.empty(starts.pop(), dtype=torch.uint8, pin_memory=True)
+    parts = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    for (data, rows), part, shape in zip(gathers, parts, shapes, strict=True):
+        data.take(rows, 0, staging.numpy()[part].view(data.dtype).reshape(shape), "clip")
     # The allocator of page-locked memory reuses the buffer only after the copy is done.
     moved = staging.to(device, non_blocking=True)
-    tensors: list[Any] = []
-    for job, (start, stop), shape in zip(jobs, starts, shapes, strict=True):
-        if isinstance(job, list):
-            tensors.append(job)
-        else:
-            dtype = torch.from_numpy(np.empty(0, job[0].dtype)).dtype
-            tensors.append(moved[start:stop].view(dtype).view(shape))
-    return tensors
+    dtypes = [torch.from_numpy(np.empty(0, data.dtype)).dtype for data, _ in gathers]
+    tensors = (moved[part].view(dtype).view(shape) for part, dtype, shape in zip(parts, dtypes, shapes, strict=True))
+    return [job if isinstance(job, list) else next(tensors) for job in jobs]

@@ -1,7 +1,6 @@
 """Functions that compute batch fields from the links of steps: stacked images, next actions, and continuations."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,20 +26,19 @@ def stacks(store: Steps, n_frames: int) -> Stacks | None:
     if obs is None or obs.structure != 0 or len(obs.leaves[0].shape) != 3:
         return None
     store.link_back()
-    return partial(_stacked, store, n_frames)
 
+    def stacked(rows: Indices, *, following: bool = False) -> NDArray[Any]:
+        at, exists, step = [store.obs_row[rows]], [rows > ENDED], rows
+        if following:
+            at, exists = [store.next_row[rows], *at], exists * 2
+        while len(at) < n_frames:
+            step = store.predecessor[step]  # row 0 means "none" and is its own predecessor
+            at.append(store.obs_row[step])
+            exists.append(step > ENDED)
+        newest_first = slice(n_frames - 1, None, -1)
+        return joined_frames(obs, np.stack(at[newest_first], 1), np.stack(exists[newest_first], 1))
 
-def _stacked(store: Steps, n_frames: int, rows: Indices, *, following: bool = False) -> NDArray[Any]:
-    assert store.obs is not None
-    at, exists, step = [store.obs_row[rows]], [rows > ENDED], rows
-    if following:
-        at, exists = [store.next_row[rows], *at], exists * 2
-    while len(at) < n_frames:
-        step = store.predecessor[step]  # row 0 means "none" and is its own predecessor
-        at.append(store.obs_row[step])
-        exists.append(step > ENDED)
-    newest_first = slice(n_frames - 1, None, -1)
-    return joined_frames(store.obs, np.stack(at[newest_first], 1), np.stack(exists[newest_first], 1))
+    return stacked
 
 
 def joined_frames(obs: Field, at: Indices, exists: NDArray[np.bool_]) -> NDArray[Any]:

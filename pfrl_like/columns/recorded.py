@@ -161,10 +161,8 @@ class RecordedColumns(Columns):
                 raise ValueError(f"{name}: got {value!r}, which contains no values; a persistent buffer stores arrays")
             for leaf in leaves:
                 if leaf is not None and as_array(leaf) is None:
-                    raise ValueError(
-                        f"{name}: got {describe(leaf)}, which is not an array of numbers; a persistent buffer stores "
-                        "arrays of equal shape: convert it to an array, or use ReplayBuffer and save(allow_pickle=True)"
-                    )
+                    advice = "convert it to an array, or use ReplayBuffer and save(allow_pickle=True)"
+                    raise ValueError(f"{name}: got {describe(leaf)}, which is not an array of numbers; {advice}")
 
     def _check_env_id(self, env_id: Any) -> None:
         if env_id not in self._numbers and id_to_json(env_id) is None:
@@ -276,5 +274,4 @@ class RecordedColumns(Columns):
         assert self.action is not None
         fields = self._fields_of_a_step()
         sizes = sum(_ROW.size + sum(leaf.locator_dtype.itemsize for leaf in field.leaves) for field in fields)
-        size: int = _HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + sizes
-        return size
+        return int(_HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + sizes)

@@ -77,10 +77,8 @@ def _checked(store: Steps, name: str, value: Any) -> Any:
         return store.extras[name].check(value)
     if name not in OPTIONAL:
         keys = ["state", "action", "reward", "next_state", "next_action", "is_state_terminal", *store.extras]
-        raise ValueError(
-            f"{name}: got {describe(value)} for a new key of a stored transition, expected one of the keys "
-            f"{[*dict.fromkeys(keys)]}; pass extra values to `append`, as keywords"
-        )
+        expected = f"one of the keys {[*dict.fromkeys(keys)]}; pass extra values to `append`, as keywords"
+        raise ValueError(f"{name}: got {describe(value)} for a new key of a stored transition, expected {expected}")
     return value
 
 
@@ -249,11 +247,7 @@ def dump_table(
     arrays |= dump_patch(columns, rows[: bounds[-1]], np.repeat(since, np.diff(bounds)))
     header |= {"n_steps": len(rows), "edits": columns.edits}
     header["running"] = [
-        [
-            int(number[run.tail]),
-            _pending(columns, run, pending),
-            number[run.waiting].tolist() if run.waiting else [],
-        ]
+        [int(number[run.tail]), _pending(columns, run, pending), number[run.waiting].tolist() if run.waiting else []]
         for run, (_, pending, _) in zip(columns.running.values(), header["running"], strict=True)
     ]
     return header, arrays

@@ -337,10 +337,8 @@ class SharedRows(Rows):
 
     def _resize(self, size: int) -> None:
         if self._holder is not None:
-            own = np.zeros(self._values.shape, self._values.dtype)
-            own[:] = self._values
-            self._holder.data = own
-            self._arrays.append(own)
+            self._holder.data = np.array(self._values, order="C")
+            self._arrays.append(self._holder.data)
             self.free[:0] = [row for row in self.released if row]  # row 0 is not reused: in links it means "none"
             self.released = self.free
             self._holder = None

@@ -18,13 +18,8 @@ RUNNING = -1  # successor of a running episode's newest step
 _RESERVED = ("state", "obs", "action", "reward", "next_state", "next_obs", "is_state_terminal", "weight")
 #: Extra columns that may have no value in some steps: next actions may be unknown, and masks may be omitted.
 OPTIONAL = {"next_action", "action_mask", "next_action_mask"}
-#: For each dtype of a column, the number types that need no check.
-_NUMBER_TYPES: dict[Any, tuple[type, ...]] = {
-    np.dtype(np.int64): (np.int64, int),
-    np.dtype(np.float64): (np.float64, float),
-    np.dtype(np.float32): (np.float32,),
-    np.dtype(np.int32): (np.int32,),
-}
+#: For dtypes of a column, the Python type of the numbers that need no check.
+_PYTHON_TYPES: dict[Any, type] = {np.dtype(np.int64): int, np.dtype(np.float64): float}
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -107,7 +102,8 @@ class Steps:
         self._obs_shape = () if self.plain is None else self.plain.shape[1:]
         self._action_shape = () if self.plain_action is None else self.plain_action.shape[1:]
         self._action_dtype = None if self.plain_action is None else self.plain_action.dtype
-        self._action_types = _NUMBER_TYPES.get(self._action_dtype, ()) if self._action_shape == () else ()
+        dtype = self._action_dtype if self._action_shape == () else None
+        self._action_types = () if dtype is None else (dtype.type, _PYTHON_TYPES.get(dtype, dtype.type))
 
     def _checked(self, obs: Any, action: Any, next_obs: Any, extra: Mapping[str, Any]) -> tuple[Any, Any, Any]:
         """Check observations and action. Return their leaves, or the single array if the values are single arrays."""
@@ -192,13 +188,7 @@ class Steps:
         return at, next_at
 
     def _link(
-        self,
-        runs: Sequence[Running],
-        rows: Indices,
-        reward: NDArray[Any],
-        terminal: NDArray[np.bool_],
-        at: Indices,
-        next_at: Indices,
+        self, runs: Sequence[Running], rows: Indices, reward: Any, terminal: Any, at: Indices, next_at: Indices
     ) -> None:
         """Make these rows the newest steps of the running episodes, one row per episode."""
         self.reward[rows] = reward

@@ -1,6 +1,6 @@
 """Structures of nested values (dicts and tuples with numbered leaves), and conversion to and from them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pfrl_like.columns.leaves import describe
@@ -18,9 +18,7 @@ class ReadOnlyDict(dict[Any, Any]):
         advice: Text in the error message that explains how to change the stored values.
     """
 
-    advice: ClassVar[str] = (
-        "assign a whole observation to the transition's key, such as transition['state'] = {**transition['state'], ...}"
-    )
+    advice: ClassVar[str] = "assign a whole observation, as in transition['state'] = {**transition['state'], ...}"
 
     def _reject_change(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an error, because the dict is read-only.
@@ -77,11 +75,6 @@ def flatten(value: Any, structure: Structure, name: str) -> Iterator[tuple[str, 
         raise ValueError(f"{name}: got {type(value).__name__}, expected a single value as in the first step")
     else:
         yield name, value
-
-
-def unflatten(leaves: Sequence[Any], structure: Structure, nest: type[dict[Any, Any]] = dict) -> Any:
-    """Return the nested value with these leaves; its dicts have the type `nest`."""
-    return map_structure(lambda i: leaves[i], structure, nest)
 
 
 def map_structure(function: Callable[[int], Any], structure: Structure, nest: type[dict[Any, Any]] = dict) -> Any:

@@ -36,9 +36,8 @@ _MAX_OBJECTS = 50_000  # maximum number of visited objects
 _MAX_LENGTH, _MAX_PROBED, _ROW_TYPES = 256, 16, (dict, list, tuple)
 #: torch's own attributes of modules and optimisers.
 _MODULE_ATTRIBUTES = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forward_pre_hooks"}
-_OPTIMIZER_ATTRIBUTES = frozenset(
-    ("state", "param_groups", "defaults", "step")
-)  # a schedule counts the calls of `step`
+# `step` is an attribute if a schedule counts the calls of `step`.
+_OPTIMIZER_ATTRIBUTES = frozenset(("state", "param_groups", "defaults", "step"))
 #: Libraries whose functions use only the global streams.
 _LIBRARIES = frozenset(("torch", "numpy"))
 #: Types of the objects that functions of extensions are bound to; nothing can be reached from them.
@@ -110,22 +109,18 @@ class Reachable:
     def _visit_parts(self, value: Any, name: str, depth: int, in_function: bool) -> None:
         is_container = isinstance(value, _CONTAINERS)
         in_function_next = isinstance(value, _FUNCTIONS) or (in_function and is_container)
-        parts, before = _parts_of(value, name), self._n_results
+        parts, n_before = _parts_of(value, name), len(self.found) + len(self.unknown)
         if parts is None:
             self.unknown += [name] * in_function
             return
         for number, (attribute, part_name, part) in enumerate(parts):
-            may_be_table = number == _MAX_PROBED and is_container and before == self._n_results
+            may_be_table = is_container and number == _MAX_PROBED and len(self.found) + len(self.unknown) == n_before
             if may_be_table and (len(value) > _MAX_LENGTH or type(part) in _ROW_TYPES):
                 return
             if type(part) not in _LEAF_TYPES:
                 self.visit(part, part_name, depth + (attribute not in _LAYERS), in_function_next)
         if not is_container:
             self._visit_class(type(value), name, depth)
-
-    @property
-    def _n_results(self) -> int:
-        return len(self.found) + len(self.unknown)
 
     def _visit_class(self, kind: type, name: str, depth: int) -> None:
         """Search the attributes of a class and its base classes, except functions and descriptors."""
@@ -163,10 +158,9 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
 
 
 def _attributes(value: Any, name: str, ignored: Set[str]) -> Iterator[tuple[str, str, Any]]:
-    attributes = list(getattr(value, "__dict__", {}).items())
     return (
         (key, f"{name}.{key}", part)
-        for key, part in attributes
+        for key, part in list(getattr(value, "__dict__", {}).items())
         if type(part) not in _LEAF_TYPES and key not in ignored and (type(part) is not OrderedDict or part)
     )
 
@@ -188,8 +182,8 @@ def _spaces_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 @lru_cache(1024)
 def _slots(kind: type) -> list[tuple[str, Any]]:
-    of_kinds = (vars(each) for each in kind.__mro__ if "__slots__" in vars(each))
-    return [(key, slot) for own in of_kinds for key, slot in own.items() if type(slot) is types.MemberDescriptorType]
+    attributes = (vars(each) for each in kind.__mro__ if "__slots__" in vars(each))
+    return [(key, slot) for own in attributes for key, slot in own.items() if type(slot) is types.MemberDescriptorType]
 
 
 def _parts_of_function(function: Any) -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from pfrl_like.random_streams.reachable import Reachable
-from pfrl_like.utils.random import RandomSource
 
 _GLOBAL = "global"
 _STATE_ERRORS = (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)
@@ -27,11 +26,18 @@ _MIN_LIMIT, _BYTES_PER_CHARACTER = 1 << 26, 128
 _CHARACTERS_PER_CALL = 8  # number of characters of the shortest text of a call
 
 
-def get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
-    """Return the state of a generator as dicts of numbers, strings and arrays. If `rng` is None, return None."""
-    if rng is None:
-        return None
-    return dict(rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state(legacy=False))
+def get_rng_state(rng: Any) -> Any:
+    """Return the state of a generator of NumPy, `random` or torch, in the types of its library.
+
+    The state of a NumPy generator is a dict of numbers, strings, arrays and dicts. If `rng` is None, return None.
+    """
+    if isinstance(rng, random.Random):
+        return rng.getstate()
+    if isinstance(rng, torch.Generator):
+        return rng.get_state()
+    if isinstance(rng, np.random.RandomState):
+        return rng.get_state(legacy=False)
+    return None if rng is None else getattr(rng, "bit_generator", rng).state
 
 
 def legacy_rng(state: Any) -> np.random.RandomState | None:
@@ -45,8 +51,8 @@ def legacy_rng(state: Any) -> np.random.RandomState | None:
     return rng
 
 
-def set_rng_state(rng: RandomSource, state: Any) -> None:
-    """Restore a state that `get_rng_state` returned; its arrays may have been converted to lists.
+def set_rng_state(rng: Any, state: Any) -> None:
+    """Restore a state that `get_rng_state` returned, or the result of `plain_state` for such a state.
 
     Raises:
         ValueError: If the state belongs to another kind of generator, or if only one of `rng` and `state` is None.
@@ -55,11 +61,16 @@ def set_rng_state(rng: RandomSource, state: Any) -> None:
         kinds = ("a generator", "the global stream (rng=None)")
         raise ValueError(f"the saved rng does not match: got {kinds[state is None]}, expected {kinds[rng is None]}")
     try:
-        if isinstance(rng, np.random.Generator):
-            rng.bit_generator.state = state
-        elif rng is not None:
+        if isinstance(rng, random.Random):
+            version, numbers, gauss = state
+            rng.setstate((version, tuple(numbers), gauss))
+        elif isinstance(rng, torch.Generator):
+            rng.set_state(_from_hex(state) if isinstance(state, str) else state)
+        elif isinstance(rng, np.random.RandomState):
             rng.set_state(state)
-    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        elif rng is not None:
+            getattr(rng, "bit_generator", rng).state = state
+    except _STATE_ERRORS as error:
         raise ValueError(f"the saved rng does not match: {error}") from error
 
 
@@ -151,7 +162,7 @@ class Streams:
 
     def now(self) -> dict[str, Any]:
         """Return the current states by name, in the types of their libraries; this is faster than `to_plain`."""
-        states = {name: _state_of(generator) for name, generator in self._generators.items()}
+        states = {name: get_rng_state(generator) for name, generator in self._generators.items()}
         return {_GLOBAL: GlobalStreams.now(), **states} if self._with_global else states
 
     def to_plain(self) -> dict[str, Any]:
@@ -174,7 +185,7 @@ class Streams:
                 if name == _GLOBAL:
                     GlobalStreams.from_plain(plain[name]).restore()
                 else:
-                    _set_state(generators[name], plain[name])
+                    set_rng_state(generators[name], plain[name])
             except _STATE_ERRORS as error:
                 wrong.append(f"{name}: {error!r:.200}")
         if wrong:
@@ -190,26 +201,6 @@ def plain_state(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: plain_state(value) for key, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
-
-
-def _state_of(generator: Any) -> Any:
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    if isinstance(generator, torch.Generator):
-        return generator.get_state()
-    return generator.state if isinstance(generator, np.random.BitGenerator) else get_rng_state(generator)
-
-
-def _set_state(generator: Any, state: Any) -> None:
-    if isinstance(generator, random.Random):
-        version, numbers, gauss = state
-        generator.setstate((version, tuple(numbers), gauss))
-    elif isinstance(generator, torch.Generator):
-        generator.set_state(_from_hex(state))
-    elif isinstance(generator, np.random.BitGenerator):
-        generator.state = state
-    else:
-        set_rng_state(generator, state)
 
 
 def _hex(state: Tensor) -> str:
@@ -294,10 +285,6 @@ def _set_numpy(content: _Content) -> None:
     np.random.set_state(("MT19937", np.frombuffer(key, np.uint32), *rest))
 
 
-def _torch() -> bytes:
-    return bytes(torch.get_rng_state().numpy())
-
-
 def _set_torch(content: _Content) -> None:
     torch.set_rng_state(torch.frombuffer(bytearray(content), dtype=torch.uint8))
 
@@ -305,7 +292,7 @@ def _set_torch(content: _Content) -> None:
 _STREAMS: dict[str, tuple[Callable[[], bytes], Callable[[_Content], None]]] = {
     "python": (_python, _set_python),
     "numpy": (_numpy, _set_numpy),
-    "torch": (_torch, _set_torch),
+    "torch": (lambda: bytes(torch.get_rng_state().numpy()), _set_torch),
 }
 
 
@@ -397,9 +384,8 @@ def state_restorers(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], Non
     restoring: dict[int, list[Callable[[], None]]] = {}
     try:
         total = sum(sizes[name] for _, name in plain["calls"])
-        limit = max(
-            _MIN_LIMIT, _BYTES_PER_CHARACTER * (len(plain["states"]) + _CHARACTERS_PER_CALL * len(plain["calls"]))
-        )
+        length = len(plain["states"]) + _CHARACTERS_PER_CALL * len(plain["calls"])
+        limit = max(_MIN_LIMIT, _BYTES_PER_CHARACTER * length)
         if total > limit:
             raise ValueError(f"the text describes {total} bytes, expected at most {limit}")
         packed = base64.b64decode(plain["states"], validate=True)

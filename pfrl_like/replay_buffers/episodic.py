@@ -15,7 +15,7 @@ from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.replay_buffers.memory import EpisodicMemory, StoredItem, drop_weight
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.saved import sequence_number
-from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
+from pfrl_like.utils.random import RandomSource, check_held, sample_n_k
 
 
 def subsequences(
@@ -54,9 +54,8 @@ def _starts_with_state(
     step = np.arange(len(has_state)) - np.repeat(begins, lengths)
     has_state = has_state | (step == 0)
     end = np.repeat(latest, lengths)
-    first_covering_end = np.minimum.reduceat(
-        np.where(has_state & (step >= end), step, np.repeat(lengths, lengths)), begins
-    )
+    covering_end = np.where(has_state & (step >= end), step, np.repeat(lengths, lengths))
+    first_covering_end = np.minimum.reduceat(covering_end, begins)
     allowed = has_state & (step <= np.repeat(first_covering_end, lengths))
     counts = np.add.reduceat(allowed, begins, dtype=np.int64)
     position = np.cumsum(counts) - counts + (draw * counts).astype(np.int64)
@@ -193,8 +192,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
 
         Return the sequence numbers, the weights, and the first item and length of each part.
         """
-        if not 0 <= n <= self.n_episodes:
-            raise not_held("n_episodes", n, self.n_episodes, "episodes")
+        check_held("n_episodes", n, self.n_episodes, "episodes")
         if max_len is not None and max_len < 1:
             raise ValueError(f"max_len: got {max_len}, expected an integer >= 1 or None")
         index, weight = self._draw_episodes(n)

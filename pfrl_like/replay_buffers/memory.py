@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, rows_of
 from pfrl_like.utils.checks import check_rewards
-from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
+from pfrl_like.utils.random import RandomSource, check_held, sample_n_k
 
 #: Key of the importance weight of a sample. It may be set in every transition and is not stored.
 WEIGHT = "weight"
@@ -112,10 +112,7 @@ class StoredItem(list[StoredTransition]):
         Raises:
             TypeError: Always.
         """
-        raise TypeError(
-            "the list of an item of a replay buffer is read-only: change the values in its transitions, for example "
-            "item[0]['reward'] = 1.0, or change a copy, list(item)"
-        )
+        raise TypeError("this list is read-only: change the values in its transitions, or change a copy, list(item)")
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _reject_change
     append = extend = insert = pop = remove = clear = sort = reverse = _reject_change
@@ -203,8 +200,7 @@ class Memory(Sequence[Any]):
         return f"<{len(self)} of {self.maxlen} of {type(self.buffer).__name__}, as lists of transitions>"
 
     def _items_at(self, numbers: Sequence[int]) -> list[Any]:
-        items: list[Any] = self.buffer._items(np.array(numbers, np.int64))
-        return items
+        return list(self.buffer._items(np.array(numbers, np.int64)))
 
     def sample(self, n: int, rng: RandomSource = None) -> Any:
         """Draw distinct items uniformly, even if a subclass overrides `sample`.
@@ -216,8 +212,7 @@ class Memory(Sequence[Any]):
         Raises:
             ValueError: If `n` is larger than the number of items.
         """
-        if not 0 <= n <= len(self):
-            raise not_held("n", n, len(self), self._what)
+        check_held("n", n, len(self), self._what)
         drawn = sample_n_k(len(self), n, self.buffer._rng if rng is None else rng)
         return self._items_at((self._first + drawn).tolist())
 
@@ -233,17 +228,12 @@ class Memory(Sequence[Any]):
         """
         buffer = self.buffer
         if buffer._horizon == np.inf:
-            raise TypeError(
-                f"memory: {type(buffer).__name__} stores whole episodes, so items cannot be appended: call "
-                "append(state, action, ...) for each step, or episodic_memory.append(steps) on an episodic buffer"
-            )
+            advice = "call append(state, action, ...) for each step, or episodic_memory.append(steps)"
+            raise TypeError(f"memory: {type(buffer).__name__} stores whole episodes: {advice}")
         if not isinstance(item, Sequence) or len(item) != 1 or not isinstance(item[0], Mapping):
             got = f"{len(item)} transitions" if isinstance(item, Sequence) else type(item).__name__
-            raise TypeError(
-                f"item: got {got}, expected a list of one transition, which is a dict: a buffer builds items of "
-                "several steps itself from append(state, action, ...); or set memory to your own container, "
-                "for example pfrl_like.collections.RandomAccessQueue(maxlen=capacity)"
-            )
+            advice = "for items of several steps, call append for each step, or set memory to your own container"
+            raise TypeError(f"item: got {got}, expected a list of one transition dict; {advice}")
         columns, step = buffer._columns, item[0]
         if APPENDED in columns.running and not columns.continues(APPENDED, step["state"]):
             columns.end(APPENDED)
@@ -291,8 +281,7 @@ class PrioritizedMemory(Memory):
         Raises:
             ValueError: If `n` is larger than the number of items.
         """
-        if not 0 <= n <= len(self):
-            raise not_held("n", n, len(self), "items")
+        check_held("n", n, len(self), "items")
         buffer = self.buffer
         index, probability = buffer._priorities.draw(n, uniform_ratio, buffer._rng)
         buffer._last_index = index
@@ -367,10 +356,8 @@ class UserMemory:
     def __init__(self, container: Any, num_steps: int, capacity: int | None) -> None:
         wanted = ("append", "__len__", "__getitem__")
         if container is not None and not all(hasattr(container, name) for name in wanted):
-            raise TypeError(
-                f"memory: got {type(container).__name__}, expected a container of items with append, len and indexing "
-                "(a list, a deque, pfrl_like.collections.RandomAccessQueue), or None to free the content"
-            )
+            expected = "None, or a container with append, len and indexing, for example a RandomAccessQueue"
+            raise TypeError(f"memory: got {type(container).__name__}, expected {expected}")
         self.container, self.num_steps, self.capacity = container, num_steps, capacity
         self._windows: dict[Any, list[dict[str, Any]]] = {}  # newest steps of each environment's running episode
 
@@ -387,10 +374,7 @@ class UserMemory:
             env_ids: Ids of the environments, k hashable objects. If None, the ids are 0 to k - 1.
         """
         if self.container is None:
-            raise TypeError(
-                "memory is None, so the buffer cannot store steps: create a new buffer, load a saved buffer, or set "
-                "memory to a container"
-            )
+            raise TypeError("memory is None, so the buffer cannot store steps: load a buffer, or assign a container")
         check_rewards(steps["reward"])
         k = len(steps["reward"])
         columns = {"next_action": [None] * k, "is_state_terminal": [bool(end) for end in terminated], **steps}
@@ -416,35 +400,9 @@ class UserMemory:
         while self.capacity is not None and len(self.container) > self.capacity:
             self._pop()
 
-    def copy_to(self, buffer: Any) -> None:
-        """Store the content in an ordinary buffer.
-
-        Raises:
-            TypeError: If items may have several steps, because the episodes of such items are unknown.
-        """
-        if self.num_steps > 1:
-            raise TypeError(
-                f"memory: {type(self.container).__name__} contains items of up to {self.num_steps} steps, which cannot "
-                "be saved or converted to a dataset: do not assign to memory, or use num_steps=1"
-            )
-        buffer.memory.extend(self.container)
-
-    def check_batch_options(self, continuation: float, n_frames: int) -> None:
-        """Raise an error for batch fields that need columns: continuations and stacked frames.
-
-        Raises:
-            TypeError: If `continuation` is not 0 or `n_frames` is not 1.
-        """
-        if continuation or n_frames != 1:
-            raise TypeError(
-                f"memory is {type(self.container).__name__}, which supports neither continuation={continuation} nor "
-                f"n_frames={n_frames}: do not assign to memory"
-            )
-
     def sample(self, n: int, rng: RandomSource) -> Any:
         """Draw distinct items, with the container's own `sample` if the container has this method."""
-        if not 0 <= n <= len(self):
-            raise not_held("num_experiences", n, len(self), "items")
+        check_held("num_experiences", n, len(self), "items")
         if hasattr(self.container, "sample"):
             return self.container.sample(n)
         return [self.container[i] for i in sample_n_k(len(self), n, rng).tolist()]

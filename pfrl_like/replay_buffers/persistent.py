@@ -117,11 +117,10 @@ class PersistentBuffer(RewindingBuffer):
         self._capacity = self._wanted_capacity
         self._evict()
         if dropped := held - len(self):
-            warn_once(
-                ("rows dropped", self.dirname),
-                f"{self.dirname}: the oldest {dropped:,} of {held:,} transitions are removed, because capacity is "
-                f"{self._capacity:,}; to keep all transitions, open a copy of the directory, or use ancestor=",
-            )
+            removed = f"the oldest {dropped:,} of {held:,} transitions are removed, because"
+            advice = "to keep all transitions, open a copy of the directory, or use ancestor="
+            text = f"{self.dirname}: {removed} capacity is {self._capacity:,}; {advice}"
+            warn_once(("rows dropped", self.dirname), text)
 
     def _replay(self, logged: LoggedState, files: ColumnFiles, count: int) -> int:
         """Rebuild the content from the state and the first `count` records. Return the number of complete records."""
@@ -202,11 +201,10 @@ class PersistentBuffer(RewindingBuffer):
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
         """End the running episode of the environment `env_id`. Its next step starts a new episode."""
-        if self._appending:
-            super().stop_current_episode(env_id)
-        else:
+        if not self._appending:
             self._check_open()
-            super().stop_current_episode(env_id)
+        super().stop_current_episode(env_id)
+        if not self._appending:
             self._commit()
 
     def _commit(self) -> None:
@@ -248,24 +246,18 @@ class PersistentBuffer(RewindingBuffer):
         self.close()
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
-        raise TypeError(
-            f"cannot set {[*changes]} of a transition: {type(self).__name__} does not change its files; change "
-            "the transition before it is appended, or load a save of this buffer into a ReplayBuffer"
-        )
+        advice = "change the transition before you append it, or load a save into a ReplayBuffer"
+        raise TypeError(f"cannot set {[*changes]}: {type(self).__name__} does not change its files; {advice}")
 
     def _set_memory(self, memory: Any) -> None:
-        raise TypeError(
-            f"memory: got {type(memory).__name__}, but the content of {type(self).__name__} is in its directory: "
-            "memory.append adds items, close() closes the buffer, and load replaces the content with a saved buffer"
-        )
+        reason = f"the content of {type(self).__name__} is in its directory: use memory.append, load or close"
+        raise TypeError(f"memory: got {type(memory).__name__}, but {reason}")
 
     # State
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(
-            f"{type(self).__name__} can neither be copied nor pickled, because its directory has one writer: open a "
-            f"buffer in another directory with ancestor={self.dirname!r}"
-        )
+        advice = f"open a buffer in another directory with ancestor={self.dirname!r}"
+        raise TypeError(f"{type(self).__name__} can neither be copied nor pickled: {advice}")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole content, in the form of `ReplayBuffer.state_dict`, after a sync of the directory."""
@@ -273,12 +265,10 @@ class PersistentBuffer(RewindingBuffer):
         return super().state_dict()
 
     def _load_pfrl(self, content: Any) -> None:
-        other = self._in_memory()
+        is_episodic = isinstance(self, EpisodicReplayBuffer)
+        other = EpisodicReplayBuffer(self._capacity) if is_episodic else ReplayBuffer(self._capacity, self.num_steps)
         other._load_pfrl(content)
         self.load_state_dict(other.state_dict())
-
-    def _in_memory(self) -> ReplayBuffer:
-        return ReplayBuffer(self._capacity, self.num_steps)
 
 
 class PersistentReplayBuffer(PersistentBuffer):
@@ -400,6 +390,3 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
         super().close()
         self._episodes = RandomAccessQueue()
         self._first_episode = self._next_episode
-
-    def _in_memory(self) -> ReplayBuffer:
-        return EpisodicReplayBuffer(self._capacity)

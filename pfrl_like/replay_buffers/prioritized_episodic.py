@@ -72,16 +72,13 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
 
     def _draw_episodes(self, n: int) -> tuple[Index, Floats | None]:
         if self.wait_priority_after_sampling and self._last_index is not None:
-            raise RuntimeError(
-                "write back the errors of the last sample (update_errors or update_priorities) before the next "
-                "sample, or construct the buffer with wait_priority_after_sampling=False"
-            )
+            raise RuntimeError("call update_errors before the next sample, or set wait_priority_after_sampling=False")
         index, probability = self._priorities.draw(n, self.uniform_ratio, self._rng)
         self._last_index = index
         if not self.return_sample_weights:
             return index, None
-        of_memory = self.normalize_by_max == "memory"
-        lowest = self._priorities.min_probability(self.uniform_ratio) if of_memory else math.nan
+        use_memory = self.normalize_by_max == "memory"
+        lowest = self._priorities.min_probability(self.uniform_ratio) if use_memory else math.nan
         return index, self.weights_from_probabilities(probability, lowest)
 
     def _items_added(self, first: int, count: int) -> None:

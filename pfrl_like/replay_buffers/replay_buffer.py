@@ -15,7 +15,7 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.memory import WEIGHT, Memory, StoredItem, StoredTransition, TransitionCache, UserMemory
 from pfrl_like.replay_buffers.saved import SavedBuffer
 from pfrl_like.utils.checks import check_counts, check_transition
-from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
+from pfrl_like.utils.random import RandomSource, check_held, check_rng, sample_n_k
 
 
 class ColumnSource(Protocol):
@@ -23,18 +23,6 @@ class ColumnSource(Protocol):
 
     def to_columns(self) -> tuple[Columns, list[Indices]]:
         """Return new columns, owned by the caller, and the rows of their steps, episode by episode."""
-
-
-def _check_lengths(error: ValueError, **columns: Any) -> None:
-    """If the lengths of the columns differ, raise an error with their names and lengths.
-
-    Raises:
-        ValueError: If the lengths differ.
-    """
-    lengths = {name: len(column) for name, column in columns.items() if isinstance(column, list | ndarray)}
-    if len(set(lengths.values())) > 1:
-        got = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"expected columns with one entry per environment, got lengths: {got}") from error
 
 
 class ReplayBuffer(SavedBuffer):
@@ -149,10 +137,8 @@ class ReplayBuffer(SavedBuffer):
             self._user_memory = None
             return
         if memory is not None and (self.prioritized or self._horizon == np.inf):
-            raise TypeError(
-                f"memory: got {type(memory).__name__}, expected None, which frees the content: "
-                f"{type(self).__name__} does not support containers; memory.append or episodic_memory.append adds items"
-            )
+            reason = f"{type(self).__name__} does not support containers; memory.append adds items"
+            raise TypeError(f"memory: got {type(memory).__name__}, expected None, which frees the content: {reason}")
         container = UserMemory(memory, self.num_steps, self._capacity)
         self._user_memory = None
         self._clear()
@@ -221,14 +207,8 @@ class ReplayBuffer(SavedBuffer):
         if self._resumed:
             self._end_interrupted(obs, env_ids, len(reward))
         if len(reward) != 1 or len(terminated) != 1:
-            try:
-                self._append_many((obs, action, reward, next_obs), terminated, truncated, env_ids, extra)
-            except ValueError as error:
-                _check_lengths(
-                    error, obs=obs, action=action, reward=reward, next_obs=next_obs, terminated=terminated,
-                    truncated=truncated,
-                )  # fmt: skip
-                raise
+            steps = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}
+            self._append_many(steps, terminated, truncated, env_ids, extra)
             return
         columns, env_id, terminal = self._columns, 0 if env_ids is None else env_ids[0], bool(terminated[0])
         row = columns.append(
@@ -258,8 +238,14 @@ class ReplayBuffer(SavedBuffer):
         if terminal or truncated[0]:
             self.stop_current_episode(env_id)
 
-    def _append_many(self, values: Any, terminated: Any, truncated: Any, env_ids: Any, extra: Any) -> None:
-        obs, action, reward, next_obs = values
+    def _append_many(
+        self, steps: dict[str, Any], terminated: Any, truncated: Any, env_ids: Any, extra: Mapping[str, Any]
+    ) -> None:
+        columns = {**steps, "terminated": terminated, "truncated": truncated}
+        lengths = {name: len(column) for name, column in columns.items() if isinstance(column, list | ndarray)}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"expected columns with one entry per environment, got the lengths {lengths}")
+        reward = steps["reward"]
         ids = range(len(reward)) if env_ids is None else env_ids
         if len(ids) != len(reward):
             raise ValueError(f"env_ids: got {len(ids)} ids for {len(reward)} rewards, expected one id per reward")
@@ -268,7 +254,7 @@ class ReplayBuffer(SavedBuffer):
         terminal, cut = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
         if not terminal.shape == cut.shape == (len(ids),):
             raise ValueError(f"terminated {terminal.shape}, truncated {cut.shape}, expected ({len(ids)},) like reward")
-        rows = self._columns.append_many(obs, action, reward, next_obs, terminal, ids, extra)
+        rows = self._columns.append_many(**steps, terminal=terminal, env_ids=ids, extra=extra)
         if self._horizon == 1:
             self._add_items(rows)
         for env_id, row, ended in zip(ids, rows.tolist(), (terminal | cut).tolist(), strict=True):
@@ -361,8 +347,7 @@ class ReplayBuffer(SavedBuffer):
         """
         if self._user_memory is not None:
             return self._user_memory.sample(num_experiences, self._rng)
-        if not 0 <= num_experiences <= len(self):
-            raise not_held("num_experiences", num_experiences, len(self), "items")
+        check_held("num_experiences", num_experiences, len(self), "items")
         index, weight = self._draw(num_experiences)
         items = self._items(index)
         if weight is not None:
@@ -392,15 +377,17 @@ class ReplayBuffer(SavedBuffer):
                 does not have its default value.
         """
         if self._user_memory is not None:
-            self._user_memory.check_batch_options(continuation, n_frames)
+            if continuation or n_frames != 1:
+                reason = f"supports neither {continuation=} nor {n_frames=}: do not assign to memory"
+                raise TypeError(f"memory is {type(self._user_memory.container).__name__}, which {reason}")
             return AbstractReplayBuffer.sample_batch(self, n, gamma, device)
         stacked = None
         if n_frames != 1:
             check_counts(n_frames=n_frames)
             stacked = stacks(self._columns, n_frames)
         size = self._next - self._first
-        if not 0 <= n <= size:
-            raise not_held("n", n, size, "items")
+        if not 0 <= n <= size:  # checked here, because a call is slow
+            check_held("n", n, size, "items")
         weight = None
         if self.prioritized:
             index, weight = self._draw(n)
@@ -454,6 +441,9 @@ class ReplayBuffer(SavedBuffer):
         Raises:
             TypeError: If items may have several steps, because the episodes of such items are unknown.
         """
+        if self.num_steps > 1:
+            reason = f"items of up to {self.num_steps} steps, which cannot be saved or converted to a dataset"
+            raise TypeError(f"memory: {type(container.container).__name__} contains {reason}: use num_steps=1")
         buffer = ReplayBuffer(self._capacity, rng=self._rng)
-        container.copy_to(buffer)
+        buffer.memory.extend(container.container)
         return buffer

@@ -193,11 +193,8 @@ def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_by
         used = sum(entry.stat().st_size for entry in os.scandir(dirname))
         free = shutil.disk_usage(dirname).free
     if size - used > free:
-        raise CheckpointError(
-            dirname,
-            f"is on a disk with {free / 1e6:.1f} MB left, but capacity={capacity} transitions need about "
-            f"{size / 1e6:.1f} MB: free disk space or use a smaller capacity",
-        )
+        need = f"{capacity=} needs about {size / 1e6:.1f} MB: free disk space or use a smaller capacity"
+        raise CheckpointError(dirname, f"is on a disk with {free / 1e6:.1f} MB left, but {need}")
 
 
 def rerun_paths(dirname: str, ancestor: str | None, shard: str | None) -> tuple[str, str | None]:
@@ -242,10 +239,8 @@ def shard_of(distributed: bool, group: Any) -> str | None:
     import torch.distributed as dist
 
     if not dist.is_available() or not dist.is_initialized():
-        raise ValueError(
-            "distributed: got True, but torch.distributed is not running; start the script with torchrun and call "
-            'torch.distributed.init_process_group("gloo") first'
-        )
+        advice = 'start the script with torchrun and call torch.distributed.init_process_group("gloo") first'
+        raise ValueError(f"distributed: got True, but torch.distributed is not running; {advice}")
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
         raise ValueError("group: this process does not belong to the group")

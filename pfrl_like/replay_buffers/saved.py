@@ -78,10 +78,8 @@ class SavedFile:
 
     def exists_in(self, folder: str) -> bool:
         """Return True if the folder has a file of this name and size."""
-        try:
-            return os.path.getsize(os.path.join(folder, self.name)) == self.size
-        except OSError:
-            return False
+        path = self.path_in(folder)
+        return os.path.exists(path) and os.path.getsize(path) == self.size
 
     @classmethod
     def from_entry(cls, entry: Any) -> "SavedFile":
@@ -129,14 +127,8 @@ class SavedBuffer(AbstractReplayBuffer):
         """Return `state_dict`. The function `dump` converts the columns to a header and arrays."""
         columns, arrays = dump(*self.stored_steps())
         extra, extra_arrays = self._extra_state()
-        header = {
-            "kind": self._kind,
-            "num_steps": self.num_steps,
-            "first": self._first,
-            "n_items": self._next - self._first,
-            "columns": columns,
-            "own": extra,
-        }
+        header = {"kind": self._kind, "num_steps": self.num_steps, "first": self._first}
+        header |= {"n_items": self._next - self._first, "columns": columns, "own": extra}
         arrays |= {f"own/{name}": array for name, array in extra_arrays.items()}
         return {"header": header, "arrays": arrays, "rng": get_rng_state(self._rng)}
 
@@ -211,8 +203,9 @@ class SavedBuffer(AbstractReplayBuffer):
             if is_array_file(filename):
                 header, arrays = read_arrays(filename, allow_pickle=allow_pickle)
                 rng = header.get("rng")
-                fits = _kind_of_rng(rng) == _kind_of_rng(get_rng_state(self._rng))
-                self.load_state_dict({"header": header, "arrays": arrays, "rng": rng if fits else None})
+                states = rng, get_rng_state(self._rng)
+                saved, own = (state and (state["bit_generator"], set(state)) for state in states)
+                self.load_state_dict({"header": header, "arrays": arrays, "rng": rng if saved == own else None})
             else:
                 self._load_pfrl(read_pickle(filename, allow_pickle=allow_pickle))
 
@@ -345,14 +338,9 @@ class SavedBuffer(AbstractReplayBuffer):
         return segments if all(segment.exists_in(folder) for segment in segments) else []
 
     def _reference(self, folder: str, segments: list[SavedFile], table: SavedFile, rng: Any) -> dict[str, Any]:
-        reference = {
-            "kind": self._kind,
-            "segments": [dataclasses.asdict(segment) for segment in segments],
-            "table": dataclasses.asdict(table),
-            "rng": rng,
-        }
-        plain: dict[str, Any] = plain_json(reference, folder)
-        return plain
+        entries, entry = [dataclasses.asdict(segment) for segment in segments], dataclasses.asdict(table)
+        reference = {"kind": self._kind, "segments": entries, "table": entry, "rng": rng}
+        return dict(plain_json(reference, folder))
 
     def load_increment(
         self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
@@ -401,11 +389,6 @@ class SavedBuffer(AbstractReplayBuffer):
 
     def _load_extra_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         """Load the result of `_extra_state` for items `first` to `first + n - 1`. Raise errors before any change."""
-
-
-def _kind_of_rng(state: Any) -> Any:
-    """Return the kind of generator that the state belongs to; None for the global stream."""
-    return None if state is None else (state["bit_generator"], set(state))
 
 
 def sequence_number(header: Mapping[str, Any], name: str) -> int:

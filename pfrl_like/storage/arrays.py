@@ -52,7 +52,6 @@ def write_arrays(
     arrays: Mapping[str, NDArray[Any]],
     *,
     allow_pickle: bool = False,
-    durable: bool = True,
 ) -> tuple[int, int]:
     """Write a header and arrays to a file, which atomically replaces an existing file.
 
@@ -61,8 +60,6 @@ def write_arrays(
         header: Description of the arrays, as JSON.
         arrays: Arrays by name, of numbers, bools, strings or times; object arrays only with `allow_pickle`.
         allow_pickle: True to pickle object arrays. Their items may be NumPy arrays and plain containers.
-        durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
-            process.
 
     Returns:
         The size of the file in bytes and its checksum, both arguments of `read_arrays`.
@@ -96,7 +93,7 @@ def write_arrays(
             size += file.write(part)
         size += file.write(struct.pack("<I", checksum) + _END)
 
-    atomic_write(target, write, durable=durable)
+    atomic_write(target, write)
     return size, checksum
 
 
@@ -174,8 +171,13 @@ def _read(
     checksum = zlib.crc32(head, zlib.crc32(start))
     raw = []
     for column in columns:
-        content, checksum = _read_column(file, column, checksum)
-        raw.append(content)
+        raw.append(np.empty(column.size, np.uint8))
+        for begin in range(0, column.size, _CHUNK):
+            piece = raw[-1][begin : begin + _CHUNK]
+            if file.readinto(piece.data) != len(piece):  # type: ignore[attr-defined]
+                raise ValueError(f"column {column.name!r} is truncated")
+            checksum = zlib.crc32(piece.data, checksum)
+        checksum = zlib.crc32(file.read(-column.size % _ALIGNMENT), checksum)
     if file.read(8) != struct.pack("<I", checksum) + _END:
         raise CheckpointError(path, "is damaged: its checksum does not match")
     if expected_checksum not in (None, checksum):
@@ -205,23 +207,11 @@ def _column(entry: Any, path: str) -> _Column:
     return _Column(name, dtype, tuple(sizes), math.prod(sizes) * dtype.itemsize)
 
 
-def _read_column(file: BinaryIO, column: _Column, checksum: int) -> tuple[NDArray[np.uint8], int]:
-    content = np.empty(column.size, np.uint8)
-    for begin in range(0, column.size, _CHUNK):
-        piece = content[begin : begin + _CHUNK]
-        if file.readinto(piece.data) != len(piece):  # type: ignore[attr-defined]
-            raise ValueError(f"column {column.name!r} is truncated")
-        checksum = zlib.crc32(piece.data, checksum)
-    return content, zlib.crc32(file.read(-column.size % _ALIGNMENT), checksum)
-
-
 def _array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[Any]:
     if column.dtype == object:
         values = load_objects(content.tobytes(), path)
         if type(values) is not list or len(values) != math.prod(column.shape):
-            raise CheckpointError(
-                path, f"is damaged: column {column.name!r} does not contain objects of shape {column.shape}"
-            )
+            raise CheckpointError(path, f"is damaged: column {column.name!r} has no objects of shape {column.shape}")
         return np.fromiter(values, object, len(values)).reshape(column.shape)
     # NumPy operations never produce such values, and would treat such values inconsistently.
     if column.dtype.kind == "b" and (content > 1).any():

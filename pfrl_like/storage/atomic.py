@@ -18,30 +18,17 @@ import weakref
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.utils.stoppable_thread import start_time
 
 #: Number of files that are synced in parallel, and maximum number of open files that wait for a sync.
 _SYNC_THREADS, _MAX_PENDING = 8, 64
 
 
-class _PendingSync(NamedTuple):
-    """An open file that waits to be synced; syncing closes the file."""
-
-    descriptor: int
-    path: str
-    ignored_errnos: Collection[int]
-
-    def sync(self) -> None:
-        with named_errors(self.path, "written"):
-            try:
-                _sync(self.descriptor, self.ignored_errnos)
-            finally:
-                os.close(self.descriptor)
-
-
-_pending: ContextVar[list[_PendingSync] | None] = ContextVar("pending", default=None)
+#: Open files that wait to be synced: arguments of `_sync_and_close`.
+_pending: ContextVar[list[tuple[int, str, Collection[int]]] | None] = ContextVar("pending", default=None)
 
 
 def sync(descriptor: int, path: str, ignored_errnos: Collection[int] = ()) -> None:
@@ -61,7 +48,7 @@ def sync(descriptor: int, path: str, ignored_errnos: Collection[int] = ()) -> No
     if pending is None:
         _sync(descriptor, ignored_errnos)
         return
-    pending.append(_PendingSync(os.dup(descriptor), path, ignored_errnos))
+    pending.append((os.dup(descriptor), path, ignored_errnos))
     if len(pending) == _MAX_PENDING:
         sync_pending()
 
@@ -75,14 +62,12 @@ def sync_pending() -> None:
     pending = _pending.get()
     if not pending:
         return
-    batch, pending[:] = [*pending], []  # from here on, each element of `batch` closes its own file
-    running = []
+    batch, pending[:] = [*pending], []  # from here on, `_sync_and_close` closes the files
     with ThreadPoolExecutor(min(_SYNC_THREADS, len(batch))) as pool:
         try:
-            for each in batch:
-                running.append(pool.submit(each.sync))
+            running = [pool.submit(_sync_and_close, *each) for each in batch]
         except RuntimeError as error:  # no thread can be started
-            raise CheckpointError(batch[0].path, f"cannot be written: {error}") from error
+            raise CheckpointError(batch[0][1], f"cannot be written: {error}") from error
     for future in running:
         future.result()
 
@@ -105,10 +90,18 @@ def synced_together() -> Iterator[None]:
         yield
         sync_pending()
     finally:
-        for each in _pending.get() or ():  # only after an error
+        for descriptor, *_ in _pending.get() or ():  # only after an error
             with contextlib.suppress(OSError):
-                os.close(each.descriptor)
+                os.close(descriptor)
         _pending.reset(token)
+
+
+def _sync_and_close(descriptor: int, path: str, ignored_errnos: Collection[int]) -> None:
+    with named_errors(path, "written"):
+        try:
+            _sync(descriptor, ignored_errnos)
+        finally:
+            os.close(descriptor)
 
 
 def _sync(descriptor: int, ignored_errnos: Collection[int]) -> None:
@@ -170,8 +163,8 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
             the last fsync failed, the new content.
     """
     target = os.fspath(path)
-    with _replacing_and_syncing(target, durable) as temporary:
-        _fill(temporary, writer, target if durable else None, None)
+    write_file(target, writer, durable=durable)
+    _finish(target, durable)
 
 
 def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None) -> int:
@@ -198,9 +191,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
     Raises:
         CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
     """
-    with _replacing_and_syncing(os.fspath(path)) as temporary:
+    target = os.fspath(path)
+    with _replacing(target) as temporary:
         yield temporary
         sync_file(temporary)
+    _finish(target)
 
 
 @contextlib.contextmanager
@@ -220,12 +215,9 @@ def _replacing(target: str, *, durable: bool = True) -> Iterator[str]:
             raise
 
 
-@contextlib.contextmanager
-def _replacing_and_syncing(target: str, durable: bool = True) -> Iterator[str]:
-    """Replace a single file like `_replacing`; also sync its directory and remove files of killed writers."""
+def _finish(target: str, durable: bool = True) -> None:
+    """After a file was replaced, sync its directory and remove temporary files of killed writers."""
     directory, name = os.path.split(target)
-    with _replacing(target, durable=durable) as temporary:
-        yield temporary
     if durable:
         sync_directory(directory or ".")
     remove_stale(directory or ".", f".tmp-{name}-")
@@ -281,7 +273,7 @@ def remove_stale(directory: str, prefix: str) -> None:
     """Remove temporary files and directories of killed writers, but not those that are still being written.
 
     A file is removed if it is older than an hour. A directory is locked by its writer. It is removed if the lock is
-    free, and if it is older than an hour or its process has ended.
+    free, and if it is older than an hour or its process is known to have ended.
 
     Args:
         directory: The directory that contains the temporary files.
@@ -296,22 +288,9 @@ def remove_stale(directory: str, prefix: str) -> None:
                     if not entry.is_dir():
                         if is_old:
                             os.unlink(entry.path)
-                    elif is_old or _is_gone(int(entry.name.rsplit("-", 2)[1])):
+                    elif is_old or start_time(int(entry.name.rsplit("-", 2)[1])) == -1:
                         with directory_lock(entry.path, timeout=0.0):  # another machine may use the same process id
                             shutil.rmtree(entry.path)
-
-
-def _is_gone(pid: int) -> bool:
-    """True if this machine has no process with this id; False if that cannot be determined."""
-    if os.name == "nt":  # on Windows os.kill would end the process
-        return False
-    try:
-        os.kill(pid, 0)
-    except OSError as error:
-        return isinstance(error, ProcessLookupError)
-    except OverflowError:
-        return True
-    return False
 
 
 def open_regular(path: str) -> BinaryIO:

@@ -106,8 +106,7 @@ class _Parts:
         for attribute in owner.saved_attributes:
             name = f"{prefix}.{attribute}" if prefix else attribute
             if not hasattr(owner, attribute):
-                kind = type(owner).__name__
-                raise CheckpointError(self.path, f"cannot store the attribute {name}, which {kind} does not have")
+                raise CheckpointError(self.path, f"cannot store the attribute {name}: {type(owner).__name__} lacks it")
             if attribute in (other := getattr(owner, "saved_instead", {})):
                 self.replacements[name] = name.removesuffix(attribute) + other[attribute]
             value = _unwrapped(getattr(owner, attribute))
@@ -115,18 +114,15 @@ class _Parts:
                 self._collect(value, name, (*ancestors, owner))
             elif value is not None:
                 if not hasattr(value, "state_dict") or not hasattr(value, "load_state_dict"):
-                    kind = type(value).__name__
-                    raise CheckpointError(self.path, f"cannot store the attribute {name}: {kind} has no state_dict")
+                    reason = f"{type(value).__name__} has no state_dict"
+                    raise CheckpointError(self.path, f"cannot store the attribute {name}: {reason}")
                 self.leaves[name] = value
 
     def states(self) -> dict[str, Any]:
         """Return the state of every owner, by dotted name: JSON values and tensors."""
-        return {
-            name: plain_json(
-                owner.saved_state(), self.path, f"saved_state of {name or 'the agent'}", kept=(torch.Tensor,)
-            )
-            for name, owner in self.owners.items()
-        }
+        states = {f"saved_state of {name or 'the agent'}": owner.saved_state() for name, owner in self.owners.items()}
+        plain = (plain_json(state, self.path, text, kept=(torch.Tensor,)) for text, state in states.items())
+        return dict(zip(self.owners, plain, strict=True))
 
 
 def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
@@ -147,16 +143,11 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     states, tensors = split_state(parts.states())
     if tensors:
         files[STATE_TENSORS] = tensor_writer(tensors, f"{parts.path} (state)")
-    save_directory(
-        dirname,
-        files,
-        states,
-        kind=KIND,
-        class_name=f"{type(owner).__module__}.{type(owner).__qualname__}",
-        aliases={f"{name.replace('.', '/')}.pt": f"{name}.pt" for name in parts.leaves},
-        info={"saved_attributes": list(owner.saved_attributes), "t": states[""].get("t")},
-        other_keys=(STATE_TENSORS,),
-    )
+    aliases = {f"{name.replace('.', '/')}.pt": f"{name}.pt" for name in parts.leaves}
+    info = {"saved_attributes": list(owner.saved_attributes), "t": states[""].get("t")}
+    kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
+    options: dict[str, Any] = {"aliases": aliases, "info": info, "other_keys": (STATE_TENSORS,)}
+    save_directory(dirname, files, states, kind=KIND, class_name=kind, **options)
 
 
 def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
@@ -192,10 +183,7 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         except CheckpointError as error:
             if error.path != directory or not copies or not has_copies:
                 raise
-            advice = (
-                f"To load its files under PFRL's names anyway, unverified and without counters such as t, remove "
-                f"{MANIFEST} and {PREVIOUS}"
-            )
+            advice = f"To load files under PFRL's names, unverified, without counters, remove {MANIFEST} and {PREVIOUS}"
             raise CheckpointError(directory, f"{error.reason}. {advice}") from error
         extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves and key != STATE_TENSORS]
         if extra:
@@ -229,11 +217,9 @@ def _reason_empty(directory: str, names: list[str]) -> str:
         return "does not exist"
     if not os.path.isdir(directory):
         return "is a file, expected the directory of a saved agent"
-    subfolders = sorted(
-        folder
-        for folder in glob.glob("*", root_dir=directory)
-        if all(os.path.lexists(os.path.join(directory, folder, name)) for name in names)
-    )
+    folders = sorted(glob.glob("*", root_dir=directory))
+    places = {folder: [os.path.join(directory, folder, name) for name in names] for folder in folders}
+    subfolders = [folder for folder, paths in places.items() if all(map(os.path.lexists, paths))]
     reason = f"contains no saved agent; expected {', '.join([MANIFEST, PREVIOUS, *names])}"
     return f"{reason}. Its folders {', '.join(subfolders)} contain saved agents" if subfolders else reason
 

@@ -30,16 +30,11 @@ class Journal(OpenFile):
     """
 
     def __init__(self, path: str) -> None:
-        self.count = 0
-        self.size = len(MAGIC)
+        self.count = self.size = 0
         self._marked = False
         with named_errors(path, "written"):
             super().__init__(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-        try:
-            self._write(MAGIC)
-        except BaseException:
-            self.close()
-            raise
+        self._add(MAGIC, 0)
 
     def append(self, records: Sequence[bytes]) -> bool:
         """Write records; when this method returns, the records survive the end of the process.
@@ -84,17 +79,12 @@ class Journal(OpenFile):
         return b"".join(parts)
 
     def _add(self, content: bytes, count: int) -> None:
-        self._write(content)
-        self.size += len(content)
-        self.count += count
-
-    def _write(self, content: bytes) -> None:
         done = 0
-        try:
+        with named_errors(self.path, "written"):
             while done < len(content):
                 done += os.write(self._descriptor, content[done:])
-        except OSError as error:
-            raise CheckpointError(self.path, f"cannot be written: {error.strerror or error}") from error
+        self.size += len(content)
+        self.count += count
 
 
 def read_journal(path: str) -> tuple[list[bytes], int]:

@@ -45,8 +45,7 @@ def plain_json(
             if type(key) is not str:
                 raise CheckpointError(path, f"{where} has the key {key!r}; expected a string")
         return {key: plain_json(item, path, f"{where}[{key!r:.80}]", depth - 1, kept) for key, item in value.items()}
-    kind = type(value).__name__
-    raise CheckpointError(path, f"{where} is {kind}; expected None, bool, int, float, str, list or dict")
+    raise CheckpointError(path, f"{where} is {type(value).__name__}; expected None, bool, int, float, str, list, dict")
 
 
 def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) -> bytes:
@@ -64,8 +63,7 @@ def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) 
     lines = [f"{json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in fields]
     content = ("{\n  " + ",\n  ".join(lines) + "\n}\n").encode()
     if limit is not None and len(content) > limit:
-        reason = f"{len(content)} bytes of JSON exceed the limit of {limit} bytes"
-        raise CheckpointError(path, f"cannot be written: {reason}")
+        raise CheckpointError(path, f"cannot be written: {len(content)} bytes of JSON exceed the limit of {limit}")
     return content
 
 

@@ -62,11 +62,7 @@ class MappedFile(atomic.OpenFile):
         self._map: mmap.mmap | None = None
         with atomic.named_errors(path, "opened"):
             super().__init__(path, os.O_RDWR | (os.O_CREAT if grows else 0))
-            try:
-                atomic.check_regular(self._descriptor, path)
-            except BaseException:
-                self.close()
-                raise
+            atomic.check_regular(self._descriptor, path)
 
     @property
     def size(self) -> int:
@@ -112,18 +108,15 @@ class MappedFile(atomic.OpenFile):
 
     def _grow(self, size: int) -> None:
         before = self.size
-        allocate: Any = getattr(os, "posix_fallocate", None)
         try:
-            if allocate is not None:
-                try:
-                    allocate(self._descriptor, before, size - before)
-                    return
-                except OSError as error:
-                    if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
-                        raise
-            os.lseek(self._descriptor, before, os.SEEK_SET)
-            while self.size < size:
-                os.write(self._descriptor, _ZEROS[: size - self.size])
+            try:
+                os.posix_fallocate(self._descriptor, before, size - before)
+            except (OSError, AttributeError) as error:  # not every system and file system supports it
+                if getattr(error, "errno", errno.ENOSYS) not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+                    raise
+                os.lseek(self._descriptor, before, os.SEEK_SET)
+                while self.size < size:
+                    os.write(self._descriptor, _ZEROS[: size - self.size])
         except OSError:
             os.ftruncate(self._descriptor, before)
             raise
@@ -230,12 +223,8 @@ class LogDirectory:
         if any(name.startswith("columns-") for name in atomic.names_in(self.path)):
             raise CheckpointError(self.path, f"has files of values but no {META}; use another directory")
 
-    def copy(self, source: str) -> tuple[int, ...]:
+    def copy(self, source: str) -> None:
         """Copy the content of another directory into this new directory; the other directory is not changed.
-
-        Returns:
-            Generation and size of the copied journal. If the source changes between two copies, the second pair
-            differs.
 
         Raises:
             CheckpointError: If the source is not a directory of this kind, has different properties, or cannot be
@@ -256,7 +245,6 @@ class LogDirectory:
                 raise CheckpointError(source, f"cannot be copied: {error}") from error
             break
         self._write_meta(meta["generation"], meta["columns"])
-        return meta["generation"], os.path.getsize(os.path.join(self.path, names[1]))
 
     # Writing
 
@@ -270,14 +258,10 @@ class LogDirectory:
         files.sync()
         write_arrays(self._name("state", generation), header, arrays)
         journal = Journal(self._name("journal", generation))
-        try:
-            journal.mark()
-            journal.sync()
-            atomic.sync_directory(self.path)
-            self._write_meta(generation, files.token)
-        except BaseException:
-            journal.close()
-            raise
+        journal.mark()
+        journal.sync()
+        atomic.sync_directory(self.path)
+        self._write_meta(generation, files.token)
         if self._journal is not None:
             self._journal.close()
         if self._files is not None and self._files is not files:
@@ -374,10 +358,11 @@ def read_meta(path: str, properties: Mapping[str, Any]) -> dict[str, Any]:
         if meta.get(key) != mine:
             raise CheckpointError(path, f"has {key} {meta.get(key)!r}, expected {mine!r}")
     generation, token, saves = meta.get("generation"), meta.get("columns"), meta.get("saves", [])
-    if type(generation) is not int or not 0 <= generation < 1 << 60:
-        raise CheckpointError(name, f"is damaged: its generation is {generation!r}")
-    if type(token) is not str or not _TOKEN.fullmatch(token):
-        raise CheckpointError(name, f"is damaged: its columns are {token!r}")
-    if type(saves) is not list or not all(type(save) is str for save in saves):
-        raise CheckpointError(name, f"is damaged: its saves are {saves!r}")
+    valid = {
+        "generation": type(generation) is int and 0 <= generation < 1 << 60,
+        "columns": type(token) is str and _TOKEN.fullmatch(token),
+        "saves": type(saves) is list and all(type(save) is str for save in saves),
+    }
+    if wrong := [key for key, is_valid in valid.items() if not is_valid]:
+        raise CheckpointError(name, f"is damaged: its {wrong[0]} is {meta.get(wrong[0])!r}")
     return meta

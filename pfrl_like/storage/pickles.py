@@ -179,6 +179,5 @@ def reject_pickle(path: object, reason: str) -> NoReturn:
     Raises:
         CheckpointError: Always.
     """
-    raise CheckpointError(
-        path, f"{reason}; pass allow_pickle=True if you trust its origin: a manipulated pickle can exhaust the memory"
-    )
+    advice = "pass allow_pickle=True if you trust its origin: a manipulated pickle can exhaust the memory"
+    raise CheckpointError(path, f"{reason}; {advice}")

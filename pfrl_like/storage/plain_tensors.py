@@ -141,8 +141,9 @@ class _Checker:
         copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
         for key, item in value.items():
             if not is_plain_key(key):
-                kind = type(key).__name__
-                self._reject(where, f"has a key of type {kind}; expected str, or int of at most {_MAX_KEY_BITS} bits")
+                self._reject(
+                    where, f"has a {type(key).__name__} as key; expected str, or int of <= {_MAX_KEY_BITS} bits"
+                )
             self.check(key, where, depth)
             name = f"{key!s:.80}"  # a long key would be copied for each nested value
             copy[key] = self.check(item, f"{where}.{name}" if where else name, depth - 1)
@@ -255,25 +256,6 @@ def to_plain(value: Any) -> Any:
     return {"dtype": str(value.dtype), "values": numbers}
 
 
-def from_plain(value: Any, device: torch.device | str) -> Any:
-    """Convert the result of `to_plain` to tensors on a device; None among the numbers is converted to NaN.
-
-    Raises:
-        ValueError: If `value` is not a result of `to_plain`.
-    """
-    if isinstance(value, list):
-        return tuple(from_plain(part, device) for part in value)
-    if value is None:
-        return None
-    if isinstance(value, Tensor):
-        return value.to(device, copy=True)
-    try:
-        numbers = np.array(value["values"], np.float64)  # None becomes NaN
-        return torch.tensor(numbers, dtype=_FLOATING[value["dtype"]], device=device)
-    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype and values") from error
-
-
 def to_saved(value: Any) -> Any:
     """Convert nested dicts, tuples and lists of tensors of any dtype and None to the form that `from_saved` reads.
 
@@ -287,12 +269,13 @@ def to_saved(value: Any) -> Any:
 
 
 def from_saved(value: Any, device: torch.device | str) -> Any:
-    """Convert the result of `to_saved` to tensors, copied to a device; lists are converted to tuples.
+    """Convert the result of `to_saved` or `to_plain` to tensors, copied to a device; lists are converted to tuples.
 
-    The base64 text that earlier versions saved for a tensor can also be read.
+    None among the numbers of a tensor is converted to NaN. The base64 text that earlier versions saved for a tensor can
+    also be read.
 
     Raises:
-        ValueError: If `value` is not a result of `to_saved`.
+        ValueError: If `value` is not a result of these functions.
     """
     if isinstance(value, list):
         return tuple(from_saved(part, device) for part in value)
@@ -303,9 +286,16 @@ def from_saved(value: Any, device: torch.device | str) -> Any:
     try:
         if "dict" in value:
             return {key: from_saved(part, device) for key, part in value["dict"].items()}
+        if "values" in value:
+            numbers = np.array(value["values"], np.float64)  # None becomes NaN
+            return torch.tensor(numbers, dtype=_FLOATING[value["dtype"]], device=device)
         content = bytearray(base64.b64decode(value["base64"], validate=True))
         dtype, shape = _REAL[value["dtype"]], [int(size) for size in value["shape"]]
         flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
         return flat.reshape(shape).to(device)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype, shape and base64") from error
+        raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype and values") from error
+
+
+#: Both forms are read by the same function.
+from_plain = from_saved
