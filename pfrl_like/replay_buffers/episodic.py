@@ -47,9 +47,7 @@ def subsequences(
     return starts, np.minimum(lengths - starts, max_len)
 
 
-def _starts_with_state(
-    draw: NDArray[np.float64], lengths: Indices, latest: Indices, has_state: NDArray[np.bool_]
-) -> Indices:
+def _starts_with_state(draw: NDArray[Any], lengths: Indices, latest: Indices, has_state: NDArray[np.bool_]) -> Indices:
     begins = np.cumsum(lengths) - lengths
     step = np.arange(len(has_state)) - np.repeat(begins, lengths)
     has_state = has_state | (step == 0)

@@ -106,19 +106,12 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
     position = content.find(SYNCED, at)
     while position >= 0:  # a truncated file has no SYNCED record after the incomplete record
         begin = position - _HEAD.size - _SUM.size
-        if begin >= at and _is_mark(content, begin):
+        # Records of other lengths are not read: the checksums of a manipulated file could need quadratic time.
+        number, length = _HEAD.unpack_from(content, begin) if begin >= at else (0, 0)
+        if length == len(SYNCED) and _record(content, begin, number) is not None:
             raise CheckpointError(path, f"is damaged after byte {at}, where record {len(records)} begins")
         position = content.find(SYNCED, position + 1)
     return records, synced
-
-
-def _is_mark(content: bytes, at: int) -> bool:
-    """True if a complete `SYNCED` record begins at this byte, whatever its record number is.
-
-    Records of other lengths are not read: in a manipulated file their checksums could need time quadratic in its size.
-    """
-    number, length = _HEAD.unpack_from(content, at)
-    return length == len(SYNCED) and _record(content, at, number) is not None
 
 
 def _record(content: bytes, at: int, number: int) -> bytes | None:

@@ -141,9 +141,7 @@ class _Checker:
         copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
         for key, item in value.items():
             if not is_plain_key(key):
-                self._reject(
-                    where, f"has a {type(key).__name__} as key; expected str, or int of <= {_MAX_KEY_BITS} bits"
-                )
+                self._reject(where, f"has a {type(key).__name__} key; expected str, or int of <= {_MAX_KEY_BITS} bits")
             self.check(key, where, depth)
             name = f"{key!s:.80}"  # a long key would be copied for each nested value
             copy[key] = self.check(item, f"{where}.{name}" if where else name, depth - 1)
