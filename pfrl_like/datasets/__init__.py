@@ -7,11 +7,4 @@ downloaded once, even if several processes need it. A broken connection is resum
 
 from pfrl_like.datasets.public_sets import get_atari, get_cartpole, get_d4rl, get_minari, get_pendulum, get_pybullet
 
-__all__ = [
-    "get_atari",
-    "get_cartpole",
-    "get_d4rl",
-    "get_minari",
-    "get_pendulum",
-    "get_pybullet",
-]
+__all__ = ["get_atari", "get_cartpole", "get_d4rl", "get_minari", "get_pendulum", "get_pybullet"]
