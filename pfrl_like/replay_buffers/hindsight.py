@@ -295,7 +295,7 @@ class _SampledTransition(ReadOnlyDict):
 
 
 _NO_GOAL = "{}: got None, expected an observation with the goal that the step achieved"
-_UNKNOWN_END = "terminated: a step is terminal, but terminated_fn is None; pass a function that returns True for ends"
+_UNKNOWN_END = "terminated: a step is terminal, but terminated_fn is None; pass terminated_fn(achieved, desired, info)"
 
 
 def _check_goals(obs: Any) -> None:
