@@ -21,6 +21,6 @@ from pfrl_like.storage.tensors import load_tensors
 __all__ = [
     "AppendedFile", "Snapshot", "ErrorContext", "atomic_path", "atomic_write", "check_like", "dump_json",
     "has_manifest", "is_array_file", "is_unfinished", "load_directory", "load_tensors", "make_directory",
-    "open_regular", "plain_json", "read_arrays", "read_json", "read_pickle", "save_directory", "sync_directory", "sync_file",
-    "synced_together", "tensor_writer", "write_arrays",
+    "open_regular", "plain_json", "read_arrays", "read_json", "read_pickle", "save_directory", "sync_directory",
+    "sync_file", "synced_together", "tensor_writer", "write_arrays",
 ]  # fmt: skip
