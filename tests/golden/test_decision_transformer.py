@@ -1,6 +1,5 @@
 """Decision Transformers: returns to go, what is seen of a sequence, what is acted by, worked out by hand."""
 
-import functools
 import math
 from typing import Any
 
@@ -8,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_policy
-from agent_parts import MAKE_BUFFER
 from gymnasium import spaces
 from hand_parts import with_nothing_after
 from pair_base import Noise
+from registry import made
 from torch import Tensor, nn
 
 from pfrl_like.agents import DecisionTransformer, DiscreteDecisionTransformer
@@ -23,7 +22,6 @@ from pfrl_like.errors import ExportError
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
-from pfrl_like.testing import check_agent
 
 
 def make_network(discrete: bool = False, context_size: int = 4) -> ReturnConditionedTransformer:
@@ -36,20 +34,9 @@ def make_network(discrete: bool = False, context_size: int = 4) -> ReturnConditi
     )  # fmt: skip
 
 
-def make(discrete: bool = False, buffer: str = "episodic", policy: Any = None, **options: Any) -> Any:
-    """A small agent that begins to learn after 10 steps."""
+def make(discrete: bool = False, policy: Any = None, **options: Any) -> Any:
     kind: Any = DiscreteDecisionTransformer if discrete else DecisionTransformer
-    policy = policy or make_network(discrete)
-    optimizer = torch.optim.Adam([*policy.parameters()] or [nn.Parameter(torch.zeros(1))], lr=1e-2)
-    learning = {"replay_start_size": 10, "minibatch_size": 3, "target_return": 3.0}
-    return kind(policy, optimizer, MAKE_BUFFER[buffer](capacity=1_000), **{**learning, **options})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["episodic", "prioritized episodic"])
-@pytest.mark.parametrize("discrete", [False, True])
-def test_agent_keeps_the_contracts(discrete: bool, buffer: str) -> None:
-    check_agent(functools.partial(make, discrete, buffer), None if discrete else ENV, n_steps=60)
+    return made(kind, policy=policy or make_network(discrete), **{"target_return": 3.0, **options})
 
 
 # What it learns from
@@ -130,7 +117,7 @@ def test_rows_are_put_in_sequences_and_come_back_in_order() -> None:
     for row, length, own in zip(obs.squeeze(2), batch.lengths.tolist(), returns, strict=True):
         assert torch.equal(row[:length], row[0] + torch.arange(length))
         assert (row[length:] == 0).all() and (own[length:] == 0).all()
-    with pytest.raises(ValueError, match="batch holds transitions"):
+    with pytest.raises(ValueError, match="batch contains transitions"):
         predictions(model, torch.zeros(2), recorded().batch(np.arange(2)))
 
 
@@ -174,7 +161,7 @@ def test_it_acts_by_the_return_that_is_left() -> None:
     for t, reward in enumerate((1.0, 3.0)):
         chosen.append(agent.select_actions(torch.tensor([[float(t)]]), None, None).item())
         seen.append([part.flatten().tolist() for part in model.seen])
-        agent._context.observed(0, reward, False)
+        agent._context.add_reward(0, reward, False)
     # Returns to go 10 and 9, by 2, which it echoes; its first action is seen in the second step.
     assert seen == [[[5.0], [0.0], [0.0]], [[5.0, 4.5], [0.0, 1.0], [5.0, 0.0]]]
     assert chosen == [5.0, 4.5] and agent._context.to_go == {0: 6.0}
@@ -280,7 +267,7 @@ def test_what_is_no_context_is_refused_and_changes_nothing(state: Any) -> None:
     agent = make()
     agent.act(np.zeros(4, np.float32))
     before = dict(agent._context.to_go)
-    with pytest.raises(ValueError, match="the context is .*, which does not fit"):
+    with pytest.raises(ValueError, match="context is .*, which is not a state of ReturnContext"):
         agent.restore_state({"t": 7, "context": state})
     assert agent.t == 0 and agent._context.to_go == before
 
@@ -312,8 +299,8 @@ def test_a_context_gives_what_the_whole_sequence_gives() -> None:
         ({"return_scale": 0}, "return_scale is 0"),
         ({"target_return": "high"}, "target_return is 'high', expected a number"),
         ({"compile": True}, "compile is True"),
-        ({"gamma": 0.9}, "^DecisionTransformer has no argument gamma: its returns are not discounted"),
-        ({"gamma": 0.9, "discrete": True}, "^DiscreteDecisionTransformer has no argument gamma"),
+        ({"gamma": 0.9}, "^gamma is 0.9, but DecisionTransformer has undiscounted returns: leave it out"),
+        ({"gamma": 0.9, "discrete": True}, "^gamma is 0.9, but DiscreteDecisionTransformer has undiscounted returns"),
         ({"continuation": 3}, r"^DecisionTransformer.__init__\(\) got an unexpected keyword argument 'continuation'"),
         ({"recurrent": True}, "recurrent is True, but DecisionTransformer does not support recurrent networks"),
     ],

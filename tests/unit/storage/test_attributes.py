@@ -113,18 +113,6 @@ def test_a_state_that_holds_itself_is_refused(tmp_path: Path) -> None:
         Seeing(state).save(tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("learner")
-def test_a_save_that_has_lost_its_manifest_is_not_taken_for_pfrls_without_a_word(tmp_path: Path) -> None:
-    other = Learner()
-    (tmp_path / "manifest.json").unlink()
-    with pytest.warns(
-        UserWarning, match=r"state-\w+\.json, .* but no manifest\.json: .* optimizer\.pt, without counters"
-    ):
-        other.load(tmp_path)
-    assert len(other.history()) == 100
-
-
 def test_the_error_of_a_damaged_save_says_how_the_copies_in_it_are_loaded(tmp_path: Path, learner: Learner) -> None:
     other = Learner()
     (tmp_path / "manifest.json").write_text("{")
