@@ -46,7 +46,7 @@ def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
     discrete = action.ndim == 1 and action.dtype.kind != "f"
     chosen = action[rows].astype(np.int64) if discrete else action[rows].reshape(len(rows), -1)
     extended = known | terminal
-    held = columns.further(rows).get("log_prob")
+    held = columns.stacked_extras(rows).get("log_prob")
     # An unknown terminal state is shown as the observation before it, as in all datasets.
     table = assembled(
         columns.obs, chosen, columns.reward[rows], terminal, ends, extended,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, check_taken, goes_on, restore_env
-from pfrl_like.random_streams.streams import GlobalDraws, GlobalStreams, Streams, kept_states, plain_state
+from pfrl_like.random_streams.streams import GlobalDraws, GlobalStreams, Streams, plain_state, state_restorers
 from pfrl_like.storage.plain_tensors import checksum, checksum_of_many
 from pfrl_like.utils.env_values import Forwarding, own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_to_json, to_json
@@ -231,7 +231,7 @@ class EpisodeTape(Forwarding):
 
     def _repeated(self, state: Mapping[str, Any]) -> Arrival:
         actions, options = from_json(state["actions"]), from_json(state["options"])
-        in_steps, at_resets = map(kept_states, state["draws"])
+        in_steps, at_resets = map(state_restorers, state["draws"])
         kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
         resets, left = set(state["resets"]), iter(actions)
         entries = [_RESET if number in resets else next(left, _RESET) for number in range(len(actions) + len(resets))]

@@ -89,10 +89,10 @@ class Workers:
 
     Attributes:
         closed: True after `close` was called.
-        is_elsewhere: True: the search for random streams skips this object, because its content is in other processes.
+        has_no_rng: True: the search for random streams skips this object, because its content is in other processes.
     """
 
-    is_elsewhere = True
+    has_no_rng = True
 
     def __init__(
         self,
