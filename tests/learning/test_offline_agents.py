@@ -93,10 +93,6 @@ def mlp(n_inputs: int, n_outputs: int, *last: nn.Module, pair: bool = False) -> 
     return nn.Sequential(*first, nn.Linear(n_inputs, 32), nn.ReLU(), nn.Linear(32, n_outputs), *last)
 
 
-def vae() -> ConditionalVAE:
-    return ConditionalVAE(mlp(2, 4, pair=True), mlp(3, 1, nn.Tanh(), pair=True), 2)
-
-
 def actor_critic(kind: Any, policy: nn.Module, **options: Any) -> Any:
     critics = [mlp(2, 1, pair=True) for _ in range(2)]
     optimizers = [adam(part.parameters()) for part in (policy, *critics)]
@@ -105,7 +101,7 @@ def actor_critic(kind: Any, policy: nn.Module, **options: Any) -> Any:
 
 
 def with_imitator(kind: Any, policy: nn.Module, **options: Any) -> Any:
-    imitator = vae()
+    imitator = ConditionalVAE(mlp(2, 4, pair=True), mlp(3, 1, nn.Tanh(), pair=True), 2)
     return actor_critic(kind, policy, imitator=imitator, imitator_optimizer=adam(imitator.parameters()), **options)
 
 

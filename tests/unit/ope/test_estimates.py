@@ -136,9 +136,7 @@ def test_weights_that_are_there_but_leave_next_to_nothing_are_told_of_as_such() 
     spread = np.linspace(-15, 15, 40)
     logged = ope.LoggedEpisodes.from_columns(np.ones(40), spread, np.zeros(40), [1] * 40)
     assert logged.effective_sample_size > 1 and logged.lognormal_sample_size < 1e-9
-    with pytest.warns(
-        ope.UnreliableEstimateWarning, match="less than 0.01 of 40 episodes effective, judged by the spread"
-    ):
+    with pytest.warns(ope.UnreliableEstimateWarning, match="less than 0.01 of 40 .* effective, judged by the spread"):
         ope.importance_sampling(logged, 1.0)
 
 
