@@ -1,7 +1,7 @@
-"""Orders to a program that is started again to repeat a part of a run, without writing into the run's directory.
+"""Request to a program that is started again: repeat a part of a run without writing into the run's directory.
 
-`debug.crash_replay` starts the program with an `Order`. Code that writes files reads the order to find the directory to
-write into.
+`debug.crash_replay` starts the program with an `Order` in an environment variable. Code that writes files reads the
+order, and writes into another directory.
 """
 
 import json
@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-#: Environment variable that contains the order.
+#: Name of the environment variable that contains the order.
 VARIABLE = "PFRL_LIKE_RERUN"
 
 
@@ -17,11 +17,11 @@ class Order(NamedTuple):
     """The part of a run that a program repeats.
 
     Attributes:
-        outdir: Directory of the run to repeat; the program skips its runs with other directories.
+        outdir: Directory of the run to repeat. The program skips its runs with other directories.
         scratch: Directory for the files that the program writes.
-        crash: Record of the rejected update to repeat; "" to repeat training.
-        checkpoint: Checkpoint of the run from which training resumes; "" for the start of training.
-        since: Step after which the trace records every step in detail.
+        crash: File that records the rejected update to repeat. If empty, training is repeated.
+        checkpoint: Checkpoint from which training resumes. If empty, training starts from the beginning.
+        since: Step after which the trace records all tensors of every step.
         until: Step at which training ends.
     """
 
@@ -34,20 +34,20 @@ class Order(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """File for the result of the rerun."""
+        """Path of the file for the result of the rerun."""
         return os.path.join(self.scratch, "answer.json")
 
     @property
     def diverted(self) -> str:
-        """Run directory that the program writes into instead of `outdir`."""
+        """Path of the run directory that the program uses instead of `outdir`."""
         return os.path.join(self.scratch, "outdir")
 
     def is_of_run(self, path: str) -> bool:
-        """True if a path is in the directory of the run."""
+        """True if a path is in `outdir`."""
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.outdir))
 
     def found(self, path: str) -> str:
-        """Return the current path of a file that the program names; the checkpoint's run may have been moved."""
+        """Return the current path of a file that the program opens, because the run directory may have been moved."""
         if not self.checkpoint or not self.is_of_run(path):
             return path
         inside = os.path.relpath(os.path.realpath(path), os.path.realpath(self.outdir))
