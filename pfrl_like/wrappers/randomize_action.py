@@ -13,8 +13,9 @@ from pfrl_like.wrappers.wrapper import Wrapper
 class RandomizeAction(Wrapper):
     """Replace a fraction of the actions by uniformly random actions.
 
-    The wrapper makes the environment stochastic, as is common in evaluations on Atari games. For exploration, use an
-    explorer instead. The wrapper uses the global NumPy stream until it is seeded, and then its own stream.
+    The wrapper makes the environment stochastic, as in some evaluations on Atari games. For exploration, use an
+    explorer instead. Until it is seeded, the wrapper uses the global NumPy stream. Then the wrapper uses its own
+    stream.
 
     Args:
         env: Environment with a Discrete action space.
@@ -41,13 +42,13 @@ class RandomizeAction(Wrapper):
         return action
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; a `seed` seeds this wrapper, too."""
+        """Start an episode. The argument `seed` seeds this wrapper, too."""
         if kwargs.get("seed") is not None:
             self._rng = np.random.RandomState(kwargs["seed"] % 2**32)
         return super().reset(**kwargs)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state of the wrapper's own stream, if the wrapper has been seeded."""
+        """Return the state of the wrapper's own stream. The state is None if the wrapper has not been seeded."""
         return {"rng": plain_state(get_rng_state(self._rng))}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
@@ -55,7 +56,7 @@ class RandomizeAction(Wrapper):
         self._rng = legacy_rng(state["rng"])
 
     def seed(self, seed: int) -> Any:
-        """Seed this wrapper and, if it has a method `seed`, the environment; return the result of that method."""
+        """Seed this wrapper. If the environment has a method `seed`, call it and return its result."""
         self._rng = np.random.RandomState(seed)
         inner = getattr(self.env, "seed", None)
         return inner(seed) if callable(inner) else None

@@ -236,7 +236,7 @@ DEEP = json.loads('{"a":' * 11 + "0" + "}" * 11)
 @pytest.mark.parametrize(
     ("method", "answer", "reason"),
     [
-        ("state_dict", {"return_value": DEEP}, "cannot be saved: TypeError('it is nested too deeply"),
+        ("state_dict", {"return_value": DEEP}, "cannot be saved: TypeError('a value is nested too deeply"),
         ("state_dict", {"side_effect": RuntimeError("not now")}, "cannot be saved: RuntimeError('not now')"),
         (
             "load_state_dict",
