@@ -75,13 +75,13 @@ class SharedWeights:
             return False
         while True:
             with self._barrier:
-                ended = int(self._versions[1])
+                end_version = int(self._versions[1])
             with self._barrier, torch.no_grad():
                 torch._foreach_copy_(self._own_tensors(), self._shared)
             with self._barrier:
-                begun = int(self._versions[0])
-            if begun == ended:
-                self._version = ended
+                begin_version = int(self._versions[0])
+            if begin_version == end_version:
+                self._version = end_version
                 return True
 
     def close(self) -> None:

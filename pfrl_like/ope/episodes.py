@@ -13,7 +13,7 @@ from pfrl_like.batch import map_nested
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
-from pfrl_like.dataset.transition import observed
+from pfrl_like.dataset.transition import observations_of
 
 Array = NDArray[np.float64]
 Column = NDArray[Any]
@@ -198,7 +198,9 @@ class Observations:
         return type(self)(self._table, self._rows, getattr(algo, "n_frames", self._n_frames), self._following)
 
     def __getitem__(self, part: slice) -> Any:
-        return map_nested(single, observed(self._table, self._rows[part], self._n_frames, following=self._following))
+        return map_nested(
+            single, observations_of(self._table, self._rows[part], self._n_frames, following=self._following)
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -347,8 +347,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         if isinstance(algo, FQE):
             other = acting.policy if algo.algo is None else algo.algo
         buffer = getattr(policies.agent_of(other), "replay_buffer", None)
-        own = copy.deepcopy(other, {id(buffer): buffer})  # do not copy the buffer, which may be large
-        policy = policies.policy_of(own, self.action_size if self.discrete_action else None)
+        copied = copy.deepcopy(other, {id(buffer): buffer})  # do not copy the buffer, which may be large
+        policy = policies.policy_of(copied, self.action_size if self.discrete_action else None)
         for each, source in ((self.agent.policy, self.algo), (policy, other)):
             if isinstance(each, policies.ActingPolicy):
                 raise ValueError(
@@ -358,7 +358,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         if getattr(acting, "phi", self.agent.phi) != self.agent.phi:
             raise ValueError("algo has another phi than the critics: construct a new FQE of algo")
         saving.check_form(self.agent.policy, policy, "policy")
-        self.agent.policy, self.algo = policies.policy_on_device(self.agent.device, policy), own
+        self.agent.policy, self.algo = policies.policy_on_device(self.agent.device, policy), copied
         self.agent.act_deterministically = policies.evaluates_modes(acting)
 
     def copy_policy_optim_from(self, algo: Any) -> None:

@@ -162,7 +162,7 @@ class Fitting:
             self.fit_scaler(selection.episodes)
             self.create_impl(selection.observation_shape, selection.action_size)
             if not self.discrete_action and hasattr(self.impl, "policy"):
-                actions = (self._actions(episode.told("actions")) for episode in selection.episodes)
+                actions = (self._actions(episode.known_values("actions")) for episode in selection.episodes)
                 largest = max(float(each.abs().max()) for each in actions)
                 if largest > 1 + 1e-5:  # the tolerance allows for rounding
                     advice = "but policies output actions in [-1, 1]: set action_scaler='min_max'"
