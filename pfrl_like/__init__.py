@@ -46,48 +46,13 @@ if TYPE_CHECKING:
     from pfrl_like import wrappers as wrappers
     from pfrl_like.ope import load_learnable as load_learnable
 
-_MODULES = frozenset(
-    [
-        "action_value",
-        "agent",
-        "agents",
-        "algos",
-        "augmentation",
-        "collections",
-        "context",
-        "dataset",
-        "datasets",
-        "distributions",
-        "dynamics",
-        "encoders",
-        "env",
-        "envs",
-        "experiments",
-        "explorer",
-        "explorers",
-        "export",
-        "functions",
-        "gpu",
-        "implicit_action_value",
-        "initializers",
-        "loggers",
-        "metrics",
-        "nn",
-        "online",
-        "ope",
-        "optimizers",
-        "policies",
-        "policy",
-        "preprocessing",
-        "q_function",
-        "q_functions",
-        "replay_buffer",
-        "replay_buffers",
-        "testing",
-        "utils",
-        "wrappers",
-    ]
-)
+_MODULES = {
+    "action_value", "agent", "agents", "algos", "augmentation", "collections", "context", "dataset", "datasets",
+    "distributions", "dynamics", "encoders", "env", "envs", "experiments", "explorer", "explorers", "export",
+    "functions", "gpu", "implicit_action_value", "initializers", "loggers", "metrics", "nn", "online", "ope",
+    "optimizers", "policies", "policy", "preprocessing", "q_function", "q_functions", "replay_buffer",
+    "replay_buffers", "testing", "utils", "wrappers",
+}  # fmt: skip
 
 
 #: Functions that are also available in this package, and the modules that define them.

@@ -16,16 +16,7 @@ from pfrl_like.action_value.quantile import (
 )
 
 __all__ = [
-    "ActionValue",
-    "DiscreteActionValue",
-    "DistributionalDiscreteActionValue",
-    "EnsembleActionValue",
-    "FullyParametrizedActionValue",
-    "ImplicitQuantileActionValue",
-    "QuadraticActionValue",
-    "QuantileDiscreteActionValue",
-    "QuantileThresholds",
-    "SingleActionValue",
-    "least_of",
-    "soft_least_of",
-]
+    "ActionValue", "DiscreteActionValue", "DistributionalDiscreteActionValue", "EnsembleActionValue",
+    "FullyParametrizedActionValue", "ImplicitQuantileActionValue", "QuadraticActionValue",
+    "QuantileDiscreteActionValue", "QuantileThresholds", "SingleActionValue", "least_of", "soft_least_of",
+]  # fmt: skip

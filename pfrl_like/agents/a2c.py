@@ -24,7 +24,7 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 def a2c_loss(
     model: Any, batch: Batch, *, pi_loss_coef: float = 1.0, v_loss_coef: float = 0.5, entropy_coeff: float = 0.01
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Loss of the steps of a rollout (arXiv:1602.01783, section 4, with the sign reversed).
+    """Compute the loss of the steps of a rollout (arXiv:1602.01783, section 4, with the sign reversed).
 
     Args:
         model: Module from observations to (distribution of actions, values [N, 1]).
@@ -56,11 +56,11 @@ class A2C(OnPolicyAgent):
     """Advantage actor-critic agent.
 
     A subclass may override `update` in two forms. The agent calls the overridden method after each rollout.
-    `update(batch, ...)` receives the steps as a `Batch` of features. PFRL's `update()` reads the steps from attributes.
-    With T = `update_steps` and P = `num_processes` these are `states` [T + 1, P, ...], `actions` [T, P, ...], `rewards`
-    [T, P], `masks` [T, P] (0 after the last step of an episode), `value_preds` and `returns` [T + 1, P], all float32,
-    and `obs_shape` and `action_shape`. If the rollout ends with a terminal step, the last row of `states` repeats the
-    previous row.
+    `update(batch, ...)` receives the steps as a `Batch` of features. `update()`, the form of PFRL's A2C, reads the
+    steps from attributes. With T = `update_steps` and P = `num_processes` the attributes are `states` [T + 1, P, ...],
+    `actions` [T, P, ...], `rewards` [T, P], `masks` [T, P] (0 after the last step of an episode), `value_preds` and
+    `returns` [T + 1, P], all float32, and the shapes `obs_shape` and `action_shape`. If the rollout ends with a
+    terminal step, the last row of `states` repeats the previous row.
 
     Args:
         model: Module from observations to (distribution of actions, values [B, 1]), for example a
@@ -94,10 +94,6 @@ class A2C(OnPolicyAgent):
     """
 
     _kept_numbers = ("average_actor_loss", "average_value", "average_entropy")
-
-    average_actor_loss: float
-    average_value: float
-    average_entropy: float
 
     def __init__(
         self,
@@ -142,7 +138,7 @@ class A2C(OnPolicyAgent):
         )  # fmt: skip
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make one gradient step on `a2c_loss` of the whole rollout, or call an overridden PFRL method."""
+        """Make one gradient step on the `a2c_loss` of the whole rollout, or call the overridden method of PFRL."""
         if self._overridden_hooks and self._hooked_episodes is None:
             return learn_by_update(self, episodes)
         steps = self._evaluated(episodes, self.tau if self.use_gae else 1.0)
@@ -166,6 +162,6 @@ class A2C(OnPolicyAgent):
         fill_returns(self, next_value)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Running means of the policy's loss, the predicted values and the entropies; 0 before the first update."""
-        names = ("actor", "value", "entropy")
-        return [(f"average_{name}", getattr(self, full)) for name, full in zip(names, self._kept_numbers, strict=True)]
+        """Return running means of the policy's loss, the values and the entropies, 0 before the first update."""
+        means = self.average_actor_loss, self.average_value, self.average_entropy
+        return list(zip(("average_actor", "average_value", "average_entropy"), means, strict=True))

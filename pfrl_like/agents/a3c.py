@@ -28,7 +28,7 @@ def a3c_loss(
     v_loss_coef: float = 0.5,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Sum of policy loss and value loss over consecutive steps (arXiv:1602.01783, algorithm S3).
+    """Compute the sum of policy loss and value loss over consecutive steps (arXiv:1602.01783, algorithm S3).
 
     The loss of one step is pi_loss_coef * (-(R - V) log pi(a) - beta H) + v_loss_coef * (R - V)**2 / 2. In the policy
     loss no gradient flows through R - V.
@@ -54,7 +54,7 @@ def a3c_loss(
 
 
 class A3C(AsyncActorCritic, AsyncAgent):
-    """Asynchronous advantage actor-critic; `experiments.train_agent_async` trains it in several processes.
+    """Asynchronous advantage actor-critic agent. `experiments.train_agent_async` trains it in several processes.
 
     Args:
         model: Module from observations to (distribution of actions, values [B, 1]), for example a
@@ -63,11 +63,11 @@ class A3C(AsyncActorCritic, AsyncAgent):
         t_max: Maximum number of steps between updates. The agent also updates at the end of each episode.
         gamma: Discount factor per step.
         beta: Weight of the entropy in the loss.
-        process_idx: Index of the process. The runner sets it.
+        process_idx: Index of the process. The runner sets the index.
         phi: Feature extractor applied to each observation.
         pi_loss_coef: Weight of the policy loss, including the entropy term.
         v_loss_coef: Weight of the value loss.
-        keep_loss_scale_same: True to multiply the loss of n < `t_max` steps, at the end of an episode, by `t_max / n`.
+        keep_loss_scale_same: True to multiply the loss by `t_max / n` if the episode ends after n < `t_max` steps.
         normalize_grad_by_t_max: True to divide the loss by the number of steps.
         use_average_reward: True to learn from rewards minus their running mean, for continuing tasks that maximise the
             mean reward per step (Sutton and Barto 2018, section 10.3). The attribute `average_reward` is the running
@@ -78,7 +78,8 @@ class A3C(AsyncActorCritic, AsyncAgent):
         average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
         average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        average_reward_tau: Step size of `average_reward`: this fraction of each advantage is added to it.
+        average_reward_tau: Step size of `average_reward`. Each update adds this fraction of every step's advantage to
+            `average_reward`.
         logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
@@ -132,7 +133,7 @@ class A3C(AsyncActorCritic, AsyncAgent):
         check_numbers_in(self, average_reward_tau=(0, 1), beta=(0, None), pi_loss_coef=(0, None), v_loss_coef=(0, None))
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """`a3c_loss` of the acting model, scaled according to `keep_loss_scale_same` and `normalize_grad_by_t_max`."""
+        """Compute `a3c_loss`, scaled according to `keep_loss_scale_same` and `normalize_grad_by_t_max`."""
         distribution, value = policy_and_value(self.model, batch)
         returns = self._returns(batch)
         entropy = distribution.entropy()
@@ -146,20 +147,18 @@ class A3C(AsyncActorCritic, AsyncAgent):
         return loss, error, {"loss": loss.detach(), "value": value.detach(), "entropy": entropy.detach()}
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update the parameters from a batch of features instead of observations."""
+        """Update the parameters with a batch whose observations are features."""
         error, stats = super().learn(batch)
         if self.use_average_reward:
             self.average_reward += self.average_reward_tau * float(error.sum())
         return error, stats
 
     def _returns(self, batch: Batch) -> Tensor:
-        """Return of each row, [N]: discounted rewards up to the last row, plus the discounted value after it."""
+        """Compute the return of each row, [N]: discounted rewards, plus the discounted value after the last row."""
         reward = batch.reward - self.average_reward if self.use_average_reward else batch.reward
         next_value = torch.cat([torch.zeros(len(batch) - 1), self._last_value(batch)])
         continues = torch.ones_like(reward, dtype=torch.bool)
-        columns = reward, batch.discount, next_value, continues
-        reward, discount, next_value, continues = (column.unsqueeze(1) for column in columns)
-        return lambda_returns(reward, discount, next_value, continues, lambd=1.0).squeeze(1)
+        return lambda_returns(reward, batch.discount, next_value, continues, lambd=1.0)
 
     def _loss_scale(self, n_steps: int) -> float:
         scale = 1.0

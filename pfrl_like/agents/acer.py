@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Distribution
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agent import AsyncAgent
@@ -32,7 +32,7 @@ MU = "mu"
 
 
 class ACER(AsyncActorCritic, AsyncAgent):
-    """Actor-critic with experience replay; `experiments.train_agent_async` trains it in several processes.
+    """Actor-critic agent with experience replay. `experiments.train_agent_async` trains it in several processes.
 
     After `t_max` steps, or at the end of an episode, the agent makes one update from these steps and `n_times_replay`
     updates from the replay buffer. Each update from the replay buffer uses a part of one episode. Every process has its
@@ -63,11 +63,11 @@ class ACER(AsyncActorCritic, AsyncAgent):
         recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`. Replay starts from recurrent states
             of the model that are stored every `t_max` steps. The average model starts from the same states.
         use_Q_opc: True to compute the advantages in the policy loss from Q_opc, which has no importance weights. The
-            paper recommends this for continuous actions.
+            paper recommends Q_opc for continuous actions.
         average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
         average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
-        average_kl_decay: Decay of the running mean of the divergence from the average policy. The mean is only reported
-            as a statistic.
+        average_kl_decay: Decay of the running mean of the KL divergence from the average policy. The mean is only
+            reported as a statistic.
         logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
@@ -82,9 +82,11 @@ class ACER(AsyncActorCritic, AsyncAgent):
     _further_outputs = (ActionValue, Tensor)
     _model_parts = "(distribution, ActionValue, values)"
     saved_attributes = ("model", "optimizer", "shared_average_model")
-    #: PFRL saves no average model; `load` then initialises the average model with the model.
+    #: A directory saved by PFRL contains no average model. `load` then copies the model to the average model.
     saved_instead = {"shared_average_model": "model"}
 
+    #: Names of the attributes that processes share.
+    shared_attributes = ("shared_model", "shared_average_model", "optimizer")
     #: An update from replay uses one sequence.
     learns_from_sequences = True
     minibatch_size = 1
@@ -152,11 +154,6 @@ class ACER(AsyncActorCritic, AsyncAgent):
             self.init_history_data_for_online_update()
 
     @property
-    def shared_attributes(self) -> tuple[str, ...]:
-        """The model, its average and the optimiser."""
-        return ("shared_model", "shared_average_model", "optimizer")
-
-    @property
     def episodic_update_len(self) -> int:
         """Maximum length of the sequence in an update from replay, `t_max`."""
         return self.t_max
@@ -173,12 +170,12 @@ class ACER(AsyncActorCritic, AsyncAgent):
         """Append the last step and the distributions that the actions were sampled from to the replay buffer."""
         if self.replay_buffer is None:
             return
-        statistics = [each.numpy() for each in parameters_of(self._last_distribution)]
-        mu = [tuple(each[i] for each in statistics) for i in range(len(step[2]))]
+        parameters = [each.numpy() for each in parameters_of(self._last_distribution)]
+        mu = [tuple(each[i] for each in parameters) for i in range(len(step[2]))]
         store_step(self, step, np.logical_or(step[4], step[5]), next_mask, active, **{MU: mu})
 
     def stop_episode(self) -> None:
-        """End the running episodes; the next steps start new episodes. Runners call this method first."""
+        """End the running episodes. The next steps start new episodes. Runners call this method before training."""
         super().stop_episode()
         if self.replay_buffer is not None and self.training and self.batch_last_obs is not None:
             for env_id in range(len(self.batch_last_obs)):
@@ -187,7 +184,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
     # Learning
 
     def _learn_from(self, batch: Batch) -> None:
-        """Make one update from the last steps, then `n_times_replay` updates from replay."""
+        """Make one update from the last steps, then `n_times_replay` updates from the replay buffer."""
         if not self.disable_online_update:
             self.learn(batch)
         for _ in range(self.n_times_replay):
@@ -200,19 +197,17 @@ class ACER(AsyncActorCritic, AsyncAgent):
             return
         batch = buffer.sample_sequences(1, self.t_max, self.gamma)
         update = partial(overrides.update_from_sequence, self) if self._overridden_hooks else super().update
-        if not buffer.prioritized:
-            update(batch)
-            return
         error = torch.zeros(0)
         try:
             error, _ = update(batch)
-        finally:  # the buffer expects errors for each sample; a rejected update returns none
-            buffer.update_priorities(batch.index[: len(error)], error)
+        finally:
+            if buffer.prioritized:  # the buffer expects errors after each sample; a rejected update returns no errors
+                buffer.update_priorities(batch.index[: len(error)], error)
 
     def update(
         self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make one update from consecutive steps of one episode; all updates go through this method.
+        """Make one update from consecutive steps of one episode. All updates call this method.
 
         A subclass may override this method in two forms. The agent calls the overridden method for the last steps and
         for steps from replay. `update(batch, ...)` receives the steps as a `Batch` of features. The other form receives
@@ -224,7 +219,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         Args:
             batch: The steps in order, with raw observations.
             errors_out: If not None, the list is cleared and filled with the absolute errors.
-            **steps: PFRL's keyword arguments in place of `batch`; allowed within an overridden method.
+            **steps: PFRL's keyword arguments in place of `batch`. They are allowed only within an overridden method.
 
         Returns:
             The errors of the values and the statistics of the loss. The errors have shape [N]. With a recurrent model
@@ -238,28 +233,26 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return overrides.update_by_loss(self, steps) if steps else super().update(batch, errors_out)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update the model from a batch of features, then update the average model."""
-        learnt = super().learn(batch)
+        """Update the model with a batch whose observations are features, then update the average model."""
+        result = super().learn(batch)
         if self.trust_region_alpha < 1 and self._hooked_batch is None:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
-        return learnt
+        return result
 
     def sync_parameters(self) -> None:
-        """Copy the shared parameters to the acting model; within PFRL's methods also update the average model."""
+        """Copy the shared parameters to the acting model. An overridden method also updates the average model."""
         copy_param(self.model, self._shared_model)
         if self._hooked_batch is not None and self.trust_region_alpha < 1:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return loss, errors and statistics of consecutive steps. Off-policy steps have `mu` in `extra`."""
+        """Return loss, errors and statistics of consecutive steps. Steps from replay have the entry `mu` in `extra`."""
         distribution, action_value, value = self._outputs_for(batch)
         mu = (batch.extra or {}).get(MU)
         behaviour = None if mu is None else allowed(with_parameters(distribution, *mu), batch.action_mask)
         q = action_value.evaluate_actions(batch.action).reshape(-1)
         with torch.no_grad():
-            ratio = None
-            if behaviour is not None:
-                ratio = (distribution.log_prob(batch.action) - behaviour.log_prob(batch.action)).exp()
+            ratio = None if behaviour is None else _ratio(distribution, behaviour, batch.action)
             categorical = isinstance(distribution, Categorical)
             targets = acer_targets(
                 batch.reward, batch.discount, q, value, self._last_value(batch), ratio,
@@ -305,7 +298,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
             self.init_history_data_for_online_update()
 
     def update_on_policy(self, statevar: Any) -> None:
-        """Learn from the last steps, unless `disable_online_update`.
+        """Learn from the last steps, unless `disable_online_update` is True.
 
         The steps are stored in attributes. Each attribute is a dict with the keys t_start, ..., t - 1: `past_actions`,
         `past_rewards`, `past_values`, `past_action_values`, `past_action_distrib` and `past_avg_action_distrib`. Each
@@ -317,7 +310,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         overrides.update_on_policy(self, statevar)
 
     def init_history_data_for_online_update(self) -> None:
-        """Clear the last steps after an update from them. The constructor also calls an overriding method."""
+        """Clear the last steps. An override is called after each update from the last steps, and in the constructor."""
         overrides.forget_steps(self)
 
     def compute_loss(
@@ -353,19 +346,20 @@ class ACER(AsyncActorCritic, AsyncAgent):
         q = torch.cat([action_values[t].evaluate_actions(a).reshape(1) for t, a in zip(times, action, strict=True)])
         value = torch.cat([values[time].reshape(1) for time in times])
         reward = torch.tensor([float(rewards[time]) for time in times])
-        mu = [action_distribs_mu[time] if action_distribs_mu else None for time in times]
+        mu = action_distribs_mu or dict.fromkeys(times)
         categorical = isinstance(action_distribs[t_start], Categorical)
         with torch.no_grad():
-            ratios = [_ratio(action_distribs[t], each, a) for t, each, a in zip(times, mu, action, strict=True)]
+            pairs = zip(times, action, strict=True) if action_distribs_mu else ()
+            ratios = [_ratio(action_distribs[time], action_distribs_mu[time], each) for time, each in pairs]
             targets = acer_targets(
                 reward, torch.full_like(reward, self.gamma), q, value, torch.tensor([float(R)]),
-                torch.cat(ratios) if action_distribs_mu else None,
+                torch.cat(ratios) if ratios else None,
                 action_size=1 if categorical else action[0].numel(), use_Q_opc=self.use_Q_opc,
             )  # fmt: skip
         pi_loss = torch.cat([
             self.compute_one_step_pi_loss(
                 action=action[i], advantage=targets.advantage[i].item(), action_distrib=action_distribs[time],
-                action_distrib_mu=mu[i], action_value=action_values[time], v=value[i].item(),
+                action_distrib_mu=mu[time], action_value=action_values[time], v=value[i].item(),
                 avg_action_distrib=avg_action_distribs[time],
             ).reshape(1)
             for i, time in enumerate(times)
@@ -414,16 +408,15 @@ class ACER(AsyncActorCritic, AsyncAgent):
             self.average_kl = self._running_mean("kl", kl)
         else:
             pi_loss = policy_loss_of(action_distrib)
-        entropy: Tensor = action_distrib.entropy()
-        return pi_loss - self.beta * entropy
+        return pi_loss - self.beta * action_distrib.entropy()  # type: ignore[no-any-return]
 
     def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
-        """State values. If actions are masked, V(s) is the mean of Q(s, a) under the masked policy."""
+        """Return the state values. If actions are masked, V(s) is the mean of Q(s, a) under the masked policy."""
         distribution, action_value = outputs[:2]
         if action_mask is None or not hasattr(action_value, "q_values"):
             return outputs[2]  # type: ignore[no-any-return]
-        mean: Tensor = torch.linalg.vecdot(allowed(distribution, action_mask).probs, action_value.q_values)
-        return mean
+        probs = allowed(distribution, action_mask).probs
+        return torch.linalg.vecdot(probs, action_value.q_values)  # type: ignore[no-any-return]
 
     def _outputs_for(self, batch: Batch, model: torch.nn.Module | None = None) -> tuple[Any, Any, Tensor]:
         """Return the masked action distributions, the action values, and the state values [N]."""
@@ -432,9 +425,6 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return allowed(outputs[0], batch.action_mask), outputs[1], value.reshape(-1)
 
 
-def _ratio(distribution: Any, behaviour: Any, action: Tensor) -> Tensor:
-    """Importance ratio pi(a) / mu(a) of an action, [1]; mu is `behaviour`. The ratio is 1 if `behaviour` is None."""
-    if behaviour is None:
-        return torch.ones(1)
-    ratio: Tensor = (distribution.log_prob(action) - behaviour.log_prob(action)).exp()
-    return ratio
+def _ratio(distribution: Distribution, behaviour: Distribution, action: Tensor) -> Tensor:
+    """Return the importance ratio pi(a) / mu(a) of each action, [N], where mu is the behaviour policy."""
+    return (distribution.log_prob(action) - behaviour.log_prob(action)).exp()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, kl_divergence
+from torch.distributions import Categorical, Distribution, kl_divergence
 
 from pfrl_like.action_value import DiscreteActionValue, SingleActionValue
 from pfrl_like.batch import map_nested
@@ -18,7 +18,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 
 class Targets(NamedTuple):
-    """Targets of consecutive steps, without gradients; all [N].
+    """Targets of consecutive steps. No target has a gradient, and all have the shape [N].
 
     Attributes:
         q: Retrace target of Q(s, a).
@@ -42,11 +42,11 @@ def acer_targets(
     action_size: int = 1,
     use_Q_opc: bool = False,
 ) -> Targets:
-    """Targets of consecutive steps of one episode (arXiv:1611.01224, eq. 5, 14, algorithms 2, 3).
+    """Compute the targets of consecutive steps of one episode (arXiv:1611.01224, eq. 5, 14, algorithms 2, 3).
 
-    Q_ret_t = reward_t + discount_t * (V_{t+1} + c_{t+1} (Q_ret_{t+1} - Q_{t+1})), c = min(1, ratio**(1 / action_size));
-    Q_opc is the same with c = 1. The advantage is Q_ret - V, or Q_opc - V if `use_Q_opc`. The target of V is V + min(1,
-    ratio) (Q_ret - Q).
+    Q_ret_t = reward_t + discount_t * (V_{t+1} + c_{t+1} (Q_ret_{t+1} - Q_{t+1})), c = min(1, ratio**(1 / action_size)).
+    Q_opc has the same formula with c = 1. The advantage is Q_ret - V, or Q_opc - V if `use_Q_opc` is True. The target
+    of V is V + min(1, ratio) (Q_ret - Q).
 
     Args:
         reward: Reward of each step, [N].
@@ -61,27 +61,21 @@ def acer_targets(
     """
     next_value = torch.cat([value[1:], last_value])
     trace = None if ratio is None else ratio.pow(1 / action_size)
-    q_ret = _retrace(reward, discount, q, next_value, trace)
-    q_for_policy = _retrace(reward, discount, q, next_value, None) if use_Q_opc else q_ret
+    continues = torch.ones_like(reward, dtype=torch.bool)
+    q_ret = retrace(reward, discount, q, next_value, trace, continues)
+    q_for_policy = retrace(reward, discount, q, next_value, None, continues) if use_Q_opc else q_ret
     error = q_ret - q
     return Targets(q_ret, q_for_policy - value, value + (error if ratio is None else ratio.clamp(max=1.0) * error))
 
 
-def _retrace(reward: Tensor, discount: Tensor, q: Tensor, next_value: Tensor, ratio: Tensor | None) -> Tensor:
-    """Call `retrace` for tensors [N] instead of [N, 1]."""
-    reward, discount, q, next_value = (x.unsqueeze(1) for x in (reward, discount, q, next_value))
-    ratio = None if ratio is None else ratio.unsqueeze(1)
-    return retrace(reward, discount, q, next_value, ratio, torch.ones_like(reward, dtype=torch.bool)).squeeze(1)
-
-
 def policy_loss(
-    distribution: Any,
+    distribution: Distribution,
     action: Tensor,
     advantage: Tensor,
     ratio: Tensor | None = None,
     truncation_threshold: float | None = None,
 ) -> Tensor:
-    """-min(c, ratio) * advantage * log pi(a), the truncated importance sampling of arXiv:1611.01224, eq. 7, [N].
+    """Compute the truncated policy loss -min(c, ratio) * advantage * log pi(a), [N] (arXiv:1611.01224, eq. 7).
 
     Args:
         distribution: Action distributions, batch shape [N].
@@ -89,19 +83,18 @@ def policy_loss(
         advantage: Advantage of each action, [N]; no gradient flows into it.
         ratio: Importance ratio pi(a) / mu(a) of each action, [N]; mu is the behaviour policy. None if pi and mu are
             equal.
-        truncation_threshold: c; None disables truncation.
+        truncation_threshold: Maximum importance weight c. None disables truncation.
     """
     weight = advantage
     if ratio is not None:
         weight = weight * (ratio if truncation_threshold is None else ratio.clamp(max=truncation_threshold))
-    loss: Tensor = -weight * distribution.log_prob(action)
-    return loss
+    return -weight * distribution.log_prob(action)
 
 
 def bias_correction(
-    distribution: Any, behaviour: Any, action_value: Any, value: Tensor, truncation_threshold: float
+    distribution: Distribution, behaviour: Any, action_value: Any, value: Tensor, truncation_threshold: float
 ) -> Tensor:
-    """Bias correction of the truncated policy loss, computed with the critic (eq. 7, second term), [N].
+    """Compute the bias correction of the truncated policy loss with the critic, [N] (eq. 7, second term).
 
     For categorical distributions the correction is -sum_a max(0, pi(a) - c mu(a)) (Q(a) - V) log pi(a). For other
     distributions it is -max(0, 1 - c mu(a') / pi(a')) (Q(a') - V) log pi(a') with one sample a' from pi.
@@ -109,9 +102,9 @@ def bias_correction(
     Args:
         distribution: Action distributions of the policy pi, batch shape [N].
         behaviour: Action distributions of the behaviour policy mu.
-        action_value: Q(s, .), with `q_values` [N, n_actions] if distributions are categorical.
+        action_value: Q(s, .). It has `q_values` [N, n_actions] if the distributions are categorical.
         value: V(s), [N].
-        truncation_threshold: c.
+        truncation_threshold: Maximum importance weight c.
     """
     if isinstance(distribution, Categorical):
         with torch.no_grad():
@@ -123,14 +116,13 @@ def bias_correction(
         inverse_ratio = (behaviour.log_prob(action) - distribution.log_prob(action)).exp()
         weight = (1 - truncation_threshold * inverse_ratio).clamp_min(0.0)
         weight = weight * (action_value.evaluate_actions(action).reshape(-1) - value)
-    correction: Tensor = -weight * distribution.log_prob(action)
-    return correction
+    return -weight * distribution.log_prob(action)  # type: ignore[no-any-return]
 
 
 def within_trust_region(
     distribution: Any, average: Any, loss: Callable[[Any], Tensor], delta: float
 ) -> tuple[Tensor, Tensor]:
-    """Surrogate loss that keeps the policy near an average policy (arXiv:1611.01224, section 3.3).
+    """Compute a surrogate loss that keeps the policy near an average policy (arXiv:1611.01224, section 3.3).
 
     The gradient is computed with respect to the parameters of the distributions and projected by
     `trust_region_gradient`. Backpropagation then starts at these parameters with the projected gradient. The parameters
@@ -140,7 +132,7 @@ def within_trust_region(
     Args:
         distribution: Action distributions of the trained policy, batch shape [N].
         average: Action distributions of the average policy.
-        loss: Function that returns the loss of each row, [N], for given action distributions.
+        loss: Function of action distributions that returns the loss of each row, [N].
         delta: Bound of the linearised KL divergence.
 
     Returns:
@@ -161,12 +153,12 @@ def within_trust_region(
 
 
 def _flat(tensors: Any) -> Tensor:
-    """Tensors [N, ...], flattened and concatenated to [N, P]."""
+    """Flatten tensors [N, ...] and concatenate them to [N, P]."""
     return torch.cat([tensor.flatten(1) for tensor in tensors], 1)
 
 
 def value_losses(q: Tensor, value: Tensor, targets: Targets, *, learns_value: bool) -> Tensor:
-    """(Q_ret - Q)**2 / 2, and (target - V)**2 / 2 if V is learnt separately (arXiv:1611.01224, eq. 14), [N]."""
+    """Compute (Q_ret - Q)**2 / 2, plus (target - V)**2 / 2 if `learns_value`, [N] (arXiv:1611.01224, eq. 14)."""
     loss = half_square(targets.q - q)
     return loss + half_square(targets.value - value) if learns_value else loss
 
@@ -174,7 +166,7 @@ def value_losses(q: Tensor, value: Tensor, targets: Targets, *, learns_value: bo
 # `train()` and `eval()` do not change the output of this module.
 @ignores_training
 class ACERDiscreteActionHead(nn.Module):
-    """Model for discrete actions. V(s) is the mean of Q(s, a) under the policy.
+    """Model of ACER for discrete actions. V(s) is the mean of Q(s, a) under the policy.
 
     Args:
         pi: Policy, a module from observations to categorical distributions.
@@ -204,7 +196,7 @@ class ACERDiscreteActionHead(nn.Module):
 # `train()` and `eval()` do not change the output of this module.
 @ignores_training
 class ACERContinuousActionHead(nn.Module):
-    """Model for continuous actions: a stochastic dueling network (arXiv:1611.01224, eq. 13).
+    """Model of ACER for continuous actions, a stochastic dueling network (arXiv:1611.01224, eq. 13).
 
     Q(s, a) = V(s) + A(s, a) - mean over i of A(s, u_i), where u_1, ..., u_n are sampled from the policy.
 
@@ -238,7 +230,6 @@ class ACERContinuousActionHead(nn.Module):
             samples = distribution.sample((self.n,)).flatten(0, 1)
             repeated = map_nested(lambda leaf: leaf.expand(self.n, *leaf.shape).flatten(0, 1), obs)
             mean = self.adv((repeated, samples)).view(self.n, -1, 1).mean(0)
-            q_value: Tensor = value + self.adv((obs, action)) - mean
-            return q_value
+            return value + self.adv((obs, action)) - mean  # type: ignore[no-any-return]
 
         return distribution, SingleActionValue(evaluate), value

@@ -1,24 +1,18 @@
 """Advantage Learning (Bellemare et al. 2016, arXiv:1512.04860)."""
 
-import logging
-import numbers
-from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from pfrl_like.agents.dqn import DQN
+from pfrl_like.agents.pal import PAL
 from pfrl_like.batch import Batch
-from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import advantage_learning_target
-from pfrl_like.learning.compatibility.arguments import arguments_for
-from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
-class AL(DQN):
-    """DQN whose targets subtract `alpha` times the action gap. This lowers the values of actions that are not greedy.
+class AL(PAL):
+    """DQN whose targets subtract `alpha` times the action gap, max_b Q(s, b) - Q(s, a).
+
+    The subtraction lowers the values of actions that are not greedy. The class inherits the constructor of `PAL`.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -35,8 +29,8 @@ class AL(DQN):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -47,66 +41,18 @@ class AL(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
         alpha: Weight of the advantage, in [0, 1); 0 gives DQN.
-
-    Raises:
-        ValueError: If `alpha` is not in [0, 1), or if another argument is outside its documented range. The message
-            contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
-
-    def __init__(
-        self,
-        q_function: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        replay_buffer: AbstractReplayBuffer,
-        gamma: float,
-        explorer: Explorer,
-        gpu: int | None = None,
-        replay_start_size: int = 50000,
-        minibatch_size: int = 32,
-        update_interval: int = 1,
-        target_update_interval: int = 10000,
-        clip_delta: bool = True,
-        phi: Callable[[Any], Any] | None = None,
-        target_update_method: str = "hard",
-        soft_update_tau: float = 1e-2,
-        n_times_update: int = 1,
-        batch_accumulator: str = "mean",
-        episodic_update_len: int | None = None,
-        logger: logging.Logger | None = None,
-        batch_states: Callable[..., Any] = default_batch_states,
-        recurrent: bool = False,
-        max_grad_norm: float | None = None,
-        *,
-        device: torch.device | str | None = None,
-        num_steps: int = 1,
-        burn_in: int = 0,
-        compile: bool = False,
-        alpha: float = 0.9,
-    ) -> None:
-        self.alpha = checked_alpha(alpha)
-        super().__init__(**arguments_for(DQN, locals()))
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`advantage_learning_target` of the target network's values."""
+        """Compute the targets with `advantage_learning_target`; see `dqn_loss` for the arguments."""
         gap = -value.compute_advantage(batch.action)
         return advantage_learning_target(batch.reward, batch.discount, bootstrap, gap, self.alpha)
-
-
-def checked_alpha(alpha: float) -> float:
-    """Return `alpha`, the weight of an advantage, if it is in [0, 1).
-
-    Raises:
-        ValueError: If `alpha` is not in [0, 1).
-    """
-    if not (isinstance(alpha, numbers.Real) and 0 <= alpha < 1):
-        raise ValueError(f"alpha is {alpha!r}, expected a number in [0, 1)")
-    return alpha

@@ -8,9 +8,9 @@ from pfrl_like.functions.losses import categorical_projection, weighted_mean
 
 
 class CategoricalDQN(DQN):
-    """DQN with a Q-function that returns a `DistributionalDiscreteActionValue`.
+    """DQN whose Q-function must return a `DistributionalDiscreteActionValue`, which computes the loss.
 
-    Compared with `DQN`, the class only checks that the Q-function returns such action values.
+    The check of this type is the only difference from `DQN`.
 
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a
@@ -29,8 +29,8 @@ class CategoricalDQN(DQN):
             the cross entropy of this class.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -41,8 +41,9 @@ class CategoricalDQN(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -50,8 +51,8 @@ class CategoricalDQN(DQN):
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        TypeError: If the Q-function returns another type of action value. If the network does not declare its output
-            type, the error is raised when a run begins or at the first update.
+        TypeError: If the Q-function returns another type of action value. The error is raised when a run begins or at
+            the first update.
     """
 
     value_type = DistributionalDiscreteActionValue
@@ -72,7 +73,7 @@ def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") ->
 def compute_weighted_value_loss(
     eltwise_loss: Tensor, batch_size: int, weights: Tensor, batch_accumulator: str = "mean"
 ) -> Tensor:
-    """`compute_value_loss` with importance weights, [B]; the mean divides by `batch_size`.
+    """Compute `compute_value_loss` with importance weights, [B]. The "mean" is the sum divided by `batch_size`.
 
     Raises:
         ValueError: If `batch_accumulator` is not "mean" or "sum".
@@ -82,5 +83,5 @@ def compute_weighted_value_loss(
 
 
 def _apply_categorical_projection(y: Tensor, y_probs: Tensor, z: Tensor) -> Tensor:
-    """`categorical_projection` of masses `y_probs` at the values `y` onto the atoms `z`."""
+    """Project the probabilities `y_probs` of the values `y` onto the atoms `z`, with `categorical_projection`."""
     return categorical_projection(z, y, y_probs)

@@ -48,9 +48,10 @@ class CrossQ(SoftActorCritic):
             clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
-            from the policy. An actor in another process uses the function until the actor receives the first parameters
-            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
+            training actions are always sampled from the policy. An actor in another process uses the function until it
+            receives parameters that were updated at least once. If actions are masked, the function must accept the
+            keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -65,8 +66,9 @@ class CrossQ(SoftActorCritic):
         recurrent: True to train a recurrent policy on sequences; critics must not be recurrent.
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
@@ -116,8 +118,8 @@ class CrossQ(SoftActorCritic):
         compile: bool = False,
     ) -> None:
         if soft_update_tau is not None:
-            raise TypeError("soft_update_tau is given, but CrossQ has no target networks: leave it out")
-        del soft_update_tau  # the base class has its own default, without effect here
+            raise TypeError("soft_update_tau is given, but CrossQ has no target networks: leave the argument out")
+        del soft_update_tau  # the base class then uses its default value, which has no effect without target networks
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         for name, critic in zip(self._critic_names, self.critics, strict=True):
             if is_recurrent(critic):
@@ -127,7 +129,7 @@ class CrossQ(SoftActorCritic):
                 )
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Losses of the critics in the current states; the targets use the critics themselves in the next states."""
+        """Return the result of `critic_loss` for each critic. The targets use the critics, not target networks."""
         with torch.no_grad(), evaluating_readers(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
             reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())

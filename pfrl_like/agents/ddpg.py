@@ -24,16 +24,18 @@ from pfrl_like.utils.checks import alias, constructor_only
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
-    """Q'(s', a') with a' sampled from the target policy; mu'(s') if it is deterministic (arXiv:1509.02971, eq. 5).
+    """Return Q'(s', a') with a' sampled from the target policy (arXiv:1509.02971, eq. 5).
 
-    For an ensemble of critics, return the minimum over its members.
+    If `target_q_function` is an ensemble, the value is the minimum over its members.
     """
     next_action = distribution_of(target_policy, batch, next=True).sample()
     return least_next_value([*members_of(target_q_function)], batch, next_action)
 
 
 def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """-Q(s, a), with a reparametrised action a from the policy (arXiv:1509.02971, eq. 6; arXiv:1510.09142, Alg. 4).
+    """Compute the mean of -Q(s, a), where a is a reparametrised sample from the policy.
+
+    Sources: arXiv:1509.02971, eq. 6, and arXiv:1510.09142, algorithm 4.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
@@ -70,8 +72,8 @@ class DDPG(OffPolicyActorCritic):
             multiple of `update_interval`.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
@@ -79,15 +81,17 @@ class DDPG(OffPolicyActorCritic):
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
-            from the policy. An actor in another process uses the function until the actor receives the first parameters
-            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
+            training actions are always sampled from the policy. An actor in another process uses the function until it
+            receives parameters that were updated at least once. If actions are masked, the function must accept the
+            keyword `action_mask`, [n_actions].
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
         max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
@@ -96,9 +100,11 @@ class DDPG(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
+    #: Statistics that are averaged over rows.
     averaged_rows = ("q",)
+    #: Statistics that are averaged over updates.
     averaged_updates = ("actor_loss", "critic_loss")
+    #: Statistics that `get_statistics` returns.
     reported = ("average_q", "average_actor_loss", "average_critic_loss", "n_updates")
     _elementwise = staticmethod(square)
     _hooks_of_update = frozenset(["compute_critic_loss", "compute_actor_loss"])
@@ -141,14 +147,14 @@ class DDPG(OffPolicyActorCritic):
             policy, {"q_func": q_func}, {"actor_optimizer": actor_optimizer, "critic_optimizer": critic_optimizer},
             replay_buffer, gamma, explorer, **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
-        # PFRL saves policy and critic as one module.
+        # PFRL saves the policy and the critic as one module, `model`.
         self.model = nn.ModuleList([policy, q_func])
         self.target_model = nn.ModuleList([self.target_policy, self.target_q_func])
         self._target_attributes = ("model",)
         self.saved_attributes = ("model", "target_model", "actor_optimizer", "critic_optimizer")
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`ddpg_next_value` of the target networks, and the rewards."""
+        """Return the next value from the target networks (`ddpg_next_value`), and the rewards, [N]."""
         return ddpg_next_value(self.target_policy, self.target_q_func, batch), batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
@@ -178,7 +184,7 @@ class DDPG(OffPolicyActorCritic):
         return loss
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update like PFRL's `update`, with one gradient step on each loss."""
+        """Make one gradient step on each loss, in the order of PFRL's `update`."""
         step = own_step(self)
         step("critic_optimizer", given_loss(self, "compute_critic_loss", batch))
         step("actor_optimizer", given_loss(self, "compute_actor_loss", batch))

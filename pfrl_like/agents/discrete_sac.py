@@ -18,25 +18,24 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
-    """Probabilities and log-probabilities of all actions, both [N, n_actions]; log 0 is replaced by 0."""
+    """Return probabilities and log-probabilities of all actions, both [N, n_actions]; log 0 is replaced by 0."""
     probs = distribution.probs
     return probs, torch.where(probs > 0, probs, 1.0).log()
 
 
 def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, temperature: Any) -> Tensor:
-    """Mean of min Q'(s', a) - temperature * log pi(a|s') over the policy's actions, [N] (arXiv:1910.07207, eq. 10).
+    """Return the mean of min Q'(s', a) - temperature * log pi(a|s') over a ~ pi, [N] (arXiv:1910.07207, eq. 10).
 
     Args:
-        policy: The policy, with categorical distributions.
-        target_critics: Target networks of the critics; they return a plain `DiscreteActionValue`.
+        policy: Module from observations to categorical distributions pi.
+        target_critics: Target networks of the critics. They return a `DiscreteActionValue` that is not distributional.
         batch: Transitions or sequences.
         temperature: Weight of the entropy.
     """
     distribution = distribution_of(policy, batch, next=True)
     probs, log_probs = probabilities(distribution)
     q = torch.stack([value_of_state(critic, batch, next=True).q_values for critic in target_critics]).amin(0)
-    mean: Tensor = torch.linalg.vecdot(probs, q - temperature * log_probs)
-    return mean
+    return torch.linalg.vecdot(probs, q - temperature * log_probs)  # type: ignore[no-any-return]
 
 
 def discrete_sac_next_distribution(
@@ -49,8 +48,8 @@ def discrete_sac_next_distribution(
     value under the policy.
 
     Returns:
-        The `ActionValue` of this critic, the sampled actions, [N], and the log-probabilities of the sampled actions,
-        [N].
+        The `ActionValue` of the critic with the smallest value, the sampled actions, [N], and the log-probabilities of
+        the sampled actions, [N].
     """
     distribution = distribution_of(policy, batch, next=True)
     action = distribution.sample()
@@ -61,7 +60,7 @@ def discrete_sac_next_distribution(
 def discrete_sac_policy_loss(
     policy: Any, critics: Sequence[Any], batch: Batch, temperature: Any, accumulator: str = "mean"
 ) -> tuple[Tensor, Tensor]:
-    """Mean of temperature * log pi(a|s) - min Q(s, a) over the policy's actions (arXiv:1910.07207, eq. 12).
+    """Compute the mean of temperature * log pi(a|s) - min Q(s, a) over a ~ pi (arXiv:1910.07207, eq. 12).
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
@@ -81,16 +80,19 @@ def discrete_sac_policy_loss(
 
 
 def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Q(s, .), or Q(s', .) if `next`. A recurrent critic starts each sequence from its initial recurrent state."""
+    """Return Q(s, .), or Q(s', .) if `next` is True.
+
+    A recurrent critic starts each sequence from its initial recurrent state.
+    """
     return action_values(critic, with_own_memory(critic, batch, next=next), next=next)
 
 
 class DiscreteSAC(SoftActorCritic):
     """Soft Actor-Critic for discrete actions. Masked actions have probability 0 and are excluded from all losses.
 
-    The critics minimise half the squared TD error, as in the paper. Two details of an update differ in d3rlpy 2.8: its
-    critics minimise the Huber loss of the TD error, and it updates the temperature before it computes the policy's
-    loss.
+    The critics minimise half the squared TD error, as in the paper. An update of d3rlpy 2.8 differs in two details: the
+    critics minimise the Huber loss of the TD error, and the temperature is updated before the policy's loss is
+    computed.
 
     Args:
         policy: Module from observations to categorical distributions, for example one that ends in a
@@ -115,9 +117,10 @@ class DiscreteSAC(SoftActorCritic):
             clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
-            from the policy. An actor in another process uses the function until the actor receives the first parameters
-            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
+            training actions are always sampled from the policy. An actor in another process uses the function until it
+            receives parameters that were updated at least once. If actions are masked, the function must accept the
+            keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, positive, for example 0.5 * log(n_actions). The temperature is learnt to keep
@@ -133,8 +136,9 @@ class DiscreteSAC(SoftActorCritic):
             stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
@@ -145,7 +149,7 @@ class DiscreteSAC(SoftActorCritic):
     """
 
     value_type: type[Any] = Categorical
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Kind of the action space, its name in error messages, and the agent that these messages recommend for other kinds.
     action_kind = ("discrete", "discrete", "SoftActorCritic")
     value_of = staticmethod(value_of_state)
     _densities_of = staticmethod(probabilities)
@@ -160,7 +164,7 @@ class DiscreteSAC(SoftActorCritic):
             check_takes_state(name, critic)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic for the action taken."""
+        """Return the result of `critic_loss` for each critic and the actions of the batch."""
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):
@@ -177,6 +181,9 @@ class DiscreteSAC(SoftActorCritic):
         return [critic_loss(value, rows, next_value, reward, **action, **self._loss_options) for value, rows in pairs]
 
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss, the negative entropies and the entropies. The temperature loss uses the exact entropies."""
+        """Return the policy's loss, the negative entropies and the entropies.
+
+        The negative entropies, which are exact, replace the log-probabilities in the loss of the temperature.
+        """
         loss, entropy = discrete_sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator)
         return loss, -entropy, entropy

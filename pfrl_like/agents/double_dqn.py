@@ -10,10 +10,9 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def greedy_of_online(q_function: Any, batch: Batch) -> Tensor:
-    """argmax_a Q(s', a) of the online network in evaluation mode, [N] (arXiv:1509.06461, eq. 4)."""
+    """Return argmax_a Q(s', a) of the online network in evaluation mode, [N] (arXiv:1509.06461, eq. 4)."""
     with evaluating_readers(q_function):
-        greedy: Tensor = action_values(q_function, batch, next=True).greedy_actions
-    return greedy
+        return action_values(q_function, batch, next=True).greedy_actions  # type: ignore[no-any-return]
 
 
 class DoubleDQN(DQN):
@@ -34,8 +33,8 @@ class DoubleDQN(DQN):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -46,8 +45,9 @@ class DoubleDQN(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,

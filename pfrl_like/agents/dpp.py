@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.action_value import ActionValue, DiscreteActionValue
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
@@ -23,8 +23,8 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 class AbstractDPP(DQN):
     """DQN that learns action preferences. The preferences of suboptimal actions keep decreasing.
 
-    With each update of the target network, the difference between the preference and the state value is added to the
-    preference once more. Subclasses define the state value.
+    The target of a preference P(s, a) is the target of Q-learning plus P(s, a) - V(s), computed with the target
+    network. Each update of the target network adds P(s, a) - V(s) once more. Subclasses define the state value V.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -41,8 +41,8 @@ class AbstractDPP(DQN):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -53,8 +53,9 @@ class AbstractDPP(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -64,17 +65,13 @@ class AbstractDPP(DQN):
 
     @abstractmethod
     def _state_value(self, value: Any) -> Tensor:
-        """Value of each state, computed from the preferences of its actions, [B]."""
+        """Return the value of each state, computed from the preferences of its actions, [B]."""
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`dynamic_policy_programming_target` of the target network's values; no next action is needed."""
-        return dynamic_policy_programming_target(
-            batch.reward,
-            batch.discount,
-            self._state_value(next_value),
-            value.evaluate_actions(batch.action),
-            self._state_value(value),
-        )
+        """Compute the targets with `dynamic_policy_programming_target`; see `dqn_loss` for the arguments."""
+        preference, next_mean = value.evaluate_actions(batch.action), self._state_value(next_value)
+        mean = self._state_value(value)
+        return dynamic_policy_programming_target(batch.reward, batch.discount, next_mean, preference, mean)
 
 
 class DPP(AbstractDPP):
@@ -95,8 +92,8 @@ class DPP(AbstractDPP):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -107,8 +104,9 @@ class DPP(AbstractDPP):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -154,16 +152,17 @@ class DPP(AbstractDPP):
         compile: bool = False,
         eta: float = 1.0,
     ) -> None:
-        self.eta = _checked_eta(eta)
+        if not (isinstance(eta, numbers.Real) and 0 < eta < math.inf):
+            raise ValueError(f"eta is {eta!r}, expected a finite number above 0")
+        self.eta: float = eta
         super().__init__(**arguments_for(DQN, locals()))
 
-    def _state_value(self, value: Any) -> Tensor:
-        """Mean of the preferences under the softmax, [B]."""
-        mean: Tensor = value.compute_expectation(self.eta)
-        return mean
+    def _state_value(self, value: DiscreteActionValue) -> Tensor:
+        """Return the mean of the preferences under the softmax, [B]."""
+        return value.compute_expectation(self.eta)
 
 
-class DPPL(AbstractDPP):
+class DPPL(DPP):
     """Dynamic Policy Programming whose state value is log(sum(exp(eta * preferences))) / eta, L_eta in the paper.
 
     Args:
@@ -181,8 +180,8 @@ class DPPL(AbstractDPP):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -193,60 +192,20 @@ class DPPL(AbstractDPP):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
-        eta: Inverse temperature of the soft maximum, positive.
-
-    Raises:
-        ValueError: If `eta` is not positive and finite, or if another argument is outside its documented range. The
-            message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        eta: Inverse temperature of the softmax, positive.
     """
 
-    value_type = DiscreteActionValue
-
-    def __init__(
-        self,
-        q_function: torch.nn.Module,
-        optimizer: torch.optim.Optimizer,
-        replay_buffer: AbstractReplayBuffer,
-        gamma: float,
-        explorer: Explorer,
-        gpu: int | None = None,
-        replay_start_size: int = 50000,
-        minibatch_size: int = 32,
-        update_interval: int = 1,
-        target_update_interval: int = 10000,
-        clip_delta: bool = True,
-        phi: Callable[[Any], Any] | None = None,
-        target_update_method: str = "hard",
-        soft_update_tau: float = 1e-2,
-        n_times_update: int = 1,
-        batch_accumulator: str = "mean",
-        episodic_update_len: int | None = None,
-        logger: logging.Logger | None = None,
-        batch_states: Callable[..., Any] = default_batch_states,
-        recurrent: bool = False,
-        max_grad_norm: float | None = None,
-        *,
-        device: torch.device | str | None = None,
-        num_steps: int = 1,
-        burn_in: int = 0,
-        compile: bool = False,
-        eta: float = 1.0,
-    ) -> None:
-        self.eta = _checked_eta(eta)
-        super().__init__(**arguments_for(DQN, locals()))
-
-    def _state_value(self, value: Any) -> Tensor:
-        """Soft maximum of the preferences, [B]."""
-        maximum: Tensor = value.without_forbidden(self.eta * value.q_values).logsumexp(1) / self.eta
-        return maximum
+    def _state_value(self, value: DiscreteActionValue) -> Tensor:
+        """Return the soft maximum of the preferences, [B]."""
+        return value.without_forbidden(self.eta * value.q_values).logsumexp(1) / self.eta
 
 
 class DPPGreedy(AbstractDPP):
@@ -267,8 +226,8 @@ class DPPGreedy(AbstractDPP):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -279,8 +238,9 @@ class DPPGreedy(AbstractDPP):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -288,13 +248,6 @@ class DPPGreedy(AbstractDPP):
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
     """
 
-    def _state_value(self, value: Any) -> Tensor:
-        """Maximum preference, [B]."""
-        largest: Tensor = value.max
-        return largest
-
-
-def _checked_eta(eta: float) -> float:
-    if not (isinstance(eta, numbers.Real) and 0 < eta < math.inf):
-        raise ValueError(f"eta is {eta!r}, expected a finite number above 0")
-    return eta
+    def _state_value(self, value: ActionValue) -> Tensor:
+        """Return the maximum preference, [B]."""
+        return value.max

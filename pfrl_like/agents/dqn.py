@@ -30,10 +30,15 @@ from pfrl_like.utils.env_values import space_kind
 NextAction = Callable[[Any, Batch], Tensor]
 Target = Callable[[Any, Any, Tensor, Batch], Tensor]
 Penalty = Callable[[Any, Batch], Tensor]
+#: Recommended Q-functions, keyed by the kind of the action space.
+_ADVICE = {
+    "box": "use a Q-function that gives a QuadraticActionValue, such as FCQuadraticStateQFunction",
+    "discrete": "use a Q-function that gives a DiscreteActionValue",
+}
 
 
 def action_values(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Q(s, .) of every row, or Q(s', .) if `next`. Masked actions are never greedy."""
+    """Return Q(s, .) of every row, or Q(s', .) if `next` is True. A masked action is never the greedy action."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     value = fast_forward(q_function, obs) if batch.lengths is None else output_of(q_function, batch, next=next)
     value = value if mask is None else value.masked(mask)
@@ -52,21 +57,25 @@ def dqn_loss(
     target: Target | None = None,
     penalty: Penalty | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss of Q-learning. The Q-function's output type determines the form of the loss (values, atoms or quantiles).
+    """Compute the loss of Q-learning.
+
+    The type of the Q-function's output determines the loss of a row: the Huber loss for one value per action, the cross
+    entropy for a categorical distribution, or the quantile Huber loss for quantiles.
 
     Args:
         q_function: Online network.
         target_q_function: Target network.
         batch: Transitions or sequences.
-        next_action: Function that is called with the Q-function and the batch, and returns the next actions to
-            bootstrap from, [N]. None uses the greedy actions of the target network.
-        elementwise: Function that returns the loss of each TD error, for Q-functions that return plain values.
+        next_action: Function of the Q-function and the batch that returns the next actions to bootstrap from, [N]. If
+            None, the greedy actions of the target network are used.
+        elementwise: Function that returns the loss of each TD error. Distributional action values ignore it.
         accumulator: "mean" or "sum" over the rows.
         value_type: Type of action value that the Q-function must return.
-        target: Function that is called with Q'(s, .), Q'(s', .), the values of the next states to bootstrap from, [N],
-            and the batch, and returns the targets, [N]. Q' is the target network. None uses the targets of Q-learning.
-        penalty: Function that is called with Q(s, .) and the batch, and returns an additional loss of each row, [N].
-            None adds no loss.
+        target: Function that returns the targets of Q(s, a), [N]. Its arguments are Q'(s, .), Q'(s', .), the values of
+            the next states to bootstrap from, [N], and the batch, where Q' is the target network. If None, the targets
+            of Q-learning are used.
+        penalty: Function of Q(s, .) and the batch that returns an additional loss of each row, [N]. If None, no loss is
+            added.
 
     Returns:
         The scalar loss (weighted if the batch has weights), the detached TD errors, [N], and the detached Q(s, a), [N].
@@ -110,8 +119,8 @@ class DQN(OffPolicyAgent):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -122,8 +131,9 @@ class DQN(OffPolicyAgent):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -135,11 +145,11 @@ class DQN(OffPolicyAgent):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    #: Argument `next_action` of `dqn_loss`; None uses the greedy action of the target network.
+    #: Argument `next_action` of `dqn_loss`. If None, the greedy actions of the target network are used.
     next_action: NextAction | None = None
-    #: Argument `target` of `dqn_loss`; None uses the targets of Q-learning.
+    #: Argument `target` of `dqn_loss`. If None, the targets of Q-learning are used.
     target: Target | None = None
-    #: Argument `penalty` of `dqn_loss`; None adds no loss.
+    #: Argument `penalty` of `dqn_loss`. If None, no loss is added.
     penalty: Penalty | None = None
 
     loss_record: deque[float]
@@ -174,18 +184,18 @@ class DQN(OffPolicyAgent):
         burn_in: int = 0,
         compile: bool = False,
     ) -> None:
-        further = self.extra_modules()
+        extra_modules = self.extra_modules()
         super().__init__(
-            {"q_function": q_function, **further}, {"optimizer": optimizer}, replay_buffer, gamma, explorer,
+            {"q_function": q_function, **extra_modules}, {"optimizer": optimizer}, replay_buffer, gamma, explorer,
             **passed_on(OffPolicyAgent, locals()),
         )  # fmt: skip
         self.clip_delta = clip_delta
         self.model, self.target_model, self.optimizer = q_function, frozen_copy(q_function), optimizer
-        for name, module in further.items():
+        for name, module in extra_modules.items():
             setattr(self, name, module)
 
     def extra_modules(self) -> Mapping[str, torch.nn.Module]:
-        """Additional modules that a subclass trains with the same optimiser, keyed by attribute name."""
+        """Return additional modules that a subclass trains with the same optimiser, keyed by attribute name."""
         return {}
 
     def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
@@ -197,7 +207,7 @@ class DQN(OffPolicyAgent):
         check_takes_state("q_function", modules["q_function"])
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """`dqn_loss` of the agent's networks, or the loss of an overridden PFRL method."""
+        """Compute `dqn_loss`, or the loss of PFRL's method `_compute_loss` if a subclass overrides that method."""
         target = self.target
         if self._overridden_hooks:
             if "_compute_loss" in self._overridden_hooks and self._hooked_batch is None:
@@ -242,10 +252,10 @@ class DQN(OffPolicyAgent):
         return td_target(batch.reward, batch.discount, bootstrap)
 
     def update_from_episodes(self, episodes: Sequence[Any], errors_out: list[float] | None = None) -> None:
-        """Make one update from parts of episodes, like `update` of a recurrent agent.
+        """Make one update of a recurrent agent from sequences.
 
         Args:
-            episodes: Episodes as `sample_episodes` returns them.
+            episodes: Sequences of transitions, the result of the replay buffer's `sample_episodes`.
             errors_out: If not None, the list is cleared and filled with the largest absolute TD error of each episode.
         """
         self.update(episodes, errors_out)
@@ -271,23 +281,15 @@ class DQN(OffPolicyAgent):
         if action_space is None:
             return
         kind, n_actions = space_kind(action_space), getattr(value, "n_actions", None)
-        if n_actions is None:
-            if kind != "box":
-                raise TypeError(
-                    f"q_function gives {type(value).__name__}, which has continuous actions, but the environment has "
-                    f"{action_space}; use a Q-function that gives a DiscreteActionValue"
-                )
-            return
-        if kind != "discrete":
-            way_out = (
-                "use a Q-function that gives a QuadraticActionValue, such as FCQuadraticStateQFunction"
-                if kind == "box"
-                else "number the possible actions in a wrapper whose action space is Discrete"
-            )
+        name, expected = ("continuous", "box") if n_actions is None else ("discrete", "discrete")
+        if kind != expected:
+            advice = "number the possible actions in a wrapper whose action space is Discrete"
             raise TypeError(
-                f"{type(self).__name__} with a Q-function for discrete actions ({type(value).__name__}) cannot act in "
-                f"{action_space}; {way_out}"
+                f"q_function gives {type(value).__name__}, which has {name} actions, but the environment has "
+                f"{action_space}: {_ADVICE.get(kind, advice)}"
             )
+        if n_actions is None:
+            return
         if n_actions != action_space.n:
             raise ValueError(
                 f"q_function gives the values of {n_actions} actions, the environment has {action_space.n}"
@@ -295,7 +297,7 @@ class DQN(OffPolicyAgent):
         start = getattr(action_space, "start", 0)
         if start != 0:
             raise ValueError(
-                f"the environment has {action_space}, whose first action is {start}, but actions are counted from 0: "
-                f"wrap it, gymnasium.wrappers.TransformAction(env, lambda action: action + {start}, "
+                f"the environment has {action_space}, whose first action is {start}, but the agent's is 0: wrap the "
+                f"environment in gymnasium.wrappers.TransformAction(env, lambda action: action + {start}, "
                 f"gymnasium.spaces.Discrete({n_actions}))"
             )

@@ -5,9 +5,9 @@ from pfrl_like.agents.dqn import DQN
 
 
 class FQF(DQN):
-    """DQN with a Q-function that returns a `FullyParametrizedActionValue`.
+    """DQN whose Q-function must return a `FullyParametrizedActionValue`, which computes the loss.
 
-    Compared with `DQN`, the class only checks that the Q-function returns such action values.
+    The check of this type is the only difference from `DQN`.
 
     For example::
 
@@ -37,8 +37,8 @@ class FQF(DQN):
             the quantile Huber loss of this class.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -49,8 +49,9 @@ class FQF(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -58,8 +59,8 @@ class FQF(DQN):
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        TypeError: If the Q-function returns another type of action value. If the network does not declare its output
-            type, the error is raised when a run begins or at the first update.
+        TypeError: If the Q-function returns another type of action value. The error is raised when a run begins or at
+            the first update.
     """
 
     value_type = FullyParametrizedActionValue

@@ -23,7 +23,7 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class IQN(DQN):
-    """DQN with a Q-function that returns an `ImplicitQuantileActionValue`. The action value computes the loss.
+    """DQN whose Q-function must return an `ImplicitQuantileActionValue`, which computes the loss.
 
     Args:
         q_function: Module from observations to an `ActionValue`. It must be or contain an `ImplicitQuantileQFunction`;
@@ -42,8 +42,8 @@ class IQN(DQN):
             the quantile Huber loss of this class.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -54,8 +54,9 @@ class IQN(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -122,7 +123,7 @@ class IQN(DQN):
         if n_fractions and not sampling:
             raise TypeError(
                 f"quantile_thresholds_{next(iter(n_fractions))} is given, but q_function is "
-                f"{type(self.model).__name__}, which contains no ImplicitQuantileQFunction"
+                f"{type(self.model).__name__}, which contains no ImplicitQuantileQFunction: leave the argument out"
             )
         for part in sampling:
             part.set_thresholds(**n_fractions)
@@ -136,7 +137,7 @@ class IQN(DQN):
 
 
 def compute_eltwise_huber_quantile_loss(y: Tensor, t: Tensor, taus: Tensor) -> Tensor:
-    """Quantile Huber losses of all pairs, [B, N, N'], computed by `quantile_huber_of_pairs`.
+    """Compute the quantile Huber losses of all pairs, [B, N, N'], with `quantile_huber_of_pairs`.
 
     Args:
         y: Predicted quantiles, [B, N].
@@ -156,7 +157,7 @@ def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") ->
 
 
 def compute_weighted_value_loss(eltwise_loss: Tensor, weights: Tensor, batch_accumulator: str = "mean") -> Tensor:
-    """`compute_value_loss` with importance weights, [B].
+    """Compute `compute_value_loss` with importance weights, [B].
 
     Raises:
         ValueError: If `batch_accumulator` is not "mean" or "sum".

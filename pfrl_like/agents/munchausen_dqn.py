@@ -22,18 +22,18 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 def munchausen_target(
     value: Any, next_value: Any, batch: Batch, alpha: float, entropy_temperature: float, log_policy_min: float
 ) -> Tensor:
-    """R + alpha * clip(tau * log pi(a|s), l_0, 0) + discount * tau * logsumexp(Q'(s', .) / tau), [N] (eq. 2).
+    """Compute R + alpha * clip(tau * log pi(a|s), l_0, 0) + discount * tau * logsumexp(Q'(s', .) / tau), [N] (eq. 2).
 
     pi is softmax(Q' / tau) over the allowed actions. The logsumexp term is the soft value of pi. With n-step returns,
-    only the first step has a bonus.
+    only the log-probability of the first action is added.
 
     Args:
         value: Q'(s, .) of the target network.
         next_value: Q'(s', .).
         batch: Transitions or sequences.
-        alpha: Weight of the bonus.
-        entropy_temperature: tau.
-        log_policy_min: l_0.
+        alpha: Weight of the clipped log-probability.
+        entropy_temperature: Temperature tau.
+        log_policy_min: Lower bound l_0 of the scaled log-probability.
     """
     tau = entropy_temperature
     logits, next_logits = (each.without_forbidden(each.q_values / tau) for each in (value, next_value))
@@ -62,8 +62,8 @@ class MunchausenDQN(DQN):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -74,16 +74,17 @@ class MunchausenDQN(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
         alpha: Weight of the scaled log-policy in the reward, from 0 (soft DQN) to 1.
-        entropy_temperature: tau, positive; larger values make the policy softer.
-        log_policy_min: l_0, negative: lower bound of the scaled log-policy.
+        entropy_temperature: Temperature tau, positive. Larger values make the policy more uniform.
+        log_policy_min: Lower bound l_0 of the scaled log-policy, negative.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -130,5 +131,5 @@ class MunchausenDQN(DQN):
         super().__init__(**arguments_for(DQN, locals()))
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`munchausen_target` of the target network's values; no next action is needed."""
+        """Compute the targets with `munchausen_target`; see `dqn_loss` for the arguments."""
         return munchausen_target(value, next_value, batch, self.alpha, self.entropy_temperature, self.log_policy_min)

@@ -1,13 +1,13 @@
 """Persistent Advantage Learning (Bellemare et al. 2016, arXiv:1512.04860)."""
 
 import logging
+import numbers
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pfrl_like.agents.al import checked_alpha
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
@@ -18,7 +18,10 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class PAL(DQN):
-    """`AL` that subtracts less if the action is also good in the next state. This favours repeated actions.
+    """DQN whose targets subtract `alpha` times the smaller of two action gaps of the action taken.
+
+    The gaps are the gap in the state (as in `AL`) and the gap of the same action in the next state. The smaller gap
+    favours actions that remain good if they are repeated.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -35,8 +38,8 @@ class PAL(DQN):
         clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -47,8 +50,9 @@ class PAL(DQN):
             `pfrl_like.nn.Recurrent`.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
@@ -92,11 +96,13 @@ class PAL(DQN):
         compile: bool = False,
         alpha: float = 0.9,
     ) -> None:
-        self.alpha = checked_alpha(alpha)
+        if not (isinstance(alpha, numbers.Real) and 0 <= alpha < 1):
+            raise ValueError(f"alpha is {alpha!r}, expected a number in [0, 1)")
+        self.alpha: float = alpha
         super().__init__(**arguments_for(DQN, locals()))
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`persistent_advantage_learning_target` of the target network's values."""
+        """Compute the targets with `persistent_advantage_learning_target`; see `dqn_loss` for the arguments."""
         gap = -value.compute_advantage(batch.action)
         next_gap = -next_value.compute_advantage(batch.action)
         if getattr(next_value, "action_mask", None) is not None:  # a masked action cannot be repeated

@@ -35,7 +35,7 @@ def ppo_loss(
     value_func_coef: float = 1.0,
     entropy_coef: float = 0.01,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Loss of a minibatch (arXiv:1707.06347, eq. 9, with the sign reversed).
+    """Compute the loss of a minibatch (arXiv:1707.06347, eq. 9, with the sign reversed).
 
     Args:
         model: Module from observations to (distribution of actions, values [N, 1]).
@@ -77,7 +77,7 @@ def ppo_objective(
     value_func_coef: float,
     entropy_coef: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """`ppo_loss`, computed from the outputs of a model.
+    """Compute `ppo_loss` from the outputs of a model.
 
     Args:
         log_prob: Log-probability of each action, [N].
@@ -131,8 +131,8 @@ class PPO(OnPolicyAgent):
         value_func_coef: Weight of the value loss.
         entropy_coef: Weight of the entropy bonus.
         update_interval: Number of steps between updates, summed over all environments.
-        minibatch_size: Number of steps per minibatch. If it exceeds `update_interval`, a warning is logged, and a
-            minibatch contains steps several times.
+        minibatch_size: Number of steps per minibatch. If `minibatch_size` exceeds `update_interval`, a warning is
+            logged, and a minibatch contains steps several times.
         epochs: Number of epochs (passes over the collected steps) per update.
         clip_eps: Clipping range: the ratio of probabilities is clipped to [1 - clip_eps, 1 + clip_eps].
         clip_eps_vf: Clipping range of the value: the new value is clipped to the old value +- clip_eps_vf. None
@@ -150,7 +150,7 @@ class PPO(OnPolicyAgent):
         policy_loss_stats_window: Number of recent policy losses (one per minibatch) to average for the statistics.
         device: Device as a string or `torch.device`, instead of `gpu`.
         target_kl: Maximum estimated KL divergence from the behaviour policy, in nats, averaged over an epoch. The
-            update ends after the first epoch that exceeds it. None disables the limit.
+            update ends after the first epoch with a larger divergence. None disables the limit.
         compile: True to compile the gradient step on a minibatch. Requires Adam, AdamW, RMSprop or SGD, and
             `recurrent=False`. The step is compiled at the second minibatch. The compilation takes about 30 s and is
             logged (level INFO). A change of the coefficients or clipping ranges requires another compilation.
@@ -220,8 +220,8 @@ class PPO(OnPolicyAgent):
         )  # fmt: skip
         if minibatch_size > update_interval:
             self.logger.warning(
-                "minibatch_size is %d, but update_interval gives only %d steps: a minibatch contains each step "
-                "several times, or once if recurrent",
+                "minibatch_size is %d, but update_interval gives only %d steps: a minibatch contains each step several "
+                "times, or once if recurrent=True",
                 minibatch_size, update_interval,
             )  # fmt: skip
         check_not_compiled(self, compile)
@@ -259,9 +259,9 @@ class PPO(OnPolicyAgent):
         return advantage, {name: torch.stack(values) for name, values in losses.items() if values}
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`ppo_loss` of a minibatch, or the loss of an overridden PFRL method `_lossfun`.
+        """Compute `ppo_loss`, or the loss of PFRL's method `_lossfun` if a subclass overrides that method.
 
-        A subclass may override this method to use another loss.
+        A subclass may also override this method to use another loss.
 
         Args:
             batch: Steps of features, or packed sequences, with `obs`, `action`, `log_prob`, `value`, `advantage` and
@@ -309,14 +309,18 @@ class PPO(OnPolicyAgent):
         return loss
 
     def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make a gradient step on a minibatch; return the log-ratios [N] and the losses. It can be compiled."""
+        """Make a gradient step on a minibatch; return the log-ratios [N] and the losses.
+
+        With `compile=True`, this method is compiled.
+        """
         loss, stats = self.loss(batch)
         step("optimizer", loss)
         return stats.pop("log_ratio"), {"loss": loss.detach(), **stats}
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Means over the windows (NaN before the first value), number of minibatches, and explained variance.
+        """Return means over the last values, the number of gradient steps, and the explained variance.
 
+        The `*_stats_window` arguments set the numbers of values. A mean is NaN before the first value.
         "explained_variance" is 1 - Var(returns - values) / Var(returns) of the last update, or NaN if undefined.
         """
         others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]

@@ -46,9 +46,10 @@ class REDQ(SoftActorCritic):
             clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
-            from the policy. An actor in another process uses the function until the actor receives the first parameters
-            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
+            training actions are always sampled from the policy. An actor in another process uses the function until it
+            receives parameters that were updated at least once. If actions are masked, the function must accept the
+            keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -60,9 +61,10 @@ class REDQ(SoftActorCritic):
             stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
-        compile: Must be False: the critics in the targets change with every update.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
+        compile: Must be False, because each update samples other critics, which a compiled update cannot do.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -112,7 +114,7 @@ class REDQ(SoftActorCritic):
             )
         if compile:
             raise ValueError(
-                "compile is True, but the critics in REDQ's targets change with every update: leave it out"
+                "compile is True, but REDQ samples other critics for the targets of each update: leave compile out"
             )
         critics, optimizers = numbered(critics, optimizers)
         q_func1, q_func2, *further_q_funcs = critics.values()
@@ -122,7 +124,7 @@ class REDQ(SoftActorCritic):
         super().__init__(**arguments_for(SoftActorCritic, locals()))
 
     def _bootstrap_critics(self) -> Sequence[Any]:
-        """Sample `subset_size` target critics with PyTorch's global generator."""
+        """Return `subset_size` target critics, sampled with PyTorch's global generator."""
         critics: list[Any] = self.target_critics
         if self.subset_size == len(critics):
             return critics

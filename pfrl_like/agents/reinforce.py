@@ -23,7 +23,9 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
-    """Sum over steps of -(R log pi(a | s) + beta H(pi(. | s))), where R is the undiscounted return from the step.
+    """Compute the sum over steps of -(R log pi(a | s) + beta H(pi(. | s))).
+
+    R is the undiscounted return from the step to the end of the episode.
 
     Args:
         model: Module from observations to a distribution of actions.
@@ -41,10 +43,10 @@ def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
 
 
 class REINFORCE(OnPolicyAgent):
-    """Episodic REINFORCE agent; returns are not discounted.
+    """REINFORCE agent, which learns from whole episodes. Returns are not discounted.
 
-    The return of a truncated episode is unknown. The episode is discarded unless `learn_from_truncated` is True. A
-    warning is logged for the first discarded episode.
+    The return of a truncated episode is unknown. Therefore truncated episodes are discarded unless
+    `learn_from_truncated` is True. A warning is logged for the first discarded episode.
 
     Args:
         model: Module from observations to a distribution of actions.
@@ -75,12 +77,12 @@ class REINFORCE(OnPolicyAgent):
     value_type = Distribution
     _warned_of_cut_off = False
 
-    #: Attributes that PFRL's methods below use; see `accumulate_grad`.
+    #: Attributes that the methods of PFRL's REINFORCE use; see `accumulate_grad`.
     reward_sequences: list[list[float]] = []
     log_prob_sequences: list[list[Tensor]] = []
     entropy_sequences: list[list[Tensor]] = []
     n_backward: int = 0
-    #: Episodes that PFRL's methods are learning from.
+    #: Episodes that an overridden method of PFRL's REINFORCE is processing.
     _hooked_sequences: Sequence[Batch] = ()
 
     def __init__(
@@ -114,7 +116,7 @@ class REINFORCE(OnPolicyAgent):
         )  # fmt: skip
 
     def is_due(self) -> bool:
-        """True if there are enough episodes to learn from."""
+        """Return True if there are enough episodes to learn from."""
         return self._rollout.n_ended >= self.batchsize
 
     def _record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
@@ -123,7 +125,7 @@ class REINFORCE(OnPolicyAgent):
             self._move_average("average_entropy", each)
 
     def _cut_off(self, env_ids: Any, rows: Any) -> None:
-        """Discard the truncated episodes whose last step is in `rows`; keep them if `learn_from_truncated`."""
+        """Discard the truncated episodes whose last step is in `rows`, unless `learn_from_truncated` is True."""
         if len(rows) and not self.learn_from_truncated:
             if not self._warned_of_cut_off:
                 self._warned_of_cut_off = True
@@ -134,15 +136,14 @@ class REINFORCE(OnPolicyAgent):
             self._rollout.forget(rows)
 
     def update_from_rollout(self) -> None:
-        """Make one update from the finished episodes, and clear these episodes."""
+        """Make one update from the finished episodes, and discard the episodes."""
         self._learn_once(self._rollout.take(self.gamma, self.device))
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one gradient step on the sum of `reinforce_loss` over all episodes, divided by `batchsize`."""
         steps = episodes.steps
-        columns = steps.reward, steps.discount, torch.zeros_like(steps.reward), episodes.continues
-        reward, discount, zeros, continues = (column.unsqueeze(1) for column in columns)
-        returns = lambda_returns(reward, discount, zeros, continues, 1.0).squeeze(1)
+        zeros = torch.zeros_like(steps.reward)
+        returns = lambda_returns(steps.reward, steps.discount, zeros, episodes.continues, 1.0)
         check_numbers(returns=returns)
         if self._overridden_hooks:
             learn_by_sequences(self, [*one_by_one(episodes)])
@@ -150,7 +151,7 @@ class REINFORCE(OnPolicyAgent):
         episodes = dataclasses.replace(episodes, steps=steps.replace(returns=returns))
         if self.backward_separately:
             parts = (reinforce_loss(self.model, each, beta=self.beta) for each in one_by_one(episodes))
-            loss = accumulated(parts, self.gradient_steps["optimizer"].params)
+            loss = low_memory_sum(parts, self.gradient_steps["optimizer"].params)
         else:
             loss = reinforce_loss(self.model, everything(episodes), beta=self.beta)
         self.gradient_steps["optimizer"](loss / self.batchsize)
@@ -160,9 +161,10 @@ class REINFORCE(OnPolicyAgent):
     def accumulate_grad(self) -> None:
         """Add the gradient of the sequences' loss to the gradients of the parameters, and clear the sequences.
 
-        A subclass may override this method, `batch_update` or `update_with_accumulated_grad`; the agent then calls them
-        in the order of PFRL. `batch_update` is called once with all episodes, and calls `accumulate_grad`. If
-        `backward_separately`, `accumulate_grad` is called with each episode, and then `update_with_accumulated_grad`.
+        A subclass may override this method, `batch_update` or `update_with_accumulated_grad`. The agent then calls
+        these methods like PFRL. The agent calls `batch_update` once with all episodes, and `batch_update` calls
+        `accumulate_grad`. If `backward_separately` is True, the agent calls `accumulate_grad` for each episode, and
+        `update_with_accumulated_grad` at the end.
 
         The sequences are stored in three attributes. Each attribute is a list with one list per episode.
         `log_prob_sequences` and `entropy_sequences` contain tensors [1] with graph. `reward_sequences` contains floats;
@@ -181,12 +183,12 @@ class REINFORCE(OnPolicyAgent):
         step_along_gradient(self)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Running mean of entropies; 0 before the first step."""
+        """Return the running mean of the entropies, 0 before the first step."""
         return [("average_entropy", self.average_entropy)]
 
 
-def accumulated(losses: Iterable[Tensor], params: Sequence[Tensor]) -> Tensor:
-    """Return a surrogate scalar with the value and the gradient of the sum of `losses`, in little memory.
+def low_memory_sum(losses: Iterable[Tensor], params: Sequence[Tensor]) -> Tensor:
+    """Return a scalar with the value and the gradient of the sum of `losses`.
 
     The graph of each loss is backpropagated and freed before the next loss is computed.
 
@@ -196,9 +198,8 @@ def accumulated(losses: Iterable[Tensor], params: Sequence[Tensor]) -> Tensor:
     """
     total, gradient = params[0].new_zeros(()), [torch.zeros_like(param) for param in params]
     for loss in losses:
-        parts = torch.autograd.grad(loss, params, allow_unused=True)
-        for total_grad, part in zip(gradient, parts, strict=True):
-            total_grad += 0 if part is None else part
+        parts = torch.autograd.grad(loss, params, allow_unused=True, materialize_grads=True)
+        torch._foreach_add_(gradient, parts)
         total = total + loss.detach()
     linear = sum(((param * part).sum() for param, part in zip(params, gradient, strict=True)), total.new_zeros(()))
     return total + linear - linear.detach()

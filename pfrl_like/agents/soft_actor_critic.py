@@ -31,7 +31,9 @@ from pfrl_like.utils.contexts import evaluating_readers
 def soft_next_value(
     policy: Any, target_critics: Sequence[Any], batch: Batch, pool: Callable[[Sequence[Any]], Any] = least_of
 ) -> tuple[Any, Tensor]:
-    """Value and log-probability terms of the soft value of the next states (arXiv:1812.05905, eq. 3 and section 6).
+    """Sample next actions from the policy, and return their values and log-probabilities.
+
+    Both are terms of the soft value of the next states (arXiv:1812.05905, eq. 3 and section 6).
 
     Args:
         policy: Policy that the next actions are sampled from.
@@ -48,7 +50,7 @@ def soft_next_value(
 
 
 def soft_reward(batch: Batch, log_prob: Tensor, temperature: Tensor | float) -> Tensor:
-    """Rewards plus the entropy bonus of the next states, [N]: `reward - discount * temperature * log_prob`.
+    """Return the rewards plus the entropy bonus of the next states: `reward - discount * temperature * log_prob`, [N].
 
     The result plus `discount * Q(s', a')` is the soft target (arXiv:1812.05905, eq. 2 and 3). The critics may be
     distributional.
@@ -64,7 +66,9 @@ def sac_policy_loss(
     accumulator: str = "mean",
     pool: Callable[[Sequence[Tensor]], Tensor] = least,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Temperature * log_prob(a) - min Q(s, a), with a reparametrised sample a of the policy (arXiv:1812.05905, eq. 7).
+    """Compute the mean of temperature * log_prob(a) - min Q(s, a) (arXiv:1812.05905, eq. 7).
+
+    The action a is a reparametrised sample from the policy. The minimum is taken over the critics.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
@@ -91,19 +95,18 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
         ValueError: If the log-probabilities do not have the shape [N].
     """
     distribution = distribution_of(policy, batch, next=next)
-    has_both = hasattr(distribution, "rsample_with_log_prob")  # the library's Gaussians have it; it saves a call
+    has_both = hasattr(distribution, "rsample_with_log_prob")  # one call instead of two, for Gaussians of this library
     action, log_prob = distribution.rsample_with_log_prob() if has_both else rsample_with_log_prob(distribution)
     if log_prob.ndim != 1:
         raise not_one_for_each_row(log_prob)
     return distribution, action, log_prob
 
 
-def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
-    """Entropy of each row, [N]; estimated from the sample if no formula exists or the formula is expensive."""
+def _entropy(distribution: Distribution, log_prob: Tensor) -> Tensor:
+    """Return the entropy of each row, [N]. Without a cheap formula, estimate the entropy from the sample."""
     if isinstance(distribution, SquashedGaussian) or type(distribution).entropy is Distribution.entropy:
         return -log_prob
-    entropy: Tensor = distribution.entropy()
-    return entropy
+    return distribution.entropy()
 
 
 @constructor_only("initial_temperature", "temperature_holder", "temperature_optimizer")
@@ -134,9 +137,10 @@ class SoftActorCritic(OffPolicyActorCritic):
             clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
-            from the policy. An actor in another process uses the function until the actor receives the first parameters
-            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
+            training actions are always sampled from the policy. An actor in another process uses the function until it
+            receives parameters that were updated at least once. If actions are masked, the function must accept the
+            keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -152,8 +156,9 @@ class SoftActorCritic(OffPolicyActorCritic):
             stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
@@ -162,15 +167,17 @@ class SoftActorCritic(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Names of statistics, in this order: averaged over rows, returned by `get_statistics`.
+    #: Statistics that are averaged over rows.
     averaged_rows: tuple[str, ...] = ("entropy",)
+    #: Statistics that `get_statistics` returns.
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "n_updates", "average_entropy", "temperature")
     _targets = Targets(of_policy=False, moved="every update")
     _needs_densities = True
     _hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
     _acting_hook = "batch_select_greedy_action"
-    #: Functions that combine the values of all critics: `_pool` in the targets, `_policy_pool` in the policy's loss.
+    #: Function that combines the action values of all critics in the targets.
     _pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
+    #: Function that combines the values of all critics in the policy's loss.
     _policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
     def __init__(
@@ -218,10 +225,10 @@ class SoftActorCritic(OffPolicyActorCritic):
             if each.holder is None:
                 setattr(self, f"{each.name}_holder", None)
                 setattr(self, f"{each.name}_optimizer", None)
-        holders, their_optimizers = parts_of(multipliers)
+        holders, multiplier_optimizers = parts_of(multipliers)
         super().__init__(
-            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **their_optimizers}, replay_buffer,
-            gamma, Greedy(), further=holders, target_update_interval=None, target_update_method="soft",
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **multiplier_optimizers},
+            replay_buffer, gamma, Greedy(), further=holders, target_update_interval=None, target_update_method="soft",
             **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
@@ -231,7 +238,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         return float(self._multipliers["temperature"]())
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Return the Lagrange multipliers of the losses. The constructor calls this method first."""
+        """Return the Lagrange multipliers of the losses. Called before the constructor of the base class."""
         lr = self.temperature_optimizer_lr
         return [LagrangeMultiplier("temperature", self.initial_temperature, "entropy_target", self.entropy_target, lr)]
 
@@ -242,24 +249,23 @@ class SoftActorCritic(OffPolicyActorCritic):
         return acting
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`soft_next_value` of the target networks, and `soft_reward`."""
+        """Return the target critics' values of sampled next actions, and the rewards plus the entropy bonus, [N]."""
         with evaluating_readers(self.policy):
             next_value, log_prob = soft_next_value(self.policy, self._bootstrap_critics(), batch, self._pool)
         return next_value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-        """`sac_policy_loss` of the agent's policy and critics."""
+        """Return the result of `sac_policy_loss` for the agent's policy and critics."""
         pool = self._policy_pool
         return sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator, pool)
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `policy_loss` and `temperature_loss` and return statistics."""
-        loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
+        """Minimise the losses of the policy and of the temperature, and return statistics."""
+        temperature = self._multipliers["temperature"]
+        loss, log_prob, entropy = self.policy_loss(batch, temperature())
         step("policy_optimizer", loss)
         if "update_temperature" not in self._overridden_hooks:
-            self._multipliers["temperature"].update(
-                step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator
-            )
+            temperature.update(step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator)
         elif self.entropy_target is not None:
             self.update_temperature(log_prob)
         return {"policy_loss": loss.detach(), "entropy": entropy}
@@ -287,7 +293,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         self._step_on_policy(batch)
 
     def update_temperature(self, log_prob: Tensor) -> None:
-        """Make a gradient step on `temperature_loss`.
+        """Make a gradient step on the loss of the temperature.
 
         Args:
             log_prob: Log-probabilities of the policy's actions, [N], without a gradient.
@@ -295,10 +301,9 @@ class SoftActorCritic(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If the loss or a gradient is NaN or infinite.
         """
-        batch = Batch(None, None, log_prob, None, log_prob) if self._hooked_batch is None else self._hooked_batch
-        self._multipliers["temperature"].update(
-            own_step(self), log_prob, self.entropy_target, batch.weight, self.batch_accumulator
-        )
+        weight = None if self._hooked_batch is None else self._hooked_batch.weight
+        temperature = self._multipliers["temperature"]
+        temperature.update(own_step(self), log_prob, self.entropy_target, weight, self.batch_accumulator)
 
     def batch_select_greedy_action(self, batch_obs: Sequence[Any], deterministic: bool = False) -> Any:
         """Return actions of the policy for k raw observations, array [k, ...].
@@ -310,16 +315,19 @@ class SoftActorCritic(OffPolicyActorCritic):
         return actions_of_policy(self, batch_obs, deterministic)
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update like PFRL's `update`: the critics, policy and temperature if due, and the target networks."""
+        """Update all networks in the order of PFRL's `update`.
+
+        The policy and the temperature are updated every `policy_update_delay` updates.
+        """
         self.update_q_func(batch)
         if (self.optim_t + 1) % self.policy_update_delay == 0:
             self.update_policy_and_temperature(batch)
         self.sync_target_network()
 
     def _bootstrap_critics(self) -> Sequence[Any]:
-        """Critics that evaluate the next states in the targets."""
+        """Return the critics that evaluate the next states in the targets."""
         return self.target_critics  # type: ignore[no-any-return]
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Number of updates of the policy, and values of the multipliers."""
+        """Return the number of updates of the policy, and the values of the multipliers."""
         return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self._multipliers}}

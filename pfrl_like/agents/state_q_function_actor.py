@@ -1,4 +1,4 @@
-"""`StateQFunctionActor`, which acts with a Q-function and sends its steps through a pipe."""
+"""An actor that acts with a Q-function and sends its steps to a learner through a pipe."""
 
 import logging
 from collections.abc import Callable
@@ -15,18 +15,18 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class StateQFunctionActor(Actor, metaclass=HookType):
-    """Actor that acts like a `DQN` with the same Q-function and explorer. It does not learn.
+    """Actor that acts like a `DQN` with the same Q-function and explorer. The actor does not learn.
 
     Args:
-        pipe: Connection to the learner; see `Actor`.
+        pipe: Connection to the process of the learner; see `Actor`.
         model: Module from observations to an `ActionValue`. The actor uses the module itself, not a copy, on the CPU.
         explorer: Explorer that selects the training action.
         phi: Feature extractor applied to each observation. The actor sends raw observations.
         recurrent: True if the Q-function has the interface of `pfrl_like.nn.Recurrent`.
-        logger: Logger for the error that the other end of the pipe is closed.
+        logger: Logger. If the other end of the pipe is closed, the actor logs an error.
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        episodic_update_len: Number of steps between recurrent states that are sent; None sends only the first recurrent
-            state of each episode.
+        episodic_update_len: The actor sends one recurrent state every `episodic_update_len` steps. If None, it sends
+            only the first recurrent state of each episode.
 
     Raises:
         TypeError: If the arguments do not fit together.

@@ -25,7 +25,10 @@ from pfrl_like.utils.checks import alias, check_function, constructor_only
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
-    """Actions in [-1, 1] with Gaussian noise of scale 0.2, clipped at 0.5 (arXiv:1802.09477, eq. 14, section 6.1)."""
+    """Add Gaussian noise to actions and clip the result to [-1, 1] (arXiv:1802.09477, eq. 14, section 6.1).
+
+    The noise has standard deviation 0.2 and is clipped to [-0.5, 0.5].
+    """
     noise = torch.clamp(0.2 * torch.randn_like(batch_action), -0.5, 0.5)
     return torch.clamp(batch_action + noise, -1, 1)
 
@@ -33,7 +36,9 @@ def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
 def td3_next_value(
     target_policy: Any, target_critics: Sequence[Any], batch: Batch, smoothing: Callable[[Tensor], Tensor]
 ) -> Any:
-    """Minimum over the target critics of the value of `td3_next_action` (arXiv:1802.09477, Algorithm 1).
+    """Return the minimum over the target critics of Q'(s', a') (arXiv:1802.09477, algorithm 1).
+
+    The action a' is the target policy's action with noise; see `td3_next_action`.
 
     Args:
         target_policy: Target network of the policy.
@@ -48,7 +53,7 @@ def td3_next_value(
 
 
 def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tensor], Tensor]) -> Tensor:
-    """Actions of the target policy in the next states, with noise added, [N, ...].
+    """Sample actions of the target policy in the next states and add noise; return the noisy actions, [N, ...].
 
     Raises:
         ValueError: If `smoothing` does not return actions of the same shape.
@@ -57,7 +62,7 @@ def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tenso
     next_action: Tensor = smoothing(action)
     if getattr(next_action, "shape", None) != action.shape:
         result = tuple(getattr(next_action, "shape", ())) or next_action
-        raise ValueError(f"target_policy_smoothing_func gave {result!r:.80} for actions {tuple(action.shape)}")
+        raise ValueError(f"target_policy_smoothing_func gave {result!r:.80}, expected shape {tuple(action.shape)}")
     return next_action
 
 
@@ -89,9 +94,10 @@ class TD3(OffPolicyActorCritic):
         max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
-            from the policy. An actor in another process uses the function until the actor receives the first parameters
-            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
+            training actions are always sampled from the policy. An actor in another process uses the function until it
+            receives parameters that were updated at least once. If actions are masked, the function must accept the
+            keyword `action_mask`, [n_actions].
         policy_update_delay: Number of critic updates per update of the policy and the target networks.
         target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy.
         further_q_funcs: Additional critics. The target uses the minimum over all critics.
@@ -102,8 +108,9 @@ class TD3(OffPolicyActorCritic):
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
@@ -112,16 +119,18 @@ class TD3(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Names of the statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("policy_loss",)
     _saved_counters = {**OffPolicyActorCritic._saved_counters, "q_func_n_updates": "q_func_n_updates"}
-    # Names of the statistics that are returned by `get_statistics`.
+    #: Statistics that `get_statistics` returns.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
     _elementwise = staticmethod(square)
     _targets = Targets(moved="with policy")
     _hooks_of_update = frozenset(["update_q_func", "update_policy"])
     _acting_hook = "batch_select_onpolicy_action"
-    _more_critic_updates = 0  # critic updates minus updates; not 0 if PFRL's methods are called several times or never
+    # Number of critic updates minus number of agent updates. Overridden methods of PFRL may update the critics several
+    # times per agent update, or not at all.
+    _more_critic_updates = 0
 
     q_func1: Any
 
@@ -169,7 +178,7 @@ class TD3(OffPolicyActorCritic):
         self.target_policy_smoothing_func = target_policy_smoothing_func
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`td3_next_value` of the target networks, and the rewards."""
+        """Return the next value from the target networks (`td3_next_value`), and the rewards, [N]."""
         smoothing = self.target_policy_smoothing_func
         return td3_next_value(self.target_policy, self.target_critics, batch, smoothing), batch.reward
 
@@ -180,18 +189,18 @@ class TD3(OffPolicyActorCritic):
         return {"policy_loss": loss.detach()}
 
     def policy_loss(self, batch: Batch) -> Tensor:
-        """`ddpg_policy_loss` of the first critic."""
+        """Return the scalar loss of the policy, `ddpg_policy_loss` with the first critic."""
         return ddpg_policy_loss(self.policy, self.critics[0], batch, self.batch_accumulator)[0]
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Return the known action bounds of policy, explorer and target smoothing; None where unknown.
+        """Return the action bounds of policy, explorer and target smoothing, keyed by part. None: bounds are unknown.
 
         Args:
-            distribution: Output of the policy for some observation.
+            distribution: Output of the policy for any observation.
         """
-        by_default = self.target_policy_smoothing_func is default_target_policy_smoothing_func
-        smoothed = (-1.0, 1.0) if by_default else None
-        return {**super()._bounds_of_actions(distribution), "target_policy_smoothing_func": smoothed}
+        is_default = self.target_policy_smoothing_func is default_target_policy_smoothing_func
+        bounds = (-1.0, 1.0) if is_default else None
+        return {**super()._bounds_of_actions(distribution), "target_policy_smoothing_func": bounds}
 
     def update_q_func(self, batch: Any) -> None:
         """Make a gradient step on the loss of each critic.
@@ -221,20 +230,20 @@ class TD3(OffPolicyActorCritic):
         return list(actions_of_policy(self, batch_obs, deterministic=False))
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update like PFRL's `update`: the critics, then, if due, the policy and the target networks."""
+        """Update the critics, and the policy and targets every `policy_update_delay` updates, like PFRL's `update`."""
         self.update_q_func(batch)
         if self.q_func_n_updates % self.policy_update_delay == 0:
             self.update_policy(batch)
             self.sync_target_network()
-        self._more_critic_updates -= 1  # `update` counts it as well
+        self._more_critic_updates -= 1  # both `update_q_func` and the caller count this update of the critics
 
     def _count_update(self) -> None:
-        """Count an update of the agent; `update_q_func` counts the updates of the critics."""
+        """Count an update of the agent. The updates of the critics are counted in `update_q_func`."""
         super()._count_update()
         self._more_critic_updates -= 1
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Numbers of updates of the policy and of the critics."""
+        """Return the numbers of updates of the policy and of the critics."""
         return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
 
     policy_n_updates = alias("n_policy_updates", "Number of updates of the policy.")

@@ -25,12 +25,12 @@ from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts
 
-#: Added to the denominator of the step size, as in PFRL.
+#: Constant that is added to the denominator of the step size, as in PFRL.
 _EPS = 1e-8
 
 
 def surrogate_gain(distribution: Any, batch: Batch, entropy_coef: float = 0.0) -> Tensor:
-    """Objective of the policy: mean of ratio * A (arXiv:1502.05477, eq. 14) plus the weighted entropy, a scalar.
+    """Compute the policy's objective: mean of ratio * A (arXiv:1502.05477, eq. 14) plus the weighted entropy, a scalar.
 
     Args:
         distribution: The policy's distributions of actions for the rows, [N].
@@ -44,14 +44,14 @@ def surrogate_gain(distribution: Any, batch: Batch, entropy_coef: float = 0.0) -
 
 
 def value_loss(vf: Any, batch: Batch) -> Tensor:
-    """Mean squared error between values and `returns`, a scalar."""
+    """Compute the mean squared error between values and `returns`, a scalar."""
     return weighted_mean((output_of(vf, batch).squeeze(-1) - batch.required("returns")[0]).square(), batch.weight)
 
 
 def natural_step(
     gain: Tensor, kl: Tensor, params: Sequence[Tensor], *, max_kl: float, damping: float, max_iter: int
 ) -> Tensor:
-    """Natural-gradient step whose second-order KL divergence is `max_kl` (arXiv:1502.05477, appendix C).
+    """Compute the natural-gradient step whose second-order KL divergence is `max_kl` (arXiv:1502.05477, appendix C).
 
     Args:
         gain: Scalar to increase.
@@ -73,7 +73,8 @@ def natural_step(
     except RuntimeError as error:
         if "not have been used" not in str(error):
             raise
-        raise ValueError(f"policy has a parameter that its actions do not depend on: {error}") from error
+        advice = "call requires_grad_(False) on the parameter"
+        raise ValueError(f"policy has a parameter that its actions do not depend on: {advice} ({error})") from error
 
     def fisher_product(vector: Tensor) -> Tensor:
         return _flat(torch.autograd.grad(slope.dot(vector), params, retain_graph=True)).detach() + damping * vector
@@ -113,7 +114,8 @@ class TRPO(OnPolicyAgent):
         max_grad_norm: Maximum L2 norm of the gradient of the value loss; None disables clipping.
         value_stats_window: Number of recent values to average for the statistics.
         entropy_stats_window: Number of recent entropies to average for the statistics.
-        kl_stats_window: Number of recent KL divergences to average for the statistics. A failed line search adds none.
+        kl_stats_window: Number of recent KL divergences to average for the statistics. A failed line search adds no
+            value.
         policy_step_size_stats_window: Number of recent step sizes to average for the statistics. A step size is the
             applied fraction of the full step, or 0 if the line search failed.
         logger: Logger for the trials of the line search (level INFO) and for rejected updates (non-finite loss or
@@ -186,7 +188,7 @@ class TRPO(OnPolicyAgent):
             {"policy": policy, "vf": vf}, {"vf_optimizer": vf_optimizer}, rollout_size=update_interval,
             **passed_on(OnPolicyAgent, locals()),
         )  # fmt: skip
-        _check_apart(policy, vf, vf_optimizer)
+        _check_parameters(policy, vf, vf_optimizer)
         self.model = (RecurrentBranched if recurrent else Branched)(policy, vf)
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
@@ -197,7 +199,7 @@ class TRPO(OnPolicyAgent):
             steps = steps.replace(advantage=standardized(advantage))
         episodes = self.normalized_anew(episodes, steps)
         states = episodes.states or (None, None)
-        policy_episodes, vf_episodes = (dataclasses.replace(episodes, states=own) for own in states)
+        policy_episodes, vf_episodes = (dataclasses.replace(episodes, states=state) for state in states)
         stats = self.update_policy(everything(policy_episodes, self.max_recurrent_sequence_len))
         for minibatches in shuffled(vf_episodes, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len):
             for batch in minibatches:
@@ -207,10 +209,10 @@ class TRPO(OnPolicyAgent):
         return advantage, stats
 
     def rollback(self, updates: int) -> None:
-        """Do nothing: `n_updates` counts policy steps, and on a GPU only value-function steps can be skipped."""
+        """Do nothing. A GPU skips only value-function steps, and `n_updates` counts policy steps."""
 
     def update_policy(self, batch: Batch) -> dict[str, Tensor]:
-        """Update the policy by a line search. Return "policy_step_size" and, if the search succeeds, "kl"."""
+        """Update the policy by a line search. Return the statistics "policy_step_size" and, after success, "kl"."""
         params = [param for param in self.policy.parameters() if param.requires_grad]
         # Recurrent layers of cuDNN can be differentiated only once.
         with torch.backends.cudnn.flags(enabled=False) if self.recurrent else contextlib.nullcontext():
@@ -241,15 +243,15 @@ class TRPO(OnPolicyAgent):
         return {"policy_step_size": gain.new_zeros(())}
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Means over the windows (NaN before the first value), and the explained variance (see `PPO`)."""
+        """Return means over the last values (NaN before the first value), and the explained variance (see `PPO`)."""
         return [*self._window_means(), ("explained_variance", self.explained_variance)]
 
 
-def _check_apart(policy: torch.nn.Module, vf: torch.nn.Module, vf_optimizer: torch.optim.Optimizer) -> None:
+def _check_parameters(policy: torch.nn.Module, vf: torch.nn.Module, vf_optimizer: torch.optim.Optimizer) -> None:
     """Raise if the policy has no trainable parameter, or shares a parameter with `vf` or `vf_optimizer`."""
     policy_params = {id(param) for param in policy.parameters() if param.requires_grad}
     if not policy_params:
-        raise ValueError("policy has no parameter that requires a gradient: call requires_grad_(True) on some of them")
+        raise ValueError("policy has no trainable parameter: call requires_grad_(True) on the parameters to train")
     vf_params = {id(param) for group in vf_optimizer.param_groups for param in group["params"]}
     for name, params in (("vf", set(map(id, vf.parameters()))), ("vf_optimizer", vf_params)):
         if policy_params & params:

@@ -12,26 +12,9 @@ from pfrl_like.algos.off_policy_rl_algorithm import EpochDDPG, EpochDQN, OffPoli
 from pfrl_like.algos.sac import AWAC, CQL, SAC
 
 __all__ = [
-    "AWAC",
-    "AWR",
-    "BC",
-    "BCQ",
-    "BEAR",
-    "CQL",
-    "DDPG",
-    "DQN",
-    "DiscreteAWR",
-    "DiscreteBC",
-    "DiscreteBCQ",
-    "DiscreteCQL",
-    "DoubleDQN",
-    "EpochDDPG",
-    "EpochDQN",
-    "Estimator",
-    "OffPolicyRLAlgorithm",
-    "SAC",
-    "TD3",
-]
+    "AWAC", "AWR", "BC", "BCQ", "BEAR", "CQL", "DDPG", "DQN", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ",
+    "DiscreteCQL", "DoubleDQN", "EpochDDPG", "EpochDQN", "Estimator", "OffPolicyRLAlgorithm", "SAC", "TD3",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers would accept every name
 

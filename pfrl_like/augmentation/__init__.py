@@ -14,18 +14,7 @@ from pfrl_like.augmentation.pipeline import AugmentationPipeline, BatchAugmentat
 from pfrl_like.augmentation.vector import MultipleAmplitudeScaling, SingleAmplitudeScaling
 
 __all__ = [
-    "Augmentation",
-    "AugmentationPipeline",
-    "BatchAugmentation",
-    "ColorJitter",
-    "Cutout",
-    "HorizontalFlip",
-    "Intensity",
-    "MultipleAmplitudeScaling",
-    "RandomRotation",
-    "RandomShift",
-    "SingleAmplitudeScaling",
-    "VerticalFlip",
-    "make_augmentation",
-    "pipeline_of",
-]
+    "Augmentation", "AugmentationPipeline", "BatchAugmentation", "ColorJitter", "Cutout", "HorizontalFlip",
+    "Intensity", "MultipleAmplitudeScaling", "RandomRotation", "RandomShift", "SingleAmplitudeScaling",
+    "VerticalFlip", "make_augmentation", "pipeline_of",
+]  # fmt: skip

@@ -5,10 +5,4 @@ from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.mdp_dataset import MDPDataset
 from pfrl_like.dataset.transition import Transition, TransitionMiniBatch
 
-__all__ = [
-    "Episode",
-    "Finding",
-    "MDPDataset",
-    "Transition",
-    "TransitionMiniBatch",
-]
+__all__ = ["Episode", "Finding", "MDPDataset", "Transition", "TransitionMiniBatch"]

@@ -8,11 +8,4 @@ unpickled.
 
 from pfrl_like.datasets.public_sets import get_atari, get_cartpole, get_d4rl, get_minari, get_pendulum, get_pybullet
 
-__all__ = [
-    "get_atari",
-    "get_cartpole",
-    "get_d4rl",
-    "get_minari",
-    "get_pendulum",
-    "get_pybullet",
-]
+__all__ = ["get_atari", "get_cartpole", "get_d4rl", "get_minari", "get_pendulum", "get_pybullet"]

@@ -19,21 +19,7 @@ from pfrl_like.utils.mode_of_distribution import mode_of_distribution
 mode_of = mode_of_distribution
 
 __all__ = [
-    "Categorical",
-    "Delta",
-    "DeltaVector",
-    "DiagonalGaussian",
-    "MaskedCategorical",
-    "ProductOfCategoricals",
-    "SquashedGaussian",
-    "detached",
-    "kl",
-    "log_prob_and_entropy",
-    "masked",
-    "mode_of",
-    "mode_of_distribution",
-    "parameters_of",
-    "rows_of",
-    "rsample_with_log_prob",
-    "with_parameters",
-]
+    "Categorical", "Delta", "DeltaVector", "DiagonalGaussian", "MaskedCategorical", "ProductOfCategoricals",
+    "SquashedGaussian", "detached", "kl", "log_prob_and_entropy", "masked", "mode_of", "mode_of_distribution",
+    "parameters_of", "rows_of", "rsample_with_log_prob", "with_parameters",
+]  # fmt: skip

@@ -4,9 +4,4 @@ from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemb
 from pfrl_like.dynamics.mopo import MOPO
 from pfrl_like.dynamics.rollouts import ModelRollouts
 
-__all__ = [
-    "DynamicsModel",
-    "MOPO",
-    "ModelRollouts",
-    "ProbabilisticEnsemble",
-]
+__all__ = ["DynamicsModel", "MOPO", "ModelRollouts", "ProbabilisticEnsemble"]

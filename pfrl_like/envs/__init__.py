@@ -7,6 +7,6 @@ from pfrl_like.envs.serial_vector_env import SerialVectorEnv
 from pfrl_like.envs.vector_stream import VectorObs, VectorStep, VectorStream
 
 __all__ = [
-    "MultiprocessVectorEnv", "SerialVectorEnv", "VectorObs", "VectorStep", "VectorStream", "abc", "as_vector_stream",
-    "bit_flipping",
+    "MultiprocessVectorEnv", "SerialVectorEnv", "VectorObs", "VectorStep", "VectorStream", "abc",
+    "as_vector_stream", "bit_flipping",
 ]  # fmt: skip

@@ -13,23 +13,8 @@ from pfrl_like.experiments.train_agent_batch import train_agent_batch, train_age
 from pfrl_like.experiments.train_agent_offline import train_agent_offline
 
 __all__ = [
-    "EpochRunner",
-    "EvaluationHook",
-    "Evaluator",
-    "LinearInterpolationHook",
-    "OptunaPrunerHook",
-    "StepHook",
-    "collect_demonstrations",
-    "eval_performance",
-    "generate_exp_id",
-    "is_under_git_control",
-    "prepare_output_dir",
-    "replay_crash",
-    "train_agent",
-    "train_agent_actor_learner",
-    "train_agent_async",
-    "train_agent_batch",
-    "train_agent_batch_with_evaluation",
-    "train_agent_offline",
-    "train_agent_with_evaluation",
-]
+    "EpochRunner", "EvaluationHook", "Evaluator", "LinearInterpolationHook", "OptunaPrunerHook", "StepHook",
+    "collect_demonstrations", "eval_performance", "generate_exp_id", "is_under_git_control", "prepare_output_dir",
+    "replay_crash", "train_agent", "train_agent_actor_learner", "train_agent_async", "train_agent_batch",
+    "train_agent_batch_with_evaluation", "train_agent_offline", "train_agent_with_evaluation",
+]  # fmt: skip

@@ -11,11 +11,6 @@ from pfrl_like.explorers.epsilon_greedy import (
 from pfrl_like.explorers.greedy import Greedy
 
 __all__ = [
-    "AdditiveGaussian",
-    "AdditiveOU",
-    "Boltzmann",
-    "ConstantEpsilonGreedy",
-    "ExponentialDecayEpsilonGreedy",
-    "Greedy",
-    "LinearDecayEpsilonGreedy",
-]
+    "AdditiveGaussian", "AdditiveOU", "Boltzmann", "ConstantEpsilonGreedy", "ExponentialDecayEpsilonGreedy",
+    "Greedy", "LinearDecayEpsilonGreedy",
+]  # fmt: skip

@@ -117,7 +117,7 @@ def lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, continu
         lambd: lambda, in [0, 1].
 
     Returns:
-        [T, B].
+        [T, B], or [T] if all arguments have the shape [T].
 
     Raises:
         ValueError: If the shapes differ.
@@ -199,7 +199,7 @@ def retrace(
         rho_bar: Maximum ratio; infinity disables the limit.
 
     Returns:
-        [T, B].
+        [T, B], or [T] if all arguments have the shape [T].
 
     Raises:
         ValueError: If the shapes differ.

@@ -3,7 +3,4 @@
 from pfrl_like.initializers.chainer_default import init_chainer_default
 from pfrl_like.initializers.lecun_normal import init_lecun_normal
 
-__all__ = [
-    "init_chainer_default",
-    "init_lecun_normal",
-]
+__all__ = ["init_chainer_default", "init_lecun_normal"]

@@ -64,9 +64,9 @@ class OffPolicyActorCritic(OffPolicyAgent):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action, given an action sampled from the policy.
         further: Additional trained modules, keyed by attribute name.
-        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
-            from the policy. An actor in another process uses the function until the actor receives the first parameters
-            after that update.
+        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
+            training actions are always sampled from the policy. An actor in another process uses the function until it
+            receives parameters that were updated at least once.
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         policy_update_delay: Number of critic updates per update of the policy.
         gpu: CUDA device index. None or a negative index means the CPU.
@@ -78,8 +78,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
             `update_interval`. None if the agent updates its `targets` itself.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -88,8 +88,9 @@ class OffPolicyActorCritic(OffPolicyAgent):
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).

@@ -16,21 +16,7 @@ from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.nn.recurrent_sequential import RecurrentSequential
 
 __all__ = [
-    "ActivityPenalty",
-    "BoundByTanh",
-    "Branched",
-    "ConcatObsAndAction",
-    "ConditionalVAE",
-    "EmpiricalNormalization",
-    "FactorizedNoisyLinear",
-    "Lambda",
-    "LargeAtariCNN",
-    "MLP",
-    "MLPBN",
-    "Recurrent",
-    "RecurrentBranched",
-    "RecurrentSequential",
-    "ReturnConditionedTransformer",
-    "SmallAtariCNN",
-    "to_factorized_noisy",
-]
+    "ActivityPenalty", "BoundByTanh", "Branched", "ConcatObsAndAction", "ConditionalVAE", "EmpiricalNormalization",
+    "FactorizedNoisyLinear", "Lambda", "LargeAtariCNN", "MLP", "MLPBN", "Recurrent", "RecurrentBranched",
+    "RecurrentSequential", "ReturnConditionedTransformer", "SmallAtariCNN", "to_factorized_noisy",
+]  # fmt: skip

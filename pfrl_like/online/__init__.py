@@ -2,8 +2,4 @@
 
 from pfrl_like.online import buffers, explorers, iterators
 
-__all__ = [
-    "buffers",
-    "explorers",
-    "iterators",
-]
+__all__ = ["buffers", "explorers", "iterators"]

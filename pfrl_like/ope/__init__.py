@@ -18,25 +18,8 @@ from pfrl_like.ope.importance_sampling import (
 from pfrl_like.ope.policies import GreedyPolicy, log_probs
 
 __all__ = [
-    "ActionSpace",
-    "Bootstrap",
-    "DiscreteFQE",
-    "Estimate",
-    "FQE",
-    "FQEConfig",
-    "GreedyPolicy",
-    "LoggedEpisodes",
-    "UnreliableEstimateWarning",
-    "direct_method",
-    "doubly_robust",
-    "evaluate_offline",
-    "fitted_behavior",
-    "importance_sampling",
-    "load_learnable",
-    "log_probs",
-    "magic",
-    "per_decision_importance_sampling",
-    "weighted_doubly_robust",
-    "weighted_importance_sampling",
-    "weighted_per_decision_importance_sampling",
-]
+    "ActionSpace", "Bootstrap", "DiscreteFQE", "Estimate", "FQE", "FQEConfig", "GreedyPolicy", "LoggedEpisodes",
+    "UnreliableEstimateWarning", "direct_method", "doubly_robust", "evaluate_offline", "fitted_behavior",
+    "importance_sampling", "load_learnable", "log_probs", "magic", "per_decision_importance_sampling",
+    "weighted_doubly_robust", "weighted_importance_sampling", "weighted_per_decision_importance_sampling",
+]  # fmt: skip

@@ -10,11 +10,7 @@ from pfrl_like.policies.gaussian_policy import (
 from pfrl_like.policies.softmax_policy import MultiCategoricalHead, SoftmaxCategoricalHead
 
 __all__ = [
-    "DeterministicHead",
-    "GaussianHeadWithDiagonalCovariance",
-    "GaussianHeadWithFixedCovariance",
-    "GaussianHeadWithStateIndependentCovariance",
-    "MultiCategoricalHead",
-    "SoftmaxCategoricalHead",
+    "DeterministicHead", "GaussianHeadWithDiagonalCovariance", "GaussianHeadWithFixedCovariance",
+    "GaussianHeadWithStateIndependentCovariance", "MultiCategoricalHead", "SoftmaxCategoricalHead",
     "SquashedGaussianHead",
-]
+]  # fmt: skip

@@ -17,17 +17,7 @@ from pfrl_like.preprocessing.scalers import (
 )
 
 __all__ = [
-    "ClipRewardScaler",
-    "ConstantShiftRewardScaler",
-    "MinMaxActionScaler",
-    "MinMaxRewardScaler",
-    "MinMaxScaler",
-    "MultiplyRewardScaler",
-    "PixelScaler",
-    "ReturnBasedRewardScaler",
-    "Scaler",
-    "StandardActionScaler",
-    "StandardRewardScaler",
-    "StandardScaler",
-    "make_scaler",
-]
+    "ClipRewardScaler", "ConstantShiftRewardScaler", "MinMaxActionScaler", "MinMaxRewardScaler", "MinMaxScaler",
+    "MultiplyRewardScaler", "PixelScaler", "ReturnBasedRewardScaler", "Scaler", "StandardActionScaler",
+    "StandardRewardScaler", "StandardScaler", "make_scaler",
+]  # fmt: skip

@@ -9,13 +9,6 @@ from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.saved import prune
 
 __all__ = [
-    "EpisodicReplayBuffer",
-    "HindsightReplayBuffer",
-    "PersistentEpisodicReplayBuffer",
-    "PersistentReplayBuffer",
-    "PrioritizedEpisodicReplayBuffer",
-    "PrioritizedReplayBuffer",
-    "PriorityWeightError",
-    "ReplayBuffer",
-    "prune",
-]
+    "EpisodicReplayBuffer", "HindsightReplayBuffer", "PersistentEpisodicReplayBuffer", "PersistentReplayBuffer",
+    "PrioritizedEpisodicReplayBuffer", "PrioritizedReplayBuffer", "PriorityWeightError", "ReplayBuffer", "prune",
+]  # fmt: skip

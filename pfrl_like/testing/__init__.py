@@ -6,11 +6,6 @@ from pfrl_like.testing.play import Chain, ChainQFunction, check_env, torch_asser
 from pfrl_like.testing.replay_buffer_checks import check_replay_buffer
 
 __all__ = [
-    "Chain",
-    "ChainQFunction",
-    "check_agent",
-    "check_env",
-    "check_estimator",
-    "check_replay_buffer",
+    "Chain", "ChainQFunction", "check_agent", "check_env", "check_estimator", "check_replay_buffer",
     "torch_assert_allclose",
-]
+]  # fmt: skip

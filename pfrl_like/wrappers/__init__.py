@@ -12,16 +12,6 @@ from pfrl_like.wrappers.vector_frame_stack import VectorEnvWrapper, VectorFrameS
 from pfrl_like.wrappers.wrapper import Wrapper
 
 __all__ = [
-    "CastObservation",
-    "CastObservationToFloat32",
-    "ContinuingTimeLimit",
-    "Monitor",
-    "NormalizeActionSpace",
-    "RandomizeAction",
-    "Render",
-    "ScaleReward",
-    "VectorEnvWrapper",
-    "VectorFrameStack",
-    "Wrapper",
-    "atari_wrappers",
-]
+    "CastObservation", "CastObservationToFloat32", "ContinuingTimeLimit", "Monitor", "NormalizeActionSpace",
+    "RandomizeAction", "Render", "ScaleReward", "VectorEnvWrapper", "VectorFrameStack", "Wrapper", "atari_wrappers",
+]  # fmt: skip

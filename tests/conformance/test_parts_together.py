@@ -64,7 +64,8 @@ def assert_refused(case: Case, folder: Path, arguments: Iterable[str]) -> None:
         agent.dry_run(env.observation_space.sample())
     except (TypeError, ValueError) as refusal:
         sentence = str(refusal)
-        assert re.match(rf"({'|'.join(arguments)})\w*(\[\d+\])? ", sentence) and sentence.count(" ") >= 8, sentence
+        named = rf"(obs does not fit )?({'|'.join(arguments)})\w*(\[\d+\])?[ ;]"
+        assert re.match(named, sentence) and sentence.count(" ") >= 8, sentence
     else:
         raise AssertionError(f"nothing was refused, although {arguments} does not fit")
 

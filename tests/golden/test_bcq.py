@@ -310,7 +310,7 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> 
 def test_the_two_forms_refuse_each_others_actions() -> None:
     with pytest.raises(TypeError, match="BCQ has continuous actions, .* use DiscreteBCQ"):
         make().dry_run(ENV.observation_space.sample(), spaces.Discrete(2))
-    with pytest.raises(TypeError, match="DiscreteBCQ with a Q-function for discrete actions"):
+    with pytest.raises(TypeError, match="q_function gives DiscreteActionValue, which has discrete actions"):
         make_discrete().dry_run(Noise(ENV.action_space).observation_space.sample(), ENV.action_space)
     with pytest.raises(TypeError, match="imitator gives Tensor, expected Categorical"):
         make_discrete(imitator=nn.Linear(5, 2)).dry_run(np.zeros(5, np.float32))

@@ -10,7 +10,7 @@ from torch.distributions import Categorical
 
 from pfrl_like.agents.a2c import a2c_loss
 from pfrl_like.agents.ppo import ppo_loss
-from pfrl_like.agents.reinforce import accumulated, reinforce_loss
+from pfrl_like.agents.reinforce import low_memory_sum, reinforce_loss
 from pfrl_like.agents.trpo import natural_step, surrogate_gain, value_loss
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import (
@@ -123,7 +123,7 @@ def test_reinforce_loss_is_a_sum() -> None:
 def test_gradients_that_are_accumulated_are_those_of_the_sum() -> None:
     # f = x^2 + 3 x y at (2, 1): value 10, derivatives 2 x + 3 y = 7 and 3 x = 6; z has none
     x, y, z = (torch.tensor(value, requires_grad=True) for value in (2.0, 1.0, 5.0))
-    loss = accumulated((term() for term in (lambda: x * x, lambda: 3 * x * y)), [x, y, z])
+    loss = low_memory_sum((term() for term in (lambda: x * x, lambda: 3 * x * y)), [x, y, z])
     loss.backward()
     assert (loss.item(), x.grad, y.grad) == (10.0, 7.0, 6.0)
 

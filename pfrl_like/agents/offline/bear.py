@@ -89,9 +89,10 @@ class BEAR(SoftActorCritic):
             clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
-            from the policy. An actor in another process uses the function until the actor receives the first parameters
-            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
+            training actions are always sampled from the policy. An actor in another process uses the function until it
+            receives parameters that were updated at least once. If actions are masked, the function must accept the
+            keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep

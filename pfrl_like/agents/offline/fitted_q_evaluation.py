@@ -64,8 +64,8 @@ class FittedQEvaluation(OffPolicyActorCritic):
             `update_interval`.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations. The policy receives the same features.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
@@ -79,8 +79,9 @@ class FittedQEvaluation(OffPolicyActorCritic):
             initial recurrent state.
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
@@ -184,8 +185,8 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
             `update_interval`.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations. The policy receives the same features.
-        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
-            `soft_update_tau` of the difference.
+        target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
+            parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
@@ -199,8 +200,9 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
             initial recurrent state.
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
-            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
+            network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
+            `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 

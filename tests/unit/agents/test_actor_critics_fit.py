@@ -224,7 +224,7 @@ def test_bounds_that_are_those_of_the_environment_or_not_known_are_not_told_of(
 
 @pytest.mark.parametrize("smoothing", [lambda action: None, lambda action: action[:, :1]])
 def test_a_smoothing_function_that_gives_something_else_is_refused(smoothing: Any) -> None:
-    with pytest.raises(ValueError, match=r"target_policy_smoothing_func gave .* for actions \(8, 2\)"):
+    with pytest.raises(ValueError, match=r"target_policy_smoothing_func gave .*, expected shape \(8, 2\)"):
         make_agent("TD3", target_policy_smoothing_func=smoothing).update(make_batch())
 
 

@@ -103,7 +103,7 @@ def test_redq_refuses_what_it_cannot_do() -> None:
     for options, message in (
         ({"n": 1}, "q_funcs has length 1, expected at least 2"),
         ({"subset_size": 5}, "q_funcs has length 4, expected at least 2 and at least subset_size, 5"),
-        ({"compile": True}, "compile is True, but the critics in REDQ"),
+        ({"compile": True}, "compile is True, but REDQ samples other critics"),
     ):
         with pytest.raises(ValueError, match=message):
             make_redq(**options)

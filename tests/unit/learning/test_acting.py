@@ -292,13 +292,13 @@ class TestSpaces:
 
     def test_actions_that_are_many_at_once_are_refused(self) -> None:
         with pytest.raises(
-            TypeError, match=r"cannot act in MultiBinary\(2\); number the possible actions in a wrapper"
+            TypeError, match=r"environment has MultiBinary\(2\): number the possible actions in a wrapper"
         ):
             make_agent().dry_run(OBS[0], spaces.MultiBinary(2))
 
     def test_actions_that_are_not_counted_from_0_are_refused(self) -> None:
         with pytest.raises(
-            ValueError, match=r"whose first action is 5, .* wrap it, gymnasium.wrappers.TransformAction"
+            ValueError, match=r"whose first action is 5, .* wrap the environment in gymnasium.wrappers.TransformAction"
         ):
             make_agent().dry_run(OBS[0], spaces.Discrete(2, start=5))
 
