@@ -171,8 +171,7 @@ def is_inside(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
         return (values >= start) & (values < start + int(space.n))
     if not hasattr(space, "low") or tuple(space.shape) != values.shape[1:]:
         raise ValueError(f"{name}: got {space}, expected a Box of shape {values.shape[1:]}, or Discrete")
-    inside: NDArray[np.bool_] = ((values >= space.low) & (values <= space.high)).reshape(len(values), -1).all(1)
-    return inside
+    return np.asarray(((values >= space.low) & (values <= space.high)).reshape(len(values), -1).all(1))
 
 
 def _rows(kind: str, where: str, what: str, table: Table, rows: Indices) -> list[Finding]:

@@ -73,10 +73,7 @@ def table_from_arrays(
     timeout = np.zeros(n, np.bool_) if timeouts is None else flags_of("timeouts", timeouts, n)
     if (terminal & timeout).any():
         row = int(np.argmax(terminal & timeout))
-        raise ValueError(
-            f"terminals and timeouts: both are set in row {row}, expected at most one: if the step ended in a "
-            "terminal state, pass `timeouts & ~terminals`"
-        )
+        raise ValueError(f"terminals and timeouts: both are set in row {row}: pass `timeouts & ~terminals` as timeouts")
     log_prob = None if log_probs is None else log_probs_of("log_probs", log_probs, n, discrete_action)
     last = terminal | timeout
     last[-1] = True

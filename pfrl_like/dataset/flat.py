@@ -46,10 +46,8 @@ class Budget:
             BudgetError: If fewer bytes are left.
         """
         if size > self.left:
-            raise BudgetError(
-                f"{what} needs {size} bytes, but {self.bound} leaves {self.left} bytes: if you trust the file, "
-                "pass a larger max_bytes"
-            )
+            advice = "if you trust the file, pass a larger max_bytes"
+            raise BudgetError(f"{what} needs {size} bytes, but {self.bound} leaves {self.left} bytes: {advice}")
         self.left -= size
 
 

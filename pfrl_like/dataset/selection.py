@@ -53,8 +53,7 @@ class Selection:
     @property
     def rows(self) -> Indices:
         """Rows of the transitions in the table of `dataset`, [n]."""
-        rows: Indices = self.dataset.table.steps[self.index]
-        return rows
+        return np.asarray(self.dataset.table.steps[self.index])
 
     def transitions(self) -> Sequence[Transition]:
         """Return all transitions. Each is created on access."""

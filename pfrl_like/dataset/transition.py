@@ -38,6 +38,16 @@ class Transition:
 
     Attributes:
         reward_convention: "next_row", or "same_row" if the transition belongs to a dataset with this convention.
+        observation: Observation at t.
+        action: Action at t, an integer if discrete.
+        reward: Reward in the row of the observation at t. With "same_row", the reward of the action at t.
+        next_observation: Observation at t+1.
+        next_action: Action at t+1. 0 if the episode ended at t+1 and the action is unknown.
+        next_reward: Reward of the action at t. With "same_row", the reward of the action at t+1, or 0 after the last
+            step.
+        terminal: 1 if the state at t+1 is terminal, else 0.
+        prev_transition: Previous transition. None at the beginning of the episode.
+        next_transition: Next transition. None at the end of the episode.
     """
 
     reward_convention: str = NEXT_ROW
@@ -57,14 +67,14 @@ class Transition:
         next_transition: "Transition | None" = None,
     ) -> None:
         self._observation_shape, self._action_size = observation_shape, action_size
-        self._observation, self._next_observation = observation, next_observation
-        self._action, self._next_action = action, next_action
-        self._reward, self._next_reward, self._terminal = float(reward), float(next_reward), int(terminal)
-        self._prev, self._next = prev_transition, next_transition
+        self.observation, self.next_observation = observation, next_observation
+        self.action, self.next_action = action, next_action
+        self.reward, self.next_reward, self.terminal = float(reward), float(next_reward), int(terminal)
+        self.prev_transition, self.next_transition = prev_transition, next_transition
         if prev_transition is not None and prev_transition.next_transition is None:
-            prev_transition._next = self
+            prev_transition.next_transition = self
         if next_transition is not None and next_transition.prev_transition is None:
-            next_transition._prev = self
+            next_transition.prev_transition = self
 
     @never_raising
     def __repr__(self) -> str:
@@ -80,36 +90,6 @@ class Transition:
     def get_action_size(self) -> int:
         """Return the length of an action vector or, if actions are discrete, the number of actions."""
         return self._action_size
-
-    @property
-    def observation(self) -> Any:
-        """Observation at t."""
-        return self._observation
-
-    @property
-    def action(self) -> Any:
-        """Action at t, an integer if discrete."""
-        return self._action
-
-    @property
-    def reward(self) -> float:
-        """Reward in the row of the observation at t. With "same_row", the reward of the action at t."""
-        return self._reward
-
-    @property
-    def next_observation(self) -> Any:
-        """Observation at t+1."""
-        return self._next_observation
-
-    @property
-    def next_action(self) -> Any:
-        """Action at t+1. 0 if the episode ended at t+1 and the action is unknown."""
-        return self._next_action
-
-    @property
-    def next_reward(self) -> float:
-        """Reward of the action at t. With "same_row", the reward of the action at t+1, or 0 after the last step."""
-        return self._next_reward
 
     @property
     def action_reward(self) -> float:
@@ -130,21 +110,6 @@ class Transition:
         converted.reward_convention = reward_convention
         return converted
 
-    @property
-    def terminal(self) -> int:
-        """1 if the state at t+1 is terminal, else 0."""
-        return self._terminal
-
-    @property
-    def prev_transition(self) -> "Transition | None":
-        """Previous transition. None at the beginning of the episode."""
-        return self._prev
-
-    @property
-    def next_transition(self) -> "Transition | None":
-        """Next transition. None at the end of the episode."""
-        return self._next
-
 
 class StoredTransition(Transition):
     """Transition of a table, created on access. Transitions of the same row are equal, but not the same object."""
@@ -156,41 +121,19 @@ class StoredTransition(Transition):
     def get_observation_shape(self) -> Any:
         return self.table.obs_shape
 
-    @property
-    def observation(self) -> Any:
-        return _first(self.table.observations(np.array([self.row])))
-
-    @property
-    def action(self) -> Any:
-        return _plain(self.table.action[self.row - 1])
-
-    @property
-    def reward(self) -> float:
-        return float(self.table.current_reward[self.row - 1])
-
-    @property
-    def next_observation(self) -> Any:
-        return _first(self.table.next_observations(np.array([self.row])))
-
-    @property
-    def next_action(self) -> Any:
-        return _plain(self.table.action[self.row])
-
-    @property
-    def next_reward(self) -> float:
-        return float(self.table.next_reward[self.row - 1])
-
-    @property
-    def terminal(self) -> int:
-        return int(self.table.terminal[self.row])
-
-    @property
-    def prev_transition(self) -> Transition | None:
-        return self._at(self.row - 1) if self.table.position[self.row] else None
-
-    @property
-    def next_transition(self) -> Transition | None:
-        return self._at(self.row + 1) if self.table.columns.successor[self.row] else None
+    observation = property(lambda self: _first(self.table.observations(np.array([self.row]))))
+    next_observation = property(lambda self: _first(self.table.next_observations(np.array([self.row]))))
+    action = property(lambda self: _plain(self.table.action[self.row - 1]))
+    next_action = property(lambda self: _plain(self.table.action[self.row]))
+    reward = property(lambda self: float(self.table.current_reward[self.row - 1]))  # type: ignore[assignment]
+    next_reward = property(lambda self: float(self.table.next_reward[self.row - 1]))  # type: ignore[assignment]
+    terminal = property(lambda self: int(self.table.terminal[self.row]))  # type: ignore[assignment]
+    prev_transition = property(  # type: ignore[assignment]
+        lambda self: self._at(self.row - 1) if self.table.position[self.row] else None
+    )
+    next_transition = property(  # type: ignore[assignment]
+        lambda self: self._at(self.row + 1) if self.table.columns.successor[self.row] else None
+    )
 
     def _at(self, row: int) -> Self:
         return type(self)(self.table, row, self._action_size)

@@ -162,9 +162,7 @@ def get_pybullet(
     if url is None and match.re is _D4RL:
         url = f"{mirror}/bullet/bullet-{task}_{kind.replace('-', '_')}.hdf5"
     if url is None and not path.exists():
-        raise ValueError(
-            f"url: got None, but {env_name} has no permanent address: pass one, or copy the file to {path}"
-        )
+        raise ValueError(f"url: got None, but {env_name} has no permanent address: pass it, or copy the file to {path}")
     with _named_import_error("pybullet-envs-gymnasium", f"the environment {_BULLET[task]}", "pybullet"):
         importlib.import_module("pybullet_envs_gymnasium")  # registers the environments with gymnasium
         env = gymnasium.make(_BULLET[task])

@@ -119,10 +119,7 @@ class RowSender:
         Raises:
             TypeError: Always.
         """
-        raise TypeError(
-            "replay_buffer.memory is not available in an actor, because the steps are in the learner's process: change "
-            "them there, or before the actor observes them"
-        )
+        raise TypeError("replay_buffer.memory is not available in an actor: change the steps in the learner's process")
 
     def append_batch(
         self,

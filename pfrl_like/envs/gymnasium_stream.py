@@ -16,12 +16,8 @@ from pfrl_like.envs.vector_stream import (
     VectorObs,
     VectorStep,
     VectorStream,
-    as_bools,
-    as_rewards,
     merge_masks,
     merge_rows,
-    restore_layers,
-    saved_layers,
 )
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy, space_kind
@@ -60,8 +56,8 @@ class GymnasiumStream(VectorStream):
         obs, reward, terminated, truncated, info = self.env.step(self._batched(actions))
         obs = self._next_obs = self._rows(obs)
         mask = self._next_mask = self._action_mask(info)
-        terminated = as_bools(terminated, self.num_envs, "terminated")
-        truncated = as_bools(truncated, self.num_envs, "truncated")
+        terminated = self._as_bools(terminated, "terminated")
+        truncated = self._as_bools(truncated, "truncated")
         ended = terminated | truncated
         if self.mode is AutoresetMode.SAME_STEP and np.count_nonzero(ended):
             obs = merge_rows(ended, self._final_obs(info, ended), obs)
@@ -72,7 +68,7 @@ class GymnasiumStream(VectorStream):
         if "needs_reset" in info:
             truncated |= active & np.asarray(info["needs_reset"], dtype=np.bool_)
         self._ended, self._must_begin = ended, terminated | truncated
-        return VectorStep(obs, as_rewards(reward, self.num_envs), terminated, truncated, active, mask, info)
+        return VectorStep(obs, self._as_rewards(reward), terminated, truncated, active, mask, info)
 
     def begin(self, end: Any) -> VectorObs:
         """Start new episodes in the environments where `end` is True."""
@@ -100,7 +96,7 @@ class GymnasiumStream(VectorStream):
             return {"episodes": None, "way": "unknown", "reason": self.not_recorded}
         arrays = {"mask": self._next_mask, "ended": self._ended, "begin": self._must_begin, "reset": self._resetting}
         return {
-            "episodes": [tape.saved_state() for tape in self._sync.envs], "layers": saved_layers(self.env),
+            "episodes": [tape.saved_state() for tape in self._sync.envs], "layers": self._saved_layers(),
             "obs": to_json(self._next_obs), "ends": self._sync._autoreset_envs.tolist(),
             "arrays": {name: to_json(array) for name, array in arrays.items()},
         }  # fmt: skip
@@ -111,7 +107,7 @@ class GymnasiumStream(VectorStream):
         if state["episodes"] is None or sync is None:
             return [self.not_recorded]
         results = [tape.restore_state(each) for tape, each in zip(sync.envs, state["episodes"], strict=True)]
-        reasons = restore_layers(self.env, results, state["layers"])
+        reasons = self._restore_layers(results, state["layers"])
         if not reasons:
             sync._env_obs = [result.obs for result in results]
             sync._autoreset_envs = np.array(state["ends"], dtype=np.bool_)
@@ -186,10 +182,7 @@ def _autoreset_mode(env: Any) -> AutoresetMode:
     try:
         return AutoresetMode(mode)
     except ValueError:
-        raise ValueError(
-            f'{env} has metadata["autoreset_mode"] = {mode!r}, expected one of {list(AutoresetMode)}: set the '
-            "mode that the environment uses"
-        ) from None
+        raise ValueError(f"metadata of {env} has autoreset_mode {mode!r}, expected one of {[*AutoresetMode]}") from None
 
 
 def _row(space: Any, obs: Any, index: int) -> Any:

@@ -34,10 +34,7 @@ class SerialVectorEnv(VectorEnv):
         self.envs = envs
         for i, env in enumerate(envs):
             if isinstance(env, type) or not (hasattr(env, "reset") and hasattr(env, "step")):
-                raise TypeError(
-                    f"envs[{i}] is {env!r:.80} ({type(env).__name__}), expected an environment with reset and step; "
-                    "MultiprocessVectorEnv takes functions that make environments"
-                )
+                raise TypeError(f"envs[{i}] is {env!r:.80}, expected an environment with reset and step, no function")
             mend_gym(env)
         self.num_envs = len(envs)
         self.observation_space = getattr(envs[0], "observation_space", None)

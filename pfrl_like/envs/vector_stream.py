@@ -16,38 +16,6 @@ from pfrl_like.utils.env_values import own_copy, reset_values
 _COMMON = frozenset(("env", "action_space", "observation_space", "spec"))
 
 
-def saved_layers(env: Any) -> list[Any]:
-    """Return the state of each wrapper, the outermost first; None for wrappers without `saved_state`."""
-    *wrappers, _ = layers_of(env)
-    return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
-
-
-def restore_layers(env: Any, results: Sequence[Any], states: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Restore the result of `saved_layers`, if the wrapped environments are in their saved states.
-
-    Args:
-        env: The vector environment.
-        results: `RestoreResult` of each environment.
-        states: Result of `saved_layers`.
-
-    Returns:
-        Reasons why environments or wrappers are not in the saved state. Empty if all states were restored.
-
-    Raises:
-        ValueError: If the number of wrappers differs.
-    """
-    reasons = [f"environment {i}: {result.reason}" for i, result in enumerate(results) if not result.exact]
-    if reasons:
-        return reasons
-    *wrappers, _ = layers_of(env)
-    for layer, state in zip(wrappers, states, strict=True):
-        if state is not None:
-            layer.restore_state(state)
-        elif {name.lstrip("_") for name in vars(layer)} - _COMMON:
-            reasons.append(f"{type(layer).__name__} has attributes, but no saved_state and restore_state")
-    return reasons
-
-
 BoolArray = NDArray[np.bool_]
 
 
@@ -162,9 +130,65 @@ class VectorStream(ABC):
         """Close the vector environment."""
         self.env.close()
 
+    def _saved_layers(self) -> list[Any]:
+        """Return the state of each wrapper, the outermost first; None for wrappers without `saved_state`."""
+        *wrappers, _ = layers_of(self.env)
+        return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
+
+    def _restore_layers(self, results: Sequence[Any], states: Sequence[Mapping[str, Any] | None]) -> list[str]:
+        """Restore the result of `_saved_layers`, if the wrapped environments are in their saved states.
+
+        Args:
+            results: `RestoreResult` of each environment.
+            states: Result of `_saved_layers`.
+
+        Returns:
+            Reasons why environments or wrappers are not in the saved state. Empty if all states were restored.
+
+        Raises:
+            ValueError: If the number of wrappers differs.
+        """
+        reasons = [f"environment {i}: {result.reason}" for i, result in enumerate(results) if not result.exact]
+        if reasons:
+            return reasons
+        *wrappers, _ = layers_of(self.env)
+        for layer, state in zip(wrappers, states, strict=True):
+            if state is not None:
+                layer.restore_state(state)
+            elif {name.lstrip("_") for name in vars(layer)} - _COMMON:
+                reasons.append(f"{type(layer).__name__} has attributes, but no saved_state and restore_state")
+        return reasons
+
+    def _as_bools(self, values: Any, name: str) -> BoolArray:
+        """Return a new bool array of length `num_envs`.
+
+        Raises:
+            ValueError: If the length differs.
+        """
+        array = np.array(values, dtype=np.bool_)
+        if array.shape != (self.num_envs,):
+            raise ValueError(
+                f"{name} has shape {array.shape}, expected one bool for each of {self.num_envs} environments"
+            )
+        return array
+
+    def _as_rewards(self, values: Any) -> NDArray[np.float64]:
+        """Return a new float64 array of length `num_envs`.
+
+        Raises:
+            ValueError: If `values` are not `num_envs` numbers.
+        """
+        try:
+            array = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.shape != (self.num_envs,):
+            raise ValueError(f"reward is {values!r}, expected one number for each of {self.num_envs} environments")
+        return array
+
     def _checked(self, end: Any, ended: BoolArray) -> BoolArray:
         """Return `end` as bools. Raise a ValueError if an episode in `ended` is not in `end`."""
-        over = as_bools(end, self.num_envs, "end")
+        over = self._as_bools(end, "end")
         if np.count_nonzero(ended > over):
             raise ValueError(f"end is {over}, but these episodes have ended: {ended}")
         return over
@@ -186,33 +210,6 @@ def merge_rows(rows: BoolArray, obs: Any, other: Any) -> Any:
         merged[rows] = obs[rows]
         return merged
     return [obs[i] if row else other[i] for i, row in enumerate(rows)]
-
-
-def as_bools(values: Any, num_envs: int, name: str) -> BoolArray:
-    """Return a new bool array of length `num_envs`.
-
-    Raises:
-        ValueError: If the length differs.
-    """
-    array = np.array(values, dtype=np.bool_)
-    if array.shape != (num_envs,):
-        raise ValueError(f"{name} has shape {array.shape}, expected one bool for each of {num_envs} environments")
-    return array
-
-
-def as_rewards(values: Any, num_envs: int) -> NDArray[np.float64]:
-    """Return a new float64 array of length `num_envs`.
-
-    Raises:
-        ValueError: If `values` are not `num_envs` numbers.
-    """
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    if array.shape != (num_envs,):
-        raise ValueError(f"reward is {values!r}, expected one number for each of {num_envs} environments")
-    return array
 
 
 class Rows(tuple[Any, ...]):
@@ -333,9 +330,9 @@ class PfrlStream(VectorStream):
         obs, infos = result[0], result[-1]
         if len(infos) != self.num_envs or isinstance(infos, Mapping):
             raise EnvError(f"infos is {type(infos).__name__} of length {len(infos)}, expected {self.num_envs} dicts")
-        terminated = as_bools(result[2], self.num_envs, "done")
+        terminated = self._as_bools(result[2], "done")
         if len(result) == 5:
-            truncated = as_bools(result[3], self.num_envs, "truncated")
+            truncated = self._as_bools(result[3], "truncated")
         else:
             truncated = self._flags(infos, "TimeLimit.truncated")
             terminated &= ~truncated
@@ -345,7 +342,7 @@ class PfrlStream(VectorStream):
             self._mask = self._action_mask(infos)
             truncated |= self._flags(infos, "needs_reset")
         self._ended = terminated | truncated
-        reward = as_rewards(result[1], self.num_envs)
+        reward = self._as_rewards(result[1])
         return VectorStep(self._obs, reward, terminated, truncated, self._all_active, self._mask, infos)
 
     def begin(self, end: Any) -> VectorObs:
@@ -367,19 +364,19 @@ class PfrlStream(VectorStream):
         """Return the state as JSON values, for `restore_state`."""
         if not self._recorded:
             return {"env": None, "way": "unknown", "reason": self.not_recorded}
-        layers = saved_layers(self.env)
-        return {"env": self.innermost.saved_state(), "layers": layers, "ended": self._ended.tolist()}
+        env, layers = self.innermost.saved_state(), self._saved_layers()
+        return {"env": env, "layers": layers, "ended": self._ended.tolist()}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Restore the environments to a saved state."""
         if state["env"] is None or not self._recorded:
             return [self.not_recorded]
         results = self.innermost.restore_state(state["env"])
-        reasons = restore_layers(self.env, results, state["layers"])
+        reasons = self._restore_layers(results, state["layers"])
         if not reasons:
             self._obs = self._stacked(self.env.last_obs)
             self._mask = self._action_mask([result.info for result in results])
-            self._ended = as_bools(state["ended"], self.num_envs, "ended")
+            self._ended = self._as_bools(state["ended"], "ended")
         return reasons
 
     def _reset_values(self, result: Any) -> tuple[Any, Sequence[Mapping[str, Any]]]:

@@ -53,8 +53,7 @@ def _onnx(policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> b
         output_names=[port.name for port in signature.outputs],
     )  # fmt: skip
     program.model.metadata_props["signature.json"] = description
-    content: bytes = program.model_proto.SerializeToString()
-    return content
+    return bytes(program.model_proto.SerializeToString())
 
 
 def _run_onnx(content: bytes) -> Run:
@@ -181,9 +180,7 @@ def _step_of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[
     with ReplacedDraws(drawn):
         actions = torch.as_tensor(np.asarray(reference.batch_act(rows, **keywords)))
     if not actions.isfinite().all():
-        raise NonFiniteError(
-            "action", "the agent's own actions are NaN or infinite for some of the example observations"
-        )
+        raise NonFiniteError("action", "the agent's own actions are NaN or infinite for some of the observations")
     return actions, [] if reference.memory is None else leaves_of(reference.memory.test_state)
 
 
@@ -225,10 +222,7 @@ def _check_numbers(what: str, wanted: Tensor, output: Tensor) -> None:
     _check_shape(what, wanted, output)
     largest = float(_differences(wanted, output).max())
     if not largest <= TOLERANCE:
-        raise ExportError(
-            f"the exported policy's {what} differs from the agent's by {largest:.3g}, more than {TOLERANCE}; "
-            "nothing was written"
-        )
+        raise ExportError(f"exported {what} differs by {largest:.3g}, more than {TOLERANCE}; nothing was written")
 
 
 def _differences(wanted: Tensor, output: Tensor) -> Tensor:

@@ -124,9 +124,7 @@ def draws_of(act: Callable[[int], Any]) -> list[Draw]:
     """
     few, more = (_recorded(act, batch) for batch in (2, 3))
     if [uniform for uniform, _ in few] != [uniform for uniform, _ in more]:
-        raise ExportError(
-            "the calls that sample random numbers depend on the number of observations, expected the same calls"
-        )
+        raise ExportError("the number of calls that sample random numbers depends on the number of observations")
     return [_draw(uniform, a, b) for (uniform, a), (_, b) in zip(few, more, strict=True)]
 
 
@@ -137,10 +135,7 @@ def _recorded(act: Callable[[int], Any], batch: int) -> list[tuple[bool, Tensor]
     drawn: list[tuple[bool, Tensor]] = records.drawn
     if not torch.equal(before, torch.get_rng_state()):
         torch.set_rng_state(before)
-        raise ExportError(
-            "the greedy policy samples random numbers with an unsupported function, expected torch.rand, "
-            "torch.rand_like, torch.randn or torch.randn_like"
-        )
+        raise ExportError("an unsupported function samples, expected torch.rand, randn, rand_like or randn_like")
     return drawn
 
 

@@ -283,10 +283,8 @@ def _check_fqe_policy(fqe: FQE, policy: nn.Module, modes: bool | None) -> None:
         raise ValueError("fqe evaluates another policy than algo: construct it with FQE(algo)")
     names = "samples", "modes"
     if modes is not None and (has := bool(getattr(fqe.agent, "act_deterministically", modes))) != modes:
-        raise ValueError(
-            f"fqe evaluates {names[has]} of the policy, but deterministic={modes} evaluates {names[modes]}: set "
-            f"fqe.agent.act_deterministically = {modes} before fqe.fit"
-        )
+        advice = f"set fqe.agent.act_deterministically = {modes} before fqe.fit"
+        raise ValueError(f"fqe evaluates {names[has]} of the policy, expected {names[modes]}: {advice}")
 
 
 def _fitted_fqe(

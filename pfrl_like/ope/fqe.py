@@ -351,10 +351,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         policy = policies.policy_of(copied, self.action_size if self.discrete_action else None)
         for each, source in ((self.agent.policy, self.algo), (policy, other)):
             if isinstance(each, policies.ActingPolicy):
-                raise ValueError(
-                    f"algo: the actions of {type(source).__name__} need more than one network and cannot be copied: "
-                    "construct a new FQE of the other algorithm"
-                )
+                raise ValueError(f"algo: {type(source).__name__} acts by more than one network: construct a new FQE")
         if getattr(acting, "phi", self.agent.phi) != self.agent.phi:
             raise ValueError("algo has another phi than the critics: construct a new FQE of algo")
         saving.check_form(self.agent.policy, policy, "policy")

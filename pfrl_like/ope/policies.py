@@ -74,10 +74,7 @@ class EpsilonGreedy(Categorical):
             TypeError: If `value` is None.
         """
         if self.value is None:
-            raise TypeError(
-                "action_mask: the evaluated algorithm does not support masks, because its actions need more than one "
-                "network: evaluate an algorithm with one Q-function or one policy network"
-            )
+            raise TypeError("action_mask: not supported if actions need more than one network, expected None")
         value = self.value.masked(action_mask)
         mask = value.action_mask | ~value.action_mask.any(-1, keepdim=True)
         return MaskedCategorical(_epsilon_greedy_log_probs(value.greedy_actions, mask, self.epsilon), mask)
@@ -314,10 +311,8 @@ def check_actions(
     categorical = isinstance(distribution, TorchCategorical)
     if (categorical, len(shape) == 1) != (discrete_action, discrete_action):
         kinds = "continuous", "discrete"
-        raise TypeError(
-            f"{argument} has {kinds[not discrete_action]} actions of shape {shape}, but the actions of "
-            f"{'the environment' if env else 'the data'} are {kinds[discrete_action]}"
-        )
+        what = f"the actions of {'the environment' if env else 'the data'} are {kinds[discrete_action]}"
+        raise TypeError(f"{argument} has {kinds[not discrete_action]} actions of shape {shape}, but {what}")
     has = distribution.probs.shape[-1] if isinstance(distribution, TorchCategorical) else math.prod(shape[1:])
     if has < size or (has > size and (env or not discrete_action)):
         what = "discrete actions" if discrete_action else "action dimensions"

@@ -101,10 +101,8 @@ def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = Fa
     if not experiences:
         raise ValueError("experiences is empty, expected at least one item")
     if not all(isinstance(item, Sequence) and item and isinstance(item[0], Mapping) for item in experiences):
-        raise TypeError(
-            f"experiences has an item of type {type(experiences[0]).__name__}, expected lists of transition dicts, as "
-            "sample and sample_episodes return them; sample_batch and sample_sequences return a Batch"
-        )
+        got = type(experiences[0]).__name__
+        raise TypeError(f"experiences has an item of type {got}, expected lists of transition dicts, as of sample")
     if sequences:
         return _sequences(experiences, gamma)
     reward, ended = rewards_and_ends(experiences, gamma)

@@ -475,10 +475,7 @@ class ConstructorOnly:
 
     def __set__(self, instance: Any, value: Any) -> None:
         if self.name in vars(instance):
-            raise AttributeError(
-                f"{self.name} of {type(instance).__name__} cannot be changed: pass it to a new agent and copy this "
-                "agent's state with save and load"
-            )
+            raise AttributeError(f"{self.name} of {type(instance).__name__} cannot be changed: pass it to a new agent")
         vars(instance)[self.name] = value
 
 

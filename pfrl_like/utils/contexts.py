@@ -84,10 +84,7 @@ def _is_plain(part: nn.Module) -> bool:
 
 def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
     """Return `evaluating(module)` if the forward pass reads the mode, else a context manager that does nothing."""
-    reads = getattr(module, _READS_TRAINING, None)
-    if reads is None:
-        reads = _reads_training(module)
-    return evaluating(module) if reads else contextlib.nullcontext(module)
+    return evaluating(module) if _reads_training(module) else contextlib.nullcontext(module)
 
 
 def evaluating_readers_among(*modules: nn.Module) -> AbstractContextManager[None]:
@@ -250,10 +247,7 @@ def evaluating_in_thread(agent: Any, alone: bool) -> Iterator[None]:
         attributes = agent.__dict__
         threads = attributes.get(_EVALUATING) or _Threads(attributes.get("training", type(agent).training))
         if alone and threads.entered.keys() - {thread}:
-            raise RuntimeError(
-                f"two threads are in eval_mode of {type(agent).__name__}, which stores the state of its episode: use a "
-                "copy in each thread, copy.deepcopy(agent)"
-            )
+            raise RuntimeError(f"two threads are in eval_mode of {type(agent).__name__}: use copy.deepcopy(agent)")
         threads.enter(thread)
         attributes[_EVALUATING] = threads
         attributes.pop("training", None)

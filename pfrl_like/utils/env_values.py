@@ -53,9 +53,8 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
         return result
     if not isinstance(result, tuple | list) or len(result) not in (4, 5):
         got = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
-        raise EnvError(
-            f"step returned {got}, expected (obs, reward, done, info) or (obs, reward, terminated, truncated, info)"
-        )
+        expected = "(obs, reward, done, info) or (obs, reward, terminated, truncated, info)"
+        raise EnvError(f"step returned {got}, expected {expected}")
     *first, info = result
     if not isinstance(info, Mapping):
         raise EnvError(f"step returned {type(info).__name__} as its last value, the info, expected a dict")
@@ -239,14 +238,9 @@ class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
 SpaceKind = Literal["box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", "other"]
 
 _KIND_OF_NAME: dict[str, SpaceKind] = {
-    "Box": "box",
-    "Discrete": "discrete",
-    "MultiDiscrete": "multi_discrete",
-    "MultiBinary": "multi_binary",
-    "Dict": "dict",
-    "Tuple": "tuple",
-    "OneOf": "other",
-}
+    "Box": "box", "Discrete": "discrete", "MultiDiscrete": "multi_discrete", "MultiBinary": "multi_binary",
+    "Dict": "dict", "Tuple": "tuple", "OneOf": "other",
+}  # fmt: skip
 _KIND_OF_TYPE: dict[type, SpaceKind] = {}
 
 
@@ -345,10 +339,7 @@ def required_keyword(choose: Callable[..., Any], mask: Any) -> dict[str, Any]:
     """
     if mask is not None and not takes_mask(choose):
         name = getattr(choose, "__qualname__", type(choose).__name__)
-        raise TypeError(
-            f"{name} accepts no action_mask, but the environment returns action masks: add the keyword "
-            "action_mask, or use an agent or estimator of the library"
-        )
+        raise TypeError(f"{name} has no keyword action_mask, but the environment masks actions: add the keyword")
     return mask_keyword(mask)
 
 

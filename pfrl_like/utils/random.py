@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 #: Source of random numbers. None uses NumPy's global generator, as it is at the time of each call.
 RandomSource = np.random.Generator | np.random.RandomState | None
-_GENERATORS = (np.random.Generator, np.random.RandomState)
 
 
 def check_rng(rng: Any) -> None:
@@ -16,11 +15,9 @@ def check_rng(rng: Any) -> None:
     Raises:
         TypeError: If `rng` is neither a NumPy generator nor None.
     """
-    if rng is not None and not isinstance(rng, _GENERATORS):
-        raise TypeError(
-            f"rng is {rng!r:.80} ({type(rng).__name__}), expected a generator of NumPy, such as "
-            "np.random.default_rng(0), or None for the global stream"
-        )
+    if rng is not None and not isinstance(rng, np.random.Generator | np.random.RandomState):
+        expected = "a NumPy generator, such as np.random.default_rng(0), or None for the global stream"
+        raise TypeError(f"rng is {rng!r:.80} ({type(rng).__name__}), expected {expected}")
 
 
 def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:

@@ -56,10 +56,7 @@ class Recurrent:
 
 def is_recurrent(layer: Any) -> bool:
     """True if a layer takes and returns a recurrent state: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`."""
-    return isinstance(layer, _RECURRENT)
-
-
-_RECURRENT = (nn.RNN, nn.GRU, nn.LSTM, Recurrent)
+    return isinstance(layer, nn.RNN | nn.GRU | nn.LSTM | Recurrent)
 
 
 # Forward passes
@@ -211,9 +208,7 @@ def pack_sequences_recursive(sequences: Any) -> Any:
         try:
             return pack_sequence(sequences)
         except RuntimeError as error:
-            raise ValueError(
-                f"sequences have lengths {[len(s) for s in sequences]}, expected descending ones"
-            ) from error
+            raise ValueError(f"sequences has lengths {[*map(len, sequences)]}, expected descending lengths") from error
     if isinstance(first, tuple):
         return tuple(pack_sequences_recursive([sequence[i] for sequence in sequences]) for i in range(len(first)))
     if isinstance(first, dict):

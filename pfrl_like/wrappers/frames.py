@@ -44,10 +44,8 @@ class WarpFrame(Wrapper):
         space = env.observation_space
         shape: tuple[int, ...] = space.shape if space_kind(space) == "box" and space.dtype == np.uint8 else ()
         if shape[2:] not in ((), (3,)) or len(shape) < 2 or shape[0] < self.height or shape[1] < self.width:
-            raise ValueError(
-                f"env has the observation space {space}, expected screens [height, width, 3] or [height, width], "
-                f"uint8, of at least {self.height}x{self.width} pixels"
-            )
+            expected = f"uint8 [height, width, 3] or [height, width] of at least {self.height}x{self.width} pixels"
+            raise ValueError(f"env has the observation space {space}, expected {expected}")
         self._shape = tuple(np.insert((self.height, self.width), axis, 1).tolist())
         self.observation_space = box_class(space)(0, 255, self._shape, np.uint8)
 
@@ -70,18 +68,15 @@ def stack_axis_of(channel_order: str) -> int:
 def to_grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the luminance (ITU-R BT.601) of an RGB image [height, width, 3]: 0.299 R + 0.587 G + 0.114 B, rounded."""
     if (cv2 := _opencv()) is not None:
-        grey: NDArray[np.uint8] = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-        return grey
+        return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY))
     scaled = image.astype(np.float32) @ _GREY  # exact: below 2**24
-    rounded: NDArray[np.uint8] = ((scaled + 2 ** (_GREY_BITS - 1)) * 2.0**-_GREY_BITS).astype(np.uint8)
-    return rounded
+    return np.asarray((scaled + 2 ** (_GREY_BITS - 1)) * 2.0**-_GREY_BITS).astype(np.uint8)
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
     """Return a smaller image. Each pixel is the rounded mean over the area of `image`, [h, w], that it covers."""
     if (cv2 := _opencv()) is not None:
-        small: NDArray[np.uint8] = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
-        return small
+        return np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA))
     narrow = _mean_rows(image.T.astype(np.float32), width).T
     return np.rint(_mean_rows(narrow, height)).astype(np.uint8)
 

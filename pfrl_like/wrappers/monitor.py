@@ -272,9 +272,7 @@ def _clear(directory: Path, force: bool) -> None:
     own_files = re.compile(rf"monitor\.\d+\.{os.getpid()}\.")
     earlier = [p for p in sorted(directory.iterdir()) if _FILE_NAME.fullmatch(p.name) and not own_files.match(p.name)]
     if earlier and not force:
-        raise ValueError(
-            f"directory {directory} contains files of an earlier run ({earlier[0].name}): choose another directory, "
-            "or pass force=True to remove them or resume=True to keep them"
-        )
+        advice = "pass another directory, force=True to remove them, or resume=True to keep them"
+        raise ValueError(f"directory {directory} contains files of an earlier run ({earlier[0].name}): {advice}")
     for path in earlier:
         path.unlink()

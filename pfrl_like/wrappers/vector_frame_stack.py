@@ -29,10 +29,8 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
 
     def __init__(self, env: Any) -> None:
         if not isinstance(getattr(env, "num_envs", None), int):
-            raise TypeError(
-                f"env is {type(env).__name__}, expected a vector environment, which has num_envs: "
-                f"use {self._single_env_wrapper} for a single environment"
-            )
+            advice = f"use {self._single_env_wrapper} for a single environment"
+            raise TypeError(f"env is {type(env).__name__}, expected a vector environment: {advice}")
         self.env = env
         self.action_space = env.action_space
         self.observation_space = env.observation_space

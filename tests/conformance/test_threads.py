@@ -229,7 +229,7 @@ def test_a_recurrent_agent_wants_a_copy_for_each_thread() -> None:
     with (
         agent.eval_mode(),
         agent.eval_mode(),
-        pytest.raises(RuntimeError, match="use a copy in each thread, copy.deepcopy"),
+        pytest.raises(RuntimeError, match="use copy.deepcopy"),
     ):
         in_threads(lambda i: agent.eval_mode().__enter__(), 1)
     copies = [copy.deepcopy(agent) for _ in range(N_THREADS)]

@@ -45,8 +45,8 @@ def test_fixed_fractions_are_even_and_fixed_weights_without_noise() -> None:
     [
         (lambda batch: torch.randn(3, batch), "expected only the first axis to depend"),
         (lambda batch: torch.randn(batch + 1), "expected only the first axis to depend"),
-        (lambda batch: torch.rand(batch) if batch < 3 else None, "depend on the number of observations"),
-        (lambda batch: torch.randperm(batch), "an unsupported function, expected torch.rand"),
+        (lambda batch: torch.rand(batch) if batch < 3 else None, "depends on the number of observations"),
+        (lambda batch: torch.randperm(batch), "an unsupported function samples, expected torch.rand"),
     ],
 )
 def test_what_nobody_could_give_is_refused(act: Any, words: str) -> None:

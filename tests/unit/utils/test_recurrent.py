@@ -161,7 +161,7 @@ def test_other_objects_pass_through() -> None:
 def test_sequences_that_cannot_be_packed_are_refused() -> None:
     with pytest.raises(ValueError, match="sequences is empty"):
         recurrent.pack_sequences_recursive([])
-    with pytest.raises(ValueError, match=r"sequences have lengths \[2, 2, 3\], expected descending ones"):
+    with pytest.raises(ValueError, match=r"sequences has lengths \[2, 2, 3\], expected descending lengths"):
         recurrent.pack_sequences_recursive(sequences()[::-1])
 
 
