@@ -21,10 +21,7 @@ documented. In most recorded data rewards[t] is the reward of actions[t] ("same_
     1  right       5.0         1                                     none       5.0
 
 Pass the convention of your data: MDPDataset(..., reward_convention="same_row"), or reward_convention="next_row"."""
-_INTEGER_VECTORS = (
-    "actions are integers of shape {shape}, which MDPDataset treats as continuous: pass discrete_action=True if they "
-    "are discrete, or actions.astype(np.float32) if they are continuous"
-)
+_INTEGER_VECTORS = "actions are integers of shape {shape}, treated as continuous: pass discrete_action=True for indices"
 
 _CHUNK_BYTES = 1 << 26
 _ROUNDING = 1e-4  # tolerance for a log-probability of 0 that was computed in single precision
@@ -152,10 +149,8 @@ def _check_continuity(obs: NDArray[Any], following: NDArray[Any], last: NDArray[
         same = (obs[start + 1 : stop + 1] == following[start:stop]).reshape(stop - start, -1).all(1) | last[start:stop]
         if not same.all():
             row = start + int(np.argmin(same))
-            raise ValueError(
-                f"next_observations: row {row} differs from row {row + 1} of observations, in the same episode; "
-                f"set timeouts[{row}] if the episode was truncated"
-            )
+            advice = f"set timeouts[{row}] if the episode was truncated"
+            raise ValueError(f"next_observations: row {row} differs from row {row + 1} of observations: {advice}")
 
 
 def in_convention_or_default(table: Table, named: str | None) -> Table:

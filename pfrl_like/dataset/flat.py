@@ -96,13 +96,9 @@ def flat_of(table: Table, discrete: bool, convention: str | None, action_size: i
     if not len(view.rows):
         raise ValueError(f"reward_convention: {convention!r} stores transitions, but the dataset has no transitions")
     arrays = {
-        "observations": table.observations(view.rows),
-        "actions": part(table.action, view.rows),
-        "rewards": view.reward,
-        "terminals": view.terminal,
-        "timeouts": view.timeout,
-        "episode_terminals": view.last,
-    }
+        "observations": table.observations(view.rows), "actions": part(table.action, view.rows),
+        "rewards": view.reward, "terminals": view.terminal, "timeouts": view.timeout, "episode_terminals": view.last,
+    }  # fmt: skip
     if table.log_prob is not None:
         arrays["log_probs"] = part(table.log_prob, view.rows)
     if convention == NEXT_ROW:
@@ -163,10 +159,8 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
         raise ValueError(f"has no {', '.join(missing)}; expected {', '.join(REQUIRED)}")
     convention = consistent_value("reward_convention", flat.convention, reward_convention)
     if convention is None:
-        raise ValueError(
-            "does not contain the reward convention: pass reward_convention='next_row' (rewards[t + 1] is the reward "
-            "of actions[t], as in d3rlpy before 1.0) or reward_convention='same_row' (as in D4RL)"
-        )
+        advice = "pass 'next_row' (d3rlpy before 1.0) or 'same_row' (D4RL) as reward_convention"
+        raise ValueError(f"does not contain the reward convention: {advice}")
     discrete = consistent_value("discrete_action", flat.discrete, discrete_action)
     if discrete is None:
         discrete = looks_discrete(np.asarray(arrays["actions"]))

@@ -96,11 +96,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         leaves = table.obs.leaves
         observed = map_structure(lambda i: dtype_and_shape(leaves[i]), table.obs.structure)
         is_mapped = any(_is_mapped(leaf.data) for each in self._tables for leaf in each.obs.leaves)
-        return (
-            f"{type(self).__name__}({len(self):,} episodes, {self.n_steps:,} transitions, observations {observed} "
-            f"{'on disk' if is_mapped else 'in memory'}, {kind} {table.action.dtype} actions of size "
-            f"{self.get_action_size()})"
-        )
+        counts = f"{len(self):,} episodes, {self.n_steps:,} transitions"
+        actions = f"{kind} {table.action.dtype} actions of size {self.get_action_size()}"
+        place = "on disk" if is_mapped else "in memory"
+        return f"{type(self).__name__}({counts}, observations {observed} {place}, {actions})"
 
     def __len__(self) -> int:
         return sum(len(table.lengths) for table in self._tables)
@@ -176,13 +175,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         last = table.columns.successor[steps] == 0
         recorded = {} if table.log_prob is None else {"log_probs": table.log_prob[steps - 1]}
         return recorded | {
-            "observations": table.observations(steps),
-            "actions": table.action[steps - 1],
-            "rewards": table.reward[steps - 1],
-            "terminals": table.terminal[steps],
-            "timeouts": last & ~table.terminal[steps],
-            "next_observations": table.next_observations(steps),
-        }
+            "observations": table.observations(steps), "actions": table.action[steps - 1],
+            "rewards": table.reward[steps - 1], "terminals": table.terminal[steps],
+            "timeouts": last & ~table.terminal[steps], "next_observations": table.next_observations(steps),
+        }  # fmt: skip
 
     def get_observation_shape(self) -> Any:
         """Return the shape of an observation, or of each part of a nested observation."""

@@ -276,10 +276,8 @@ class DatasetSources:
         path = os.fspath(fname)
         ending = os.path.splitext(path)[1].lower()
         if ending in _OTHER_FORMATS:
-            raise ValueError(
-                f"fname is {path!r}, but datasets are not written as {ending}: use the extension .h5 (HDF5) or .npz; "
-                "to_dataframe returns a pandas DataFrame, which can write other formats"
-            )
+            advice = "use the extension .h5 (HDF5) or .npz, or write the result of to_dataframe"
+            raise ValueError(f"fname is {path!r}, but datasets are not written as {ending}: {advice}")
         write = write_npz if ending == ".npz" else write_hdf5
         write(path, flat_of(self.table, self.discrete_action, reward_convention, self.get_action_size()))
 

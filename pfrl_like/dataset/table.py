@@ -28,10 +28,8 @@ def check_convention(convention: str) -> None:
         ValueError: If the reward convention is unknown.
     """
     if convention not in (NEXT_ROW, SAME_ROW):
-        raise ValueError(
-            f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] belongs to actions[t]) or "
-            f"{SAME_ROW!r} (rewards[t] belongs to actions[t])"
-        )
+        expected = "'next_row' (rewards[t + 1] belongs to actions[t]) or 'same_row' (rewards[t] does)"
+        raise ValueError(f"reward_convention: got {convention!r}, expected {expected}")
 
 
 def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:

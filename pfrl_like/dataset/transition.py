@@ -46,8 +46,6 @@ class Transition:
         next_reward: Reward of the action at t. With "same_row", the reward of the action at t+1, or 0 after the last
             step.
         terminal: 1 if the state at t+1 is terminal, else 0.
-        prev_transition: Previous transition. None at the beginning of the episode.
-        next_transition: Next transition. None at the end of the episode.
     """
 
     reward_convention: str = NEXT_ROW
@@ -70,11 +68,11 @@ class Transition:
         self.observation, self.next_observation = observation, next_observation
         self.action, self.next_action = action, next_action
         self.reward, self.next_reward, self.terminal = float(reward), float(next_reward), int(terminal)
-        self.prev_transition, self.next_transition = prev_transition, next_transition
+        self._prev, self._next = prev_transition, next_transition
         if prev_transition is not None and prev_transition.next_transition is None:
-            prev_transition.next_transition = self
+            prev_transition._next = self
         if next_transition is not None and next_transition.prev_transition is None:
-            next_transition.prev_transition = self
+            next_transition._prev = self
 
     @never_raising
     def __repr__(self) -> str:
@@ -90,6 +88,16 @@ class Transition:
     def get_action_size(self) -> int:
         """Return the length of an action vector or, if actions are discrete, the number of actions."""
         return self._action_size
+
+    @property
+    def prev_transition(self) -> "Transition | None":
+        """Previous transition. None at the beginning of the episode."""
+        return self._prev
+
+    @property
+    def next_transition(self) -> "Transition | None":
+        """Next transition. None at the end of the episode."""
+        return self._next
 
     @property
     def action_reward(self) -> float:
@@ -125,15 +133,17 @@ class StoredTransition(Transition):
     next_observation = property(lambda self: _first(self.table.next_observations(np.array([self.row]))))
     action = property(lambda self: _plain(self.table.action[self.row - 1]))
     next_action = property(lambda self: _plain(self.table.action[self.row]))
-    reward = property(lambda self: float(self.table.current_reward[self.row - 1]))  # type: ignore[assignment]
-    next_reward = property(lambda self: float(self.table.next_reward[self.row - 1]))  # type: ignore[assignment]
-    terminal = property(lambda self: int(self.table.terminal[self.row]))  # type: ignore[assignment]
-    prev_transition = property(  # type: ignore[assignment]
-        lambda self: self._at(self.row - 1) if self.table.position[self.row] else None
-    )
-    next_transition = property(  # type: ignore[assignment]
-        lambda self: self._at(self.row + 1) if self.table.columns.successor[self.row] else None
-    )
+    reward = property(lambda self: float(self.table.current_reward[self.row - 1]))
+    next_reward = property(lambda self: float(self.table.next_reward[self.row - 1]))
+    terminal = property(lambda self: int(self.table.terminal[self.row]))
+
+    @property
+    def prev_transition(self) -> Transition | None:
+        return self._at(self.row - 1) if self.table.position[self.row] else None
+
+    @property
+    def next_transition(self) -> Transition | None:
+        return self._at(self.row + 1) if self.table.columns.successor[self.row] else None
 
     def _at(self, row: int) -> Self:
         return type(self)(self.table, row, self._action_size)

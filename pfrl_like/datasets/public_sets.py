@@ -106,8 +106,7 @@ def get_d4rl(
     """
     match = _NAME.fullmatch(env_name)
     if match is None:
-        raise ValueError(f"env_name: got {env_name!r}, expected a name such as 'hopper-medium-v2': one of "
-                         f"{', '.join(_ENVS)}; one of {', '.join(_KINDS)}; v1 or v2")  # fmt: skip
+        raise ValueError(f"env_name: got {env_name!r}, expected <{'|'.join(_ENVS)}>-<{'|'.join(_KINDS)}>-<v1|v2>")
     env, kind, version = match.groups()
     address = f"gym_mujoco_v{version}/{env}_{kind.replace('-', '_')}-v{version}.hdf5"
     with _named_import_error("mujoco", f"the environment {_ENVS[env]}", "mujoco"):

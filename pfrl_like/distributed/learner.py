@@ -274,7 +274,8 @@ class Poller:
             self.proxy.counts.arrays[LISTENING][0] = 1
             stop_requested_at: float | None = None
             while True:
-                if self._must_stop and stop_requested_at is None:
+                has_failed = self.failure.is_set() and self.had_actors and not self.actors
+                if (self.stop_event.is_set() or has_failed) and stop_requested_at is None:
                     stop_requested_at = time.monotonic()
                 if stop_requested_at is not None and (not self.actors or time.monotonic() > stop_requested_at + GRACE):
                     return
@@ -291,10 +292,6 @@ class Poller:
                 channel.close()
             self.server.close()
             self.release()
-
-    @property
-    def _must_stop(self) -> bool:
-        return self.stop_event.is_set() or (self.failure.is_set() and self.had_actors and not self.actors)
 
     def _accept(self) -> None:
         channel = Connection(self.server.accept()[0].detach())

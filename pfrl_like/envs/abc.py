@@ -41,11 +41,8 @@ class ABC(Env):
         episodic: bool = True,
         deterministic: bool = False,
     ) -> None:
-        self.size = size
-        self.discrete = discrete
-        self.partially_observable = partially_observable
-        self.episodic = episodic
-        self.deterministic = deterministic
+        self.size, self.discrete, self.partially_observable = size, discrete, partially_observable
+        self.episodic, self.deterministic = episodic, deterministic
         self.observation_space = spaces.Box(-np.inf, np.inf, shape=(size + 2,), dtype=np.float32)
         self.action_space: spaces.Space[Any] = (
             spaces.Discrete(size) if discrete else spaces.Box(-1.0, 1.0, shape=(size,), dtype=np.float32)

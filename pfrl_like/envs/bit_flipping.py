@@ -39,9 +39,8 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
         self.terminates = terminates
         check_counts(n_bits=n_bits, max_steps=self.max_steps)
         bits = spaces.Box(0.0, 1.0, (n_bits,), np.float32)
-        self.observation_space: spaces.Space[Any] = spaces.Dict(
-            {OBSERVATION: bits, ACHIEVED_GOAL: bits, DESIRED_GOAL: bits}
-        )
+        keys = (OBSERVATION, ACHIEVED_GOAL, DESIRED_GOAL)
+        self.observation_space: spaces.Space[Any] = spaces.Dict(dict.fromkeys(keys, bits))
         self.action_space = spaces.Discrete(n_bits)
         self._bits = self._goal = np.zeros(n_bits, np.float32)
         self._steps = 0

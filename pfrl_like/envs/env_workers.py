@@ -311,10 +311,8 @@ class EnvWorkers(Workers):
     def limit(self) -> str:
         """Return the end of an error message about an exceeded time limit: the command and the limit."""
         if self._last_command == _START:
-            return (
-                f": step_timeout is {self.timeout:g} s, which also limits the start of a worker (importing modules, "
-                "making its environment): pass a larger step_timeout"
-            )
+            advice = "which also limits the start of a worker: pass a larger step_timeout"
+            return f": step_timeout is {self.timeout:g} s, {advice}"
         return f": the command was {self._last_command!r}, and step_timeout is {self.timeout:g} s"
 
     def _replace(self, error: WorkerError, command: str) -> None:

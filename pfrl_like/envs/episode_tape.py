@@ -22,11 +22,6 @@ _MAX_DELAYED_BYTES = 1024  # maximum size in bytes of an observation whose check
 _MAX_DELAYED_STEPS = 64  # maximum number of steps with delayed checksums
 #: Maximum size of the recorded actions in bytes, in memory or in a file. A million actions of a few numbers fit.
 _MAX_ACTION_BYTES = 192 << 20
-_TOO_LONG = "the episode is too long to be replayed: its actions take more than {:,} bytes"
-_DIFFERENT_EPISODE = (
-    "the same actions led to different observations, rewards or ends of episodes: use only random streams that are "
-    "attributes of the environment, or define get_state() and set_state(state)"
-)
 
 
 class RestoreResult(NamedTuple):
@@ -139,7 +134,8 @@ class EpisodeTape(Forwarding):
             self._delayed_steps.clear()
             self._bytes += len(actions) * _bytes_of(actions[-1])
             if self._bytes + self._draws.nbytes + self._draws_at_resets.nbytes > self._max_bytes:
-                self._reset_record(None, _TOO_LONG.format(self._max_bytes))
+                reason = f"the episode is too long to be replayed: its actions take more than {self._max_bytes:,} bytes"
+                self._reset_record(None, reason)
         self._delay_limit = 0
 
     def saved_state(self) -> dict[str, Any]:
@@ -260,7 +256,8 @@ class EpisodeTape(Forwarding):
                     self.step(action)
             self._add_checksums()
             if self._sums != sums:
-                raise ValueError(_DIFFERENT_EPISODE)
+                advice = "keep random streams as attributes, or define get_state() and set_state(state)"
+                raise ValueError(f"the same actions led to different observations, rewards or flags: {advice}")
             self._own_streams().restore(own)
         except Exception as error:
             return RestoreResult(None, {}, False, f"the environment did not reach its saved state: {error!r:.300}")

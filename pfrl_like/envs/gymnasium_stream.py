@@ -10,15 +10,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from pfrl_like.envs.episode_tape import taped
-from pfrl_like.envs.vector_stream import (
-    BoolArray,
-    PfrlStream,
-    VectorObs,
-    VectorStep,
-    VectorStream,
-    merge_masks,
-    merge_rows,
-)
+from pfrl_like.envs.vector_stream import BoolArray, PfrlStream, VectorObs, VectorStep, VectorStream
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy, space_kind
 from pfrl_like.utils.plain_values import from_json, to_json
@@ -60,8 +52,8 @@ class GymnasiumStream(VectorStream):
         truncated = self._as_bools(truncated, "truncated")
         ended = terminated | truncated
         if self.mode is AutoresetMode.SAME_STEP and np.count_nonzero(ended):
-            obs = merge_rows(ended, self._final_obs(info, ended), obs)
-            mask = merge_masks(ended, self._action_mask(info.get("final_info", {})), mask)
+            obs = self._merge_rows(ended, self._final_obs(info, ended), obs)
+            mask = self._merge_masks(ended, self._action_mask(info.get("final_info", {})), mask)
         active = self._all_active
         if self._resetting is not None:
             active, self._resetting = ~self._resetting, None
@@ -124,14 +116,11 @@ class GymnasiumStream(VectorStream):
 
     def _reset_some(self, rows: BoolArray) -> None:
         if not self._can_truncate:
-            raise ValueError(
-                f"environment {int(np.argmax(rows))} of {self.env} cannot be reset before its episode has ended "
-                f'({self.mode}), but the runner\'s episode limit or info["needs_reset"] requires it: use '
-                "gymnasium.wrappers.TimeLimit in the environments, or AutoresetMode.DISABLED"
-            )
+            index, advice = int(np.argmax(rows)), "use gymnasium.wrappers.TimeLimit, or AutoresetMode.DISABLED"
+            raise ValueError(f"environment {index} of {self.env} ({self.mode}) resets only after its episode: {advice}")
         obs, info = self.env.reset(options={"reset_mask": rows.copy()})
-        self._next_obs = merge_rows(rows, self._rows(obs), self._next_obs)
-        self._next_mask = merge_masks(rows, self._action_mask(info), self._next_mask)
+        self._next_obs = self._merge_rows(rows, self._rows(obs), self._next_obs)
+        self._next_mask = self._merge_masks(rows, self._action_mask(info), self._next_mask)
 
     def _rows(self, obs: Any) -> Any:
         """Return observations as an array [k, ...], or as a list of length k if the space is not a single array."""
@@ -214,8 +203,6 @@ def as_vector_stream(env: Any) -> VectorStream:
     has_methods = callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))
     of_gym: Any = getattr(sys.modules.get("gym.vector"), "VectorEnv", ())
     if isinstance(env, of_gym) or not has_methods or not hasattr(env, "num_envs"):
-        raise TypeError(
-            f"env is {type(env).__name__}, expected a vector environment: a gymnasium.vector.VectorEnv, or an object "
-            "with num_envs, step(actions) and reset(mask). For single environments, pass SerialVectorEnv([env, ...])"
-        )
+        expected = "a vector environment, with num_envs, step(actions) and reset(mask); use SerialVectorEnv([env, ...])"
+        raise TypeError(f"env is {type(env).__name__}, expected {expected}")
     return PfrlStream(env)

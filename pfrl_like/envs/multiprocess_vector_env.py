@@ -77,7 +77,7 @@ class MultiprocessVectorEnv(VectorEnv):
         check_choice("on_worker_failure", on_worker_failure, ("raise", "restart"))
         check_counts(least=0, max_restarts=max_restarts)
         check_seconds(optional=True, step_timeout=step_timeout)
-        self.num_envs = len(env_fns)
+        self.num_envs, self._all_environments = len(env_fns), dict.fromkeys(range(len(env_fns)))
         self.last_obs: Sequence[Any] = (None,) * self.num_envs
         self._messages: list[Any] = [None] * self.num_envs
         self._resets_with_info = False
@@ -241,20 +241,13 @@ class MultiprocessVectorEnv(VectorEnv):
         try:
             self._shared = SharedObservations(self.observation_space, self.num_envs)
         except OSError as error:
-            warnings.warn(
-                f"no shared memory is available ({error}): observations are sent through pipes, which is slower",
-                stacklevel=3,
-            )
+            warnings.warn(f"observations go through pipes, which is slower: no shared memory ({error})", stacklevel=3)
             return
         try:
             self._workers.ask_first("attach", (self._shared.name, cloudpickle.dumps(self.observation_space)))
         finally:
             if not self._workers.restarts:
                 self._shared.unlink()
-
-    @property
-    def _all_environments(self) -> dict[int, None]:
-        return dict.fromkeys(range(self.num_envs))
 
     def _ask(self, command: str, arguments: Mapping[int, Any]) -> list[Any]:
         """Send a command to some workers and wait for their answers."""

@@ -37,9 +37,8 @@ class SerialVectorEnv(VectorEnv):
                 raise TypeError(f"envs[{i}] is {env!r:.80}, expected an environment with reset and step, no function")
             mend_gym(env)
         self.num_envs = len(envs)
-        self.observation_space = getattr(envs[0], "observation_space", None)
-        self.action_space = getattr(envs[0], "action_space", None)
-        self.spec = getattr(envs[0], "spec", None)
+        names = "observation_space", "action_space", "spec"
+        self.observation_space, self.action_space, self.spec = (getattr(envs[0], name, None) for name in names)
         self.last_obs: Sequence[Any] = [None] * self.num_envs
         self._seeds: list[int | None] = [None] * self.num_envs  # seeds for the next reset
         self._resets_with_info = False

@@ -70,10 +70,8 @@ class VectorStream(ABC):
     """
 
     def __init__(self, env: Any, observation_space: Any, action_space: Any) -> None:
-        self.env = env
-        self.num_envs = int(env.num_envs)
-        self.observation_space = observation_space
-        self.action_space = action_space
+        self.env, self.num_envs = env, int(env.num_envs)
+        self.observation_space, self.action_space = observation_space, action_space
         *_, self.innermost = layers_of(env)
         self.not_recorded = f"{type(self.innermost).__name__} cannot record its episodes"
         self._all_active = np.ones(self.num_envs, dtype=np.bool_)
@@ -129,6 +127,24 @@ class VectorStream(ABC):
     def close(self) -> None:
         """Close the vector environment."""
         self.env.close()
+
+    @staticmethod
+    def _merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+        """Return the action masks from `mask` where `rows` is True, else from `other`; None allows all actions."""
+        known = other if mask is None else mask
+        if known is None:
+            return None
+        everything = np.ones_like(known)
+        return np.where(rows[:, None], everything if mask is None else mask, everything if other is None else other)
+
+    @staticmethod
+    def _merge_rows(rows: BoolArray, obs: Any, other: Any) -> Any:
+        """Return the observations from `obs` where `rows` is True, else from `other`, in a new array or list."""
+        if isinstance(obs, np.ndarray) and isinstance(other, np.ndarray):
+            merged = other.copy()
+            merged[rows] = obs[rows]
+            return merged
+        return [obs[i] if row else other[i] for i, row in enumerate(rows)]
 
     def _saved_layers(self) -> list[Any]:
         """Return the state of each wrapper, the outermost first; None for wrappers without `saved_state`."""
@@ -192,24 +208,6 @@ class VectorStream(ABC):
         if np.count_nonzero(ended > over):
             raise ValueError(f"end is {over}, but these episodes have ended: {ended}")
         return over
-
-
-def merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
-    """Return the action masks from `mask` where `rows` is True, else from `other`; None allows all actions."""
-    known = other if mask is None else mask
-    if known is None:
-        return None
-    everything = np.ones_like(known)
-    return np.where(rows[:, None], everything if mask is None else mask, everything if other is None else other)
-
-
-def merge_rows(rows: BoolArray, obs: Any, other: Any) -> Any:
-    """Return the observations from `obs` where `rows` is True, else from `other`, in a new array or list."""
-    if isinstance(obs, np.ndarray) and isinstance(other, np.ndarray):
-        merged = other.copy()
-        merged[rows] = obs[rows]
-        return merged
-    return [obs[i] if row else other[i] for i, row in enumerate(rows)]
 
 
 class Rows(tuple[Any, ...]):
@@ -350,7 +348,7 @@ class PfrlStream(VectorStream):
         end = self._checked(end, self._ended)
         if np.count_nonzero(end):
             self._obs, infos = self._reset_values(self.env.reset(~end))
-            self._mask = merge_masks(end, self._action_mask(infos), self._mask)
+            self._mask = self._merge_masks(end, self._action_mask(infos), self._mask)
             self._ended = np.zeros(self.num_envs, dtype=np.bool_)
         return VectorObs(self._obs, self._all_active, self._mask)
 

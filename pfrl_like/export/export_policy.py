@@ -19,7 +19,7 @@ from torch.distributions import Distribution
 from pfrl_like.batch import ACTION_MASK, map_nested
 from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyError, NonFiniteError, PfrlLikeError
 from pfrl_like.export.features import leaves_of, more_observations, stacked_observations
-from pfrl_like.export.policy import BATCH, Greedy, GreedyPolicy, NoiseMode, ReplacedDraws, Signature
+from pfrl_like.export.policy import BATCH, Draws, Greedy, GreedyPolicy, NoiseMode, Signature
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.preprocessing.features import FeatureExtractor, rows_of_stack
 from pfrl_like.random_streams.streams import isolated_rng
@@ -177,7 +177,7 @@ def _step_of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[
     """Return the agent's actions and its next recurrent state. The numbers `drawn` replace sampled random numbers."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), obs))
     keywords = {ACTION_MASK: mask[0].numpy()} if mask else {}
-    with ReplacedDraws(drawn):
+    with Draws(drawn):
         actions = torch.as_tensor(np.asarray(reference.batch_act(rows, **keywords)))
     if not actions.isfinite().all():
         raise NonFiniteError("action", "the agent's own actions are NaN or infinite for some of the observations")

@@ -71,41 +71,31 @@ class Draw:
         return draw(shape, dtype=self.dtype, generator=generator)
 
 
-class ReplacedDraws(TorchFunctionMode):
-    """Context in which `numbers` replace all random numbers that torch functions sample.
+class Draws(TorchFunctionMode):
+    """Context that records or replaces the random numbers that torch functions sample.
+
+    The context does not change the random stream.
 
     Args:
-        numbers: Numbers for each sampling call, in the order of the calls and in the shape of the sampled numbers.
-    """
-
-    def __init__(self, numbers: Sequence[Tensor]) -> None:
-        super().__init__()
-        self._numbers = iter(numbers)
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Return the result of a torch function, or the next of `numbers` if the function samples."""
-        return next(self._numbers) if func in _UNIFORM or func in _NORMAL else func(*args, **(kwargs or {}))
-
-
-class RecordedDraws(TorchFunctionMode):
-    """Context that records sampled random numbers and does not change the random stream.
+        numbers: Numbers that replace the sampled numbers, in the order of the calls and in the shape of the sampled
+            numbers. If None, the sampled numbers are recorded.
 
     Attributes:
-        drawn: For each sampling call a pair: True if the numbers are uniform, and the numbers.
+        drawn: For each recorded call a pair: True if the numbers are uniform, and the numbers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Sequence[Tensor] | None = None) -> None:
         super().__init__()
-        self.drawn: list[tuple[bool, Tensor]] = []
+        self._numbers, self.drawn = None if numbers is None else iter(numbers), list[tuple[bool, Tensor]]()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Return the result of a torch function, and record the result if the function samples."""
+        """Return the result of a torch function; if the function samples, record or replace the numbers."""
         if func not in _UNIFORM and func not in _NORMAL:
             return func(*args, **(kwargs or {}))
+        if self._numbers is not None:
+            return next(self._numbers)
         before = torch.get_rng_state()
         numbers = func(*args, **(kwargs or {}))
         torch.set_rng_state(before)
@@ -130,7 +120,7 @@ def draws_of(act: Callable[[int], Any]) -> list[Draw]:
 
 def _recorded(act: Callable[[int], Any], batch: int) -> list[tuple[bool, Tensor]]:
     before = torch.get_rng_state()
-    with RecordedDraws() as records:
+    with Draws() as records:
         act(batch)
     drawn: list[tuple[bool, Tensor]] = records.drawn
     if not torch.equal(before, torch.get_rng_state()):
@@ -144,10 +134,8 @@ def _draw(uniform: bool, few: Tensor, more: Tensor) -> Draw:
         return Draw(uniform, 0, tuple(few.shape), few.dtype)
     per_row = more.shape[0] - few.shape[0]
     if few.shape[1:] != more.shape[1:] or (len(few), len(more)) != (2 * per_row, 3 * per_row):
-        raise ExportError(
-            f"the policy samples random numbers of shape {tuple(few.shape)} for 2 observations and {tuple(more.shape)} "
-            "for 3, expected only the first axis to depend on the number of observations"
-        )
+        shapes = f"{tuple(few.shape)} for 2 observations, but {tuple(more.shape)} for 3"
+        raise ExportError(f"the policy samples numbers of shape {shapes}, expected a difference only in the first axis")
     return Draw(uniform, per_row, tuple(few.shape[1:]), few.dtype)
 
 
@@ -276,7 +264,7 @@ class GreedyPolicy(nn.Module):
 
     def evaluate(self, *inputs: Tensor) -> tuple[Tensor, Any, Any]:
         """Return the actions, the object that evaluates actions, and the next recurrent state."""
-        with ReplacedDraws(self.numbers(*inputs)):
+        with Draws(self.numbers(*inputs)):
             return self._act(inputs)
 
     def numbers(self, *inputs: Tensor) -> list[Tensor]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes
-from pfrl_like.utils.checks import check_counts, check_numbers
+from pfrl_like.utils.checks import check_choice, check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng
 
 #: Function that takes resamples, given by the number of copies of each episode, [B, E], and returns the values, [B],
@@ -159,8 +159,7 @@ class Bootstrap:
     def __post_init__(self) -> None:
         check_counts(n_resamples=self.n_resamples)
         check_rng(self.rng)
-        if self.kind not in KINDS:
-            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        check_choice("kind", self.kind, KINDS)
         check_numbers(0, 1, between=True, confidence=self.confidence)
 
 

@@ -198,29 +198,19 @@ def evaluate_offline(
     if any(name in BY_MODEL for name in wanted):
         model = fqe or _fitted_fqe(algo, selection, config, modes, n_steps, show_progress)
     if recorded is None:
-        imitator = fitted_behavior(
-            selection, n_steps, n_actions, n_frames=n_frames, encoder_params=config.encoder_params,
-            show_progress=show_progress,
-        )  # fmt: skip
+        options: dict[str, Any] = {"encoder_params": config.encoder_params, "show_progress": show_progress}
+        imitator = fitted_behavior(selection, n_steps, n_actions, n_frames=n_frames, **options)
         recorded = policies.log_probs(imitator.policy, rows.obs, rows.action, imitator)
-    episodes = LoggedEpisodes.from_columns(
-        rows.reward,
-        target,
-        recorded,
-        rows.lengths,
-        rows.truncated,
-        **({} if model is None else _values_of(model, rows)),
-    )
+    values = {} if model is None else _values_of(model, rows)
+    episodes = LoggedEpisodes.from_columns(rows.reward, target, recorded, rows.lengths, rows.truncated, **values)
     estimates = {"fqe": direct_method(episodes, interval)} if "fqe" in wanted else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableEstimateWarning)
         estimates |= {name: BY_WEIGHTS[name](episodes, gamma, interval) for name in weights}
     reason, n_effective = reliability(episodes) if weights else ("", 0.0)
     if reason:
-        warnings.warn(
-            UnreliableEstimateWarning(f"{', '.join(weights)}: {reason}", n_effective),
-            stacklevel=levels_to_the_caller(),
-        )
+        warning = UnreliableEstimateWarning(f"{', '.join(weights)}: {reason}", n_effective)
+        warnings.warn(warning, stacklevel=levels_to_the_caller())
     return estimates
 
 

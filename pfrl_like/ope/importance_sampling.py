@@ -7,7 +7,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
 from statistics import NormalDist
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -195,10 +195,8 @@ def make_estimate(
     size = episodes.effective_sample_size if weighted else float("nan")
     warning, n_effective = estimates.reliability(episodes) if weighted else ("", size)
     if warning:
-        warnings.warn(
-            estimates.UnreliableEstimateWarning(f"{estimator}: {warning}", n_effective),
-            stacklevel=levels_to_the_caller(),
-        )
+        unreliable = estimates.UnreliableEstimateWarning(f"{estimator}: {warning}", n_effective)
+        warnings.warn(unreliable, stacklevel=levels_to_the_caller())
     scaled = [0.0 if number == 0 else float(number) * scale for number in (value, error, *bounds)]
     value, error, low, high = scaled if np.isfinite(scaled[0]) else [scaled[0]] + [float("nan")] * 3
     return Estimate(
@@ -277,17 +275,11 @@ def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -
     """
     _, v = episodes.model()
     estimate = make_estimate("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
-    warn_once(
-        "coverage of the direct method",
-        f"fqe, the direct method: {_UNKNOWN_COVERAGE}. Its start_state_interval is not an interval of the return: "
-        "compare other estimates, or run episodes",
-        estimates.UnreliableEstimateWarning,
-    )
-    unknown = float("nan")
-    return dataclasses.replace(
-        estimate, interval=(unknown, unknown), standard_error=unknown, start_state_interval=estimate.interval,
-        warning=_UNKNOWN_COVERAGE,
-    )  # fmt: skip
+    text = f"fqe, the direct method: {_UNKNOWN_COVERAGE}. Compare other estimates, or run episodes"
+    warn_once("coverage of the direct method", text, estimates.UnreliableEstimateWarning)
+    unknown: dict[str, Any] = {"interval": (float("nan"), float("nan")), "standard_error": float("nan")}
+    states = estimate.interval
+    return dataclasses.replace(estimate, **unknown, start_state_interval=states, warning=_UNKNOWN_COVERAGE)
 
 
 def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:

@@ -1,5 +1,6 @@
 """Policies of trained algorithms, as modules that map features to action distributions."""
 
+import contextlib
 import copy
 import math
 from typing import Any
@@ -136,11 +137,16 @@ class ActingPolicy(nn.Module):
 
     def __init__(self, algo: Any, n_actions: int | None, argument: str = "algo") -> None:
         super().__init__()
-        self.act, self.n_actions, self.deterministic = _action_function(algo, argument), n_actions, DeterministicHead()
+        if not hasattr(algo, "predict") and not (hasattr(algo, "batch_act") and hasattr(algo, "eval_mode")):
+            raise TypeError(f"{argument} is {type(algo).__name__}, expected an agent, or an object with predict")
+        self.algo, self.n_actions, self.deterministic = algo, n_actions, DeterministicHead()
 
     def forward(self, obs: Tensor) -> Any:
         """Return a `Categorical`, or the output of a `DeterministicHead` if actions are continuous."""
-        action = torch.as_tensor(np.asarray(self.act(obs.cpu().numpy())), device=obs.device)
+        raw = obs.cpu().numpy()
+        with contextlib.nullcontext() if hasattr(self.algo, "predict") else self.algo.eval_mode():
+            selected = self.algo.predict(raw) if hasattr(self.algo, "predict") else self.algo.batch_act([*raw])
+        action = torch.as_tensor(np.asarray(selected), device=obs.device)
         if self.n_actions is None:
             return self.deterministic(action.float())
         return EpsilonGreedy(action, torch.ones(len(action), self.n_actions, device=action.device))
@@ -248,20 +254,6 @@ def _frozen(policy: nn.Module, normalizer: nn.Module | None = None, output: type
     """Return the policy if it has no running statistics and returns only distributions, else a `NormalizedPolicy`."""
     is_fixed = normalizer is None and output is not tuple and not normalizations_of(policy)
     return policy if is_fixed else NormalizedPolicy(policy, normalizer)
-
-
-def _action_function(algo: Any, argument: str) -> Any:
-    if hasattr(algo, "predict"):
-        return algo.predict
-    if not hasattr(algo, "batch_act") or not hasattr(algo, "eval_mode"):
-        expected = "an agent, an estimator or an object with predict"
-        raise TypeError(f"{argument} is {type(algo).__name__}, expected {expected}")
-
-    def act(obs: Any) -> Any:
-        with algo.eval_mode():
-            return algo.batch_act([*obs])
-
-    return act
 
 
 def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "algo") -> Distribution:

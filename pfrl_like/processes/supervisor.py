@@ -239,12 +239,8 @@ class Workers:
         parent_end, worker_end = self._context.Pipe()
         stack_pipe, to_stack_pipe = self._context.Pipe(duplex=False)
         lifeline, to_lifeline = self._context.Pipe(duplex=False)
-        process = self._context.Process(
-            target=run_worker,
-            args=(self._target, worker_end, index, arguments, _close_inherited, to_stack_pipe, lifeline),
-            name=f"{self._name}-{index}",
-            daemon=True,
-        )
+        args = self._target, worker_end, index, arguments, _close_inherited, to_stack_pipe, lifeline
+        process = self._context.Process(target=run_worker, args=args, name=f"{self._name}-{index}", daemon=True)
         child = _Child(process, pipe_end(parent_end), stack_pipe, to_lifeline)
         self._children[index : index + 1] = [child]  # a forked worker closes its copies of these pipes
         try:

@@ -268,10 +268,7 @@ def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
     """
     start_method = resolve_start_method(start_method)
     if multiprocessing.current_process().daemon:
-        raise RuntimeError(
-            "worker processes cannot be started here: this process is daemonic and may not have children. Use "
-            "SerialVectorEnv instead of MultiprocessVectorEnv, or start this process with daemon=False"
-        )
+        raise RuntimeError("this process is daemonic and may not have children. Use SerialVectorEnv, or daemon=False")
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"this script starts worker processes while a worker is importing it; {GUARD_HINT}")
     context = multiprocessing.get_context(start_method)

@@ -10,11 +10,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, Batch
-from pfrl_like.utils.recurrent import (
-    concatenate_recurrent_states,
-    flatten_sequences_time_first,
-    recurrent_state_from_numpy,
-)
+from pfrl_like.utils import recurrent
 
 Phi = Callable[[Any], Any]
 
@@ -61,10 +57,8 @@ def _collate_error(features: list[Any]) -> Exception:
     shapes = sorted({str(np.shape(feature)) for feature in features if isinstance(feature, np.ndarray | Tensor)})
     if len(shapes) > 1:
         return ValueError(f"states must have one shape, got {', '.join(shapes)}")
-    return TypeError(
-        f"states has features of type {type(features[0]).__name__}, expected numbers, arrays, tensors, or nested dicts "
-        "and tuples of these: convert the observations in `phi`"
-    )
+    expected = "numbers, arrays, tensors, or nested dicts and tuples of these, to which `phi` can convert them"
+    return TypeError(f"states has features of type {type(features[0]).__name__}, expected {expected}")
 
 
 class _CallableModule(ModuleType):
@@ -115,7 +109,7 @@ def _sequences(episodes: Sequence[Experience], gamma: float) -> Batch:
     lengths = np.array([len(episode) for episode in episodes])
     order = np.argsort(-lengths, kind="stable")
     episodes = [episodes[i] for i in order]
-    steps = flatten_sequences_time_first(episodes)
+    steps = recurrent.flatten_sequences_time_first(episodes)
     discount = [0.0 if step["is_state_terminal"] else gamma for step in steps]
     batch = _batch(steps, steps, [step["reward"] for step in steps], discount)
     return batch.replace(index=order, lengths=torch.from_numpy(lengths[order]), **recurrent_states(episodes))
@@ -125,17 +119,12 @@ def _batch(
     first: Sequence[Transition], last: Sequence[Transition], reward: Sequence[float], discount: Sequence[float]
 ) -> Batch:
     weight = column(first, "weight")
+    next_columns = {name: column(last, name) for name in ("next_action_mask", "next_action")}
     return Batch(
-        obs=stack([step["state"] for step in first]),
-        action=column(first, "action"),
-        reward=torch.tensor(reward, dtype=torch.float32),
-        next_obs=stack([next_state(step) for step in last]),
-        discount=torch.tensor(discount, dtype=torch.float32),
-        weight=None if weight is None else weight.float(),
-        action_mask=column(first, ACTION_MASK),
-        next_action_mask=column(last, "next_action_mask"),
-        next_action=column(last, "next_action"),
-    )
+        stack([step["state"] for step in first]), column(first, "action"), torch.tensor(reward, dtype=torch.float32),
+        stack([next_state(step) for step in last]), torch.tensor(discount, dtype=torch.float32),
+        None if weight is None else weight.float(), action_mask=column(first, ACTION_MASK), **next_columns,
+    )  # fmt: skip
 
 
 # Functions that `pfrl_like.replay_buffer` also uses
@@ -156,8 +145,8 @@ def recurrent_states(episodes: Sequence[Experience], device: torch.device | str 
     """Return the recurrent states before and after the first step of each episode, as columns of a `Batch`."""
     states = {}
     for name in ("recurrent_state", "next_recurrent_state"):
-        state = concatenate_recurrent_states([episode[0].get(name) for episode in episodes])
-        states[name] = recurrent_state_from_numpy(state, device)
+        state = recurrent.concatenate_recurrent_states([episode[0].get(name) for episode in episodes])
+        states[name] = recurrent.recurrent_state_from_numpy(state, device)
     return states
 
 

@@ -365,21 +365,25 @@ def _non_finite(name: str, array: np.ndarray) -> NonFiniteError:
     return NonFiniteError(name, text)
 
 
-def _check_structure(space: Any, value: Any, name: str, **options: bool) -> None:
+def _check_structure(space: Any, value: Any, name: str, observed: bool = False, bounds: bool = True) -> None:
     kind = space_kind(space)
     if kind == "dict":
         if not isinstance(value, Mapping) or set(value) != set(space.spaces):
             got = f"a dict with the keys {sorted(value)}" if isinstance(value, Mapping) else _describe(value)
             raise ValueError(f"{name} is {got}, expected a dict with the keys {sorted(space.spaces)}")
         for key, part in space.spaces.items():
-            _check_structure(part, value[key], f"{name}[{key!r}]", **options)
+            _check_structure(part, value[key], f"{name}[{key!r}]", observed, bounds)
     elif kind == "tuple":
         if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
             raise ValueError(f"{name} is {_describe(value)}, expected a tuple of length {len(space.spaces)}")
         for index, part in enumerate(space.spaces):
-            _check_structure(part, value[index], f"{name}[{index}]", **options)
+            _check_structure(part, value[index], f"{name}[{index}]", observed, bounds)
     elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # not all spaces have both
-        _check_leaf(space, kind, value, name, **options)
+        array = np.asarray(_check_array(space, value, name))
+        if kind == "box" and not observed:
+            check_finite(name, array)
+        if kind == "discrete" or not observed and (bounds or kind != "box"):
+            _check_range(space, kind, array, name)
 
 
 def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
@@ -404,14 +408,6 @@ def _as_array(value: Any, name: str, space: Any) -> np.ndarray:
         if array.dtype != object:
             return array
     raise ValueError(f"{name} is {_describe(value)}, expected an array, because the space is {space}")
-
-
-def _check_leaf(space: Any, kind: str, value: Any, name: str, observed: bool = False, bounds: bool = True) -> None:
-    array = _check_array(space, value, name)
-    if kind == "box" and not observed:
-        check_finite(name, np.asarray(array))
-    if kind == "discrete" or not observed and (bounds or kind != "box"):
-        _check_range(space, kind, np.asarray(array), name)
 
 
 def _check_range(space: Any, kind: str, array: Any, name: str) -> None:

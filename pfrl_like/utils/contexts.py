@@ -5,7 +5,7 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -144,18 +144,12 @@ def _part_reads_training(part: nn.Module) -> bool:
     return cls.forward not in _KNOWN_FORWARDS
 
 
-def _forwards(*namespaces: Any) -> set[Callable[..., Any]]:
-    classes = [getattr(namespace, name) for namespace in namespaces for name in namespace.__all__]
-    return {cls.forward for cls in classes if hasattr(cls, "forward")}
-
-
-_KNOWN_FORWARDS = _forwards(activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling)
+_MODULES = (activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling)
+_LAYERS: list[Any] = [getattr(module, name) for module in _MODULES for name in module.__all__]
+_LAYERS += [nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm, nn.Embedding, nn.EmbeddingBag]
+_LAYERS += [nn.RNNCell, nn.GRUCell, nn.LSTMCell]
+_KNOWN_FORWARDS = {cls.forward for cls in _LAYERS if hasattr(cls, "forward")}
 _KNOWN_FORWARDS -= {nn.RReLU.forward, nn.MultiheadAttention.forward}
-_KNOWN_FORWARDS |= {
-    cls.forward
-    for cls in (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm, nn.Embedding, nn.EmbeddingBag, nn.RNNCell)
-    + (nn.GRUCell, nn.LSTMCell)
-}
 
 
 class _Threads:

@@ -156,10 +156,8 @@ class Configurable(ABC):
 
     def describe(self) -> dict[str, Any]:
         """Return the type and the parameters as JSON values, from which `build` constructs an equal object."""
-        return {
-            "type": self.get_type(),
-            "params": {name: _as_json(value) for name, value in self.get_params().items()},
-        }
+        params = {name: _as_json(value) for name, value in self.get_params().items()}
+        return {"type": self.get_type(), "params": params}
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())

@@ -32,8 +32,7 @@ class EpisodicLifeEnv(Wrapper):
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        self.lives = 0
-        self.needs_real_reset = True
+        self.lives, self.needs_real_reset = 0, True
 
     def step(self, action: Any) -> Any:
         """Execute an action. The loss of a life ends the episode."""
@@ -109,8 +108,7 @@ class NoopResetEnv(OpeningWrapper):
         super().__init__(env)
         check_counts(noop_max=noop_max)
         _check_meaning(env, 0, "NOOP")
-        self.noop_max = noop_max
-        self.noop_action = 0
+        self.noop_max, self.noop_action = noop_max, 0
         self.override_num_noops: int | None = None
         self._seed: int | None = None
 

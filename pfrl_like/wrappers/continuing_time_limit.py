@@ -25,8 +25,7 @@ class ContinuingTimeLimit(Wrapper):
     def __init__(self, env: Any, max_episode_steps: int) -> None:
         super().__init__(env)
         check_counts(max_episode_steps=max_episode_steps)
-        self._max_episode_steps = max_episode_steps
-        self._elapsed_steps = 0
+        self._max_episode_steps, self._elapsed_steps = max_episode_steps, 0
 
     def reset(self, **kwargs: Any) -> Any:
         """Start an episode. Keyword arguments are passed to the environment."""

@@ -123,8 +123,7 @@ class LazyFrames:
     """
 
     def __init__(self, frames: Sequence[NDArray[Any]], stack_axis: int = 2) -> None:
-        self.stack_axis = stack_axis
-        self._frames = frames
+        self.stack_axis, self._frames = stack_axis, frames
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -175,8 +174,7 @@ class FrameStack(Wrapper):
     def __init__(self, env: Any, k: int, channel_order: str = "hwc") -> None:
         super().__init__(env)
         check_counts(k=k)
-        self.k = k
-        self.stack_axis = stack_axis_of(channel_order)
+        self.k, self.stack_axis = k, stack_axis_of(channel_order)
         self.frames: deque[NDArray[Any]] = deque(maxlen=int(k))
         self.observation_space = stacked_space(env.observation_space, k, self.stack_axis)
 

@@ -145,15 +145,12 @@ class Monitor(Wrapper):
         if not resume:
             _clear(self.directory, force)
         self._prefix = self.directory / f"monitor.{uid if uid is not None else f'{next(_counter)}.{os.getpid()}'}"
-        self._write_upon_reset = write_upon_reset
-        self._type = "e" if mode == "evaluation" else "t"
+        self._write_upon_reset, self._type = write_upon_reset, "e" if mode == "evaluation" else "t"
         self._returns: list[float] = []
         self._lengths: list[int] = []
         self._times: list[float] = []
         self._first_reset: float | None = None
-        self._length = 0
-        self._return = 0.0
-        self._total_steps = 0
+        self._length, self._return, self._total_steps = 0, 0.0, 0
         self._video: VideoRecorder | None = None
         self._is_closed = False
 
@@ -239,12 +236,9 @@ class Monitor(Wrapper):
 
     def _write_stats(self) -> None:
         stats = {
-            "initial_reset_timestamp": self._first_reset,
-            "timestamps": self._times,
-            "episode_lengths": self._lengths,
-            "episode_rewards": self._returns,
-            "episode_types": [self._type] * len(self._returns),
-        }
+            "initial_reset_timestamp": self._first_reset, "timestamps": self._times, "episode_lengths": self._lengths,
+            "episode_rewards": self._returns, "episode_types": [self._type] * len(self._returns),
+        }  # fmt: skip
         atomic_write(f"{self._prefix}.stats.json", json.dumps(stats).encode(), durable=False)
 
 

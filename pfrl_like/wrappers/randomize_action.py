@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.random_streams.streams import get_rng_state, legacy_rng, plain_state
+from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.wrappers.wrapper import Wrapper
 
@@ -27,8 +28,7 @@ class RandomizeAction(Wrapper):
 
     def __init__(self, env: Any, random_fraction: float) -> None:
         super().__init__(env)
-        if not 0 <= random_fraction <= 1:
-            raise ValueError(f"random_fraction is {random_fraction!r}, expected a number in [0, 1]")
+        check_numbers(0, 1, random_fraction=random_fraction)
         if space_kind(env.action_space) != "discrete":
             raise ValueError(f"env has the action space {env.action_space}, expected a Discrete space")
         self._random_fraction = random_fraction

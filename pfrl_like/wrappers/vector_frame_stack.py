@@ -31,9 +31,7 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
         if not isinstance(getattr(env, "num_envs", None), int):
             advice = f"use {self._single_env_wrapper} for a single environment"
             raise TypeError(f"env is {type(env).__name__}, expected a vector environment: {advice}")
-        self.env = env
-        self.action_space = env.action_space
-        self.observation_space = env.observation_space
+        self.env, self.action_space, self.observation_space = env, env.action_space, env.observation_space
 
     def reset(self, mask: Any = None) -> Any:
         """Start new episodes in the environments where `mask` is not True."""
@@ -86,8 +84,7 @@ class VectorFrameStack(VectorEnvWrapper):
     def __init__(self, env: Any, k: int, stack_axis: int = 0) -> None:
         super().__init__(env)
         check_counts(k=k)
-        self.k = k
-        self.stack_axis = stack_axis
+        self.k, self.stack_axis = k, stack_axis
         self.frames: list[deque[Any]] = [deque(maxlen=int(k)) for _ in range(env.num_envs)]
         self.observation_space = stacked_space(env.observation_space, k, stack_axis)
 

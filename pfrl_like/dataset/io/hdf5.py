@@ -49,9 +49,7 @@ class Members:
             raise ValueError(f"{group.name} is not a group")
         if level > _MOST_LEVELS:
             raise ValueError("the groups of the file are nested too deeply")
-        self.group = group
-        self.budget = budget
-        self.level = level
+        self.group, self.budget, self.level = group, budget, level
         budget.spend(_COST, group.name)
 
     def __contains__(self, name: str) -> bool:

@@ -164,16 +164,12 @@ def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_i
     box = _box(table.action.shape[1:], table.action.dtype)
     discrete = {"type": "Discrete", "dtype": "int64", "start": 0, "n": n_actions}
     meta = {
-        "dataset_id": dataset_id,
-        "total_episodes": len(kept),
-        "total_steps": int(table.lengths.sum()),
-        "data_format": "hdf5",
-        "jpeg_encoding": False,
-        "minari_version": "0.5.4",
+        "dataset_id": dataset_id, "total_episodes": len(kept), "total_steps": int(table.lengths.sum()),
+        "data_format": "hdf5", "jpeg_encoding": False, "minari_version": "0.5.4",
         "observation_space": json.dumps(_nested_space(table.obs, table.obs.structure)),
         "action_space": json.dumps(box if n_actions is None else discrete),
         "dataset_size": round((data / _DATA).stat().st_size / 1e6, 1),
-    }
+    }  # fmt: skip
     if env_spec is not None:
         meta["env_spec"] = env_spec
     atomic_write(data / _META, dump_json(meta, str(data / _META), LARGEST_META))

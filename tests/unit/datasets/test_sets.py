@@ -111,8 +111,8 @@ def test_a_damaged_or_foreign_file_is_refused(server: FileServer) -> None:
 @pytest.mark.parametrize(
     ("get", "name", "expected"),
     [
-        (datasets.get_d4rl, "hopper", "a name such as 'hopper-medium-v2'"),
-        (datasets.get_d4rl, "hopper-medium-v3", "v1 or v2"),
+        (datasets.get_d4rl, "hopper", "expected <halfcheetah"),
+        (datasets.get_d4rl, "hopper-medium-v3", "-<v1.v2>"),
         (datasets.get_pybullet, "hopper-medium-v0", "'hopper-bullet-mixed-v0' \\(d4rl-pybullet"),
         (datasets.get_atari, "breakout-v0", "a name such as 'breakout-mixed-v0'"),
         (datasets.get_atari, "breakout-epoch-51-v0", "epoch-1 to epoch-50"),

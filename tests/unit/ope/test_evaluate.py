@@ -272,7 +272,7 @@ def test_a_model_of_other_returns_is_refused(options: dict[str, Any], text: str)
 def test_a_model_of_another_policy_is_refused() -> None:
     policy, data = of_probability(0.8), recorded()
     fqe = model_of(policy)
-    with pytest.raises(ValueError, match="fqe evaluates modes of the policy, but deterministic=False"):
+    with pytest.raises(ValueError, match="fqe evaluates modes of the policy, expected samples"):
         evaluated(policy, deterministic=False, fqe=fqe)
     fqe.agent.act_deterministically = False
     fqe.fit(data, 150, logger_adapter=NoopAdapterFactory(), show_progress=False)
