@@ -64,7 +64,7 @@ def moments(parts: Callable[[], Iterable[NDArray[Any]]]) -> dict[str, Any]:
 
 
 _MAX_SHOWN = 5
-_ASSUMED_CONVENTION = (
+_ASSUMED = (
     "reward_convention was not passed to MDPDataset, so rewards[t + 1] was read as the reward of actions[t] ({!r}); "
     "if rewards[t] is the reward of actions[t], pass reward_convention='same_row'"
 )
@@ -107,9 +107,8 @@ def findings(table: Table, observation_space: Any, action_space: Any) -> list[Fi
     problems += _listed("empty", "episodes", "have no transitions", np.flatnonzero(table.lengths == 0))
     problems += _listed("duplicate", "episodes", "repeat earlier episodes", _duplicates(table))
     if table.declared is False:
-        problems += [
-            Finding("convention", "rewards", _ASSUMED_CONVENTION.format(table.convention), np.zeros(0, np.int64))
-        ]
+        text = _ASSUMED.format(table.convention)
+        problems += [Finding("convention", "rewards", text, np.zeros(0, np.int64))]
     return problems
 
 

@@ -71,9 +71,8 @@ class Flat(NamedTuple):
 
     def conventions(self) -> dict[str, Any]:
         """Return the reward conventions of the file, by name."""
-        return {CONVENTION: self.convention} | (
-            {} if self.dataset_convention is None else {SHOWN: self.dataset_convention}
-        )
+        of_dataset = {} if self.dataset_convention is None else {SHOWN: self.dataset_convention}
+        return {CONVENTION: self.convention, **of_dataset}
 
     def numbers(self) -> dict[str, Any]:
         """Return the scalars that a file contains in addition to its arrays, by name."""

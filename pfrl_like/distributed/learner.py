@@ -43,10 +43,6 @@ class FairLock:
         self._lock.release()
 
 
-#: Last part of the name of a run's last save, after the step number.
-LAST_SAVES = ("_finish", "_except")
-
-
 @dataclass(eq=False)
 class AgentProxy:
     """Proxy through which actors access the agent in the learner's process, between two updates.
@@ -108,7 +104,7 @@ class RunnersAgentProxy(AgentProxy):
 
     def save(self, dirname: str) -> None:
         """Save the agent. After a save as `<t>_finish` or `<t>_except`, the agent neither learns nor stores steps."""
-        if os.fspath(dirname).endswith(LAST_SAVES):
+        if os.fspath(dirname).endswith(("_finish", "_except")):
             with self.lock:
                 self.over.set()
         super().save(dirname)

@@ -333,14 +333,10 @@ class EnvWorkers(Workers):
     def _start_replacement(self, error: WorkerError) -> None:
         if self.n_restarted == self.restarts:
             if self.restarts:
-                error.add_note(
-                    f"{self.restarts} workers have been replaced before, and max_restarts is {self.restarts}"
-                )
+                error.add_note(f"{self.restarts} workers have been replaced, and max_restarts is {self.restarts}")
             raise error
         self.n_restarted += 1
-        _LOGGER.warning(
-            "%s\nThe worker is replaced (replacement %d of at most %d)", error, self.n_restarted, self.restarts
-        )
+        _LOGGER.warning("%s\nThe worker is replaced (%d of at most %d)", error, self.n_restarted, self.restarts)
         self.failures[error.index] = error.reason
         self.restart(error.index, self._arguments_of(error.index, (self.n_restarted,)))
 

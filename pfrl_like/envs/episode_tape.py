@@ -235,9 +235,8 @@ class EpisodeTape(Forwarding):
         in_steps, at_resets = map(kept_states, state["draws"])
         stream_states, sums, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
         resets, remaining = set(state["resets"]), iter(actions)
-        entries = [
-            _RESET if number in resets else next(remaining, _RESET) for number in range(len(actions) + len(resets))
-        ]
+        count = len(actions) + len(resets)
+        entries = [_RESET if number in resets else next(remaining, _RESET) for number in range(count)]
         max_bytes, self._max_bytes = self._max_bytes, math.inf  # no limit, because the saved episode was short enough
         try:
             restore_env(self.env, layers)

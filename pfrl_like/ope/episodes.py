@@ -198,9 +198,8 @@ class Observations:
         return type(self)(self._table, self._rows, getattr(algo, "n_frames", self._n_frames), self._following)
 
     def __getitem__(self, part: slice) -> Any:
-        return map_nested(
-            single, observations_of(self._table, self._rows[part], self._n_frames, following=self._following)
-        )
+        obs = observations_of(self._table, self._rows[part], self._n_frames, following=self._following)
+        return map_nested(lambda leaf: leaf.astype(np.float32) if leaf.dtype == np.float64 else leaf, obs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -236,11 +235,6 @@ class Rows:
             ~table.terminal[last], Observations(table, last, n_frames, following=True),
             None if table.log_prob is None else table.log_prob[steps - 1],
         )  # fmt: skip
-
-
-def single(column: Column) -> Column:
-    """Return the column; cast float64 to float32."""
-    return column.astype(np.float32) if column.dtype == np.float64 else column
 
 
 def first_observation(selection: Selection, n_frames: int) -> Any:

@@ -57,9 +57,8 @@ def behavior_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Arra
         return recorded
     policy = policies.policy_of(behavior, n_actions, "behavior")
     obs = rows.obs.stacked_for(behavior)
-    return policies.log_probs(
-        policy, obs, rows.action, policies.feature_agent_of(behavior, policy), argument="behavior"
-    )
+    agent = policies.feature_agent_of(behavior, policy)
+    return policies.log_probs(policy, obs, rows.action, agent, argument="behavior")
 
 
 def fitted_behavior(

@@ -201,9 +201,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         discrete = bool(self.discrete_action)
         policy: nn.Module = policies.NoPolicy()
         if self.algo is not None:
-            policy = policies.policy_on_device(
-                self._device, policies.policy_of(self.algo, action_size if discrete else None)
-            )
+            policy = policies.policy_of(self.algo, action_size if discrete else None)
+            policy = policies.policy_on_device(self._device, policy)
         agent = policies.feature_agent_of(self.algo, policy)
         features = {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
         one = np.zeros((1, *stacked_shape(observation_shape, self.n_frames)), np.float32)

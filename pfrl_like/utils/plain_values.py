@@ -5,7 +5,7 @@ import copy
 import difflib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -75,20 +75,19 @@ def _from_json(value: Any) -> Any:
             raise ValueError("the stack is empty")
         return list(stack) if value["scalars"] or stack.ndim > 1 else [np.array(item) for item in stack]
     [(kind, content)] = value.items()
-    if kind == "tuple":
-        return tuple(_from_json(part) for part in content)
-    if kind == "dict":
-        return {_from_json(key): _from_json(part) for key, part in content}
-    if kind == "float":
-        return float(content)
-    if kind == "bytes":
-        return base64.b64decode(content, validate=True)
-    if kind == "tensor":
-        return _tensor_of(*content)
-    if kind not in ("array", "scalar"):
-        raise ValueError(kind)
-    array = _array_of(*content)
-    return array[()] if kind == "scalar" else array
+    return _VALUES_OF[kind](content)
+
+
+#: Functions that convert the content of a dict from `to_json` to a value, keyed by the key of the dict.
+_VALUES_OF: Mapping[str, Callable[[Any], Any]] = {
+    "tuple": lambda content: tuple(map(_from_json, content)),
+    "dict": lambda content: {_from_json(key): _from_json(part) for key, part in content},
+    "float": float,
+    "bytes": lambda content: base64.b64decode(content, validate=True),
+    "tensor": lambda content: _tensor_of(*content),
+    "array": lambda content: _array_of(*content),
+    "scalar": lambda content: _array_of(*content)[()],
+}
 
 
 def many_to_json(values: Sequence[Any]) -> Any:
