@@ -1,6 +1,7 @@
 """pfrl_like: a reinforcement-learning toolkit of composable parts, for online and offline training."""
 
 import importlib
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -46,27 +47,18 @@ if TYPE_CHECKING:
     from pfrl_like import wrappers as wrappers
     from pfrl_like.ope import load_learnable as load_learnable
 
-_MODULES = {
-    "action_value", "agent", "agents", "algos", "augmentation", "collections", "context", "dataset", "datasets",
-    "distributions", "dynamics", "encoders", "env", "envs", "experiments", "explorer", "explorers", "export",
-    "functions", "gpu", "implicit_action_value", "initializers", "loggers", "metrics", "nn", "online", "ope",
-    "optimizers", "policies", "policy", "preprocessing", "q_function", "q_functions", "replay_buffer",
-    "replay_buffers", "testing", "utils", "wrappers",
-}  # fmt: skip
-
-
-#: Functions that are also available in this package, and the modules that define them.
-_FUNCTIONS = {"load_learnable": "ope"}
+#: The public modules of this package.
+_MODULES = {module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public module at its first use, so that a worker process loads only the modules that it needs."""
     if name in _MODULES:
         return importlib.import_module(f"pfrl_like.{name}")
-    if name in _FUNCTIONS:
-        return getattr(importlib.import_module(f"pfrl_like.{_FUNCTIONS[name]}"), name)
+    if name == "load_learnable":
+        return importlib.import_module("pfrl_like.ope").load_learnable
     raise AttributeError(f"module 'pfrl_like' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES, *_FUNCTIONS])
+    return sorted([*globals(), *_MODULES, "load_learnable"])

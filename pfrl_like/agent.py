@@ -21,7 +21,7 @@ class Agent(ABC):
     """Interface of agents. An agent chooses actions in an environment and learns from the results.
 
     Attributes:
-        training: True if `observe` learns and `act` explores in this thread; see `eval_mode`.
+        training: True if `observe` learns and `act` explores. False in threads that are in the context `eval_mode`.
     """
 
     training: bool = Mode()  # type: ignore[assignment]
@@ -39,10 +39,10 @@ class Agent(ABC):
         device, steps, gamma = (getattr(self, name, None) for name in ("device", "t", "gamma"))
         updates = getattr(self, "optim_t", getattr(self, "n_updates", None))
         facts = {"{}": device, "{:,} training steps": steps, "{:,} updates": updates, "gamma={}": gamma}
-        known = [text.format(value) for text, value in facts.items() if isinstance(value, torch.device | int | float)]
-        held = {name: getattr(self, name, None) for name in ("replay_buffer", "explorer")}
-        lines = [f"{name}: {shown(value)}" for name, value in held.items() if value is not None]
-        return "\n  ".join([f"{type(self).__name__}({', '.join(known)})", *_modules_line(self), *lines])
+        numbers = [text.format(value) for text, value in facts.items() if isinstance(value, torch.device | int | float)]
+        parts = {name: getattr(self, name, None) for name in ("replay_buffer", "explorer")}
+        lines = [f"{name}: {shown(value)}" for name, value in parts.items() if value is not None]
+        return "\n  ".join([f"{type(self).__name__}({', '.join(numbers)})", *_modules_line(self), *lines])
 
     @abstractmethod
     def act(self, obs: Any) -> Any:
@@ -70,7 +70,7 @@ class Agent(ABC):
         """Save the learnt state of the agent in a directory.
 
         Raises:
-            CheckpointError: If the state cannot be saved. An older save in the directory is kept.
+            CheckpointError: If the state cannot be saved. The directory keeps its older save.
         """
 
     @abstractmethod
@@ -87,24 +87,24 @@ class Agent(ABC):
         """Return the statistics of training as (name, value) pairs. The names are the same at every call."""
 
     def unsaved(self) -> Sequence[str]:
-        """Return the reasons why a loaded agent may continue differently; empty if it continues exactly.
+        """Return the reasons why training may continue differently after `load`; empty if it continues identically.
 
-        If there is a reason, a resumed run is "approximate". An agent that does not save all of its state must return
-        the reasons here.
+        If there is a reason, the record of a resumed run says "approximate". An agent that does not save all of its
+        state must override this method and return the reasons.
         """
         return ()
 
     def waiting_for(self) -> str | None:
-        """Return the reason why the agent cannot make an update yet; None if it can. Runners show the reason."""
+        """Return the reason why the agent cannot make an update yet, which runners show; None if it can make one."""
         return None
 
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
         """Return a context manager in which the agent neither learns nor explores.
 
-        The context applies to this thread and to all threads that are started inside it. Threads may enter and leave
-        the context in any order, and may act with the same agent. Other threads keep their value of `training`: one
-        thread may learn while other threads evaluate. Two threads must not learn at the same time.
+        The context applies to the current thread and to all threads that are started inside the context. Threads may
+        enter and leave the context in any order, and may act with the same agent. Other threads keep their value of
+        `training`: one thread may learn while other threads evaluate. Two threads must not learn at the same time.
 
         Dropout and batch normalisation have the same mode in all threads. If networks contain such layers, acting and
         updates wait for each other. If an action depends on earlier steps (`acts_from_memory`), only one thread can be
@@ -142,7 +142,7 @@ class BatchAgent(Agent):
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """Choose an action. `action_mask` is True for allowed actions, bool [n_actions].
 
-        `obs` is not checked for NaN; see `Agent.act`.
+        The method does not check `obs` for NaN, see `Agent.act`.
         """
         return self.batch_act([obs], **_batched(action_mask))[0]
 
@@ -198,8 +198,8 @@ class AttributeSavingMixin(ABC):
     """Saves and loads the attributes whose names are in `saved_attributes`.
 
     Each attribute is a module, an optimiser, another object with `state_dict` and `load_state_dict`, an instance of
-    this class, or None. None is skipped. Saving is atomic. If loading fails, nothing changes. Directories that PFRL
-    saved can be loaded, too.
+    this class, or None. Attributes that are None are skipped. Saving is atomic. If loading fails, no attribute changes.
+    Directories that PFRL saved can be loaded, too.
     """
 
     @property
@@ -207,7 +207,8 @@ class AttributeSavingMixin(ABC):
     def saved_attributes(self) -> tuple[str, ...]:
         """Names of the attributes to save."""
 
-    #: Keys: attributes that older and PFRL's directories lack. Values: attributes whose files are loaded instead.
+    #: Replacements for attributes that have no file in directories of PFRL or of older versions. The keys are names of
+    #: such attributes. Each value is the name of the attribute whose file is loaded instead.
     saved_instead: Mapping[str, str] = types.MappingProxyType({})
 
     def saved_state(self) -> dict[str, Any]:
@@ -227,7 +228,7 @@ class AttributeSavingMixin(ABC):
             raise ValueError(f"state has {sorted(state)}, but {type(self).__name__} has no state")
 
     def save(self, dirname: str | os.PathLike[str]) -> None:
-        """Save the attributes in a directory. At every moment, it contains either the old or the new save.
+        """Save the attributes in a directory. At every moment, the directory contains either the old or the new save.
 
         In addition to the files that `load` reads, copies under PFRL's names (`model.pt`, ...) are written.
 
@@ -242,8 +243,8 @@ class AttributeSavingMixin(ABC):
 
         Raises:
             CheckpointError: If the directory contains no complete save, or a save whose parts have other names or
-                shapes than the parts of this agent. Nothing changes. Classes are not compared: a save of a DQN can be
-                loaded into a DoubleDQN.
+                shapes than the parts of this agent. The agent does not change. The classes of the agents are not
+                compared: a save of a DQN can be loaded into a DoubleDQN.
         """
         load_attributes(self, dirname)
 
@@ -255,7 +256,7 @@ class AttributeSavingMixin(ABC):
         return attributes_state(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Load the result of `state_dict`. If this fails, nothing changes.
+        """Load the result of `state_dict`. If loading fails, the agent does not change.
 
         Raises:
             CheckpointError: If the dict is the state of another agent.
@@ -269,10 +270,10 @@ def _modules_line(agent: Agent) -> list[str]:
     texts = []
     for name, module in dict(vars(agent)).items():
         if isinstance(module, nn.Module) and not name.startswith(("_", "target_", "shared_average_")):
-            own = {*module.parameters()}
-            if own - seen:
-                texts.append(f"{name} {sum(param.numel() for param in own):,} ({type(module).__name__})")
-            seen |= own
+            params = {*module.parameters()}
+            if params - seen:
+                texts.append(f"{name} {sum(param.numel() for param in params):,} ({type(module).__name__})")
+            seen |= params
     return [f"parameters: {', '.join(texts)}"] if texts else []
 
 

@@ -11,8 +11,9 @@ _open: list[int] = []  # process ids of the open `parallel` blocks
 def parallel() -> Iterator[None]:
     """Make each deep copy of a `Device` use the next GPU, so that tasks are distributed over all GPUs.
 
-    The context applies to all threads of the process, because scikit-learn makes some copies in other threads. It does
-    not apply in child processes that are started within the context, so that a task keeps its GPU.
+    The context applies to all threads of the process, because scikit-learn makes some copies in other threads. Child
+    processes that are started within the context are not affected: the copies that a task makes there stay on the GPU
+    of the task.
     """
     _open.append(os.getpid())
     try:

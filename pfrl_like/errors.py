@@ -17,8 +17,7 @@ class CheckpointError(PfrlLikeError, ValueError):
     """
 
     def __init__(self, path: object, reason: str) -> None:
-        self.path = str(path)
-        self.reason = reason
+        self.path, self.reason = str(path), reason
         super().__init__(self.path, reason)
 
     def __str__(self) -> str:
@@ -31,15 +30,14 @@ class NonFiniteError(PfrlLikeError, ValueError):
     Args:
         name: Name of the value, for example "reward" or "loss".
         message: Message with the actual and the expected value.
-        batch: Minibatch of a rejected update, for the report of the run; None for other errors.
-        skipped: Number of skipped earlier updates that the GPU reports with this error.
+        batch: Minibatch of the rejected update, which the runner writes into the run directory. None if no update
+            caused the error.
+        skipped: Number of updates that the GPU has skipped because of NaN or infinity, and that are reported by this
+            error. A GPU reports them later, so that training does not wait for the GPU after every update.
     """
 
     def __init__(self, name: str, message: str, batch: object = None, skipped: int = 0) -> None:
-        self.name = name
-        self.message = message
-        self.batch = batch
-        self.skipped = skipped
+        self.name, self.message, self.batch, self.skipped = name, message, batch, skipped
         super().__init__(name, message)
 
     def __str__(self) -> str:
@@ -51,11 +49,11 @@ class NotFittedError(PfrlLikeError, ValueError):
 
 
 class ExportError(PfrlLikeError, ValueError):
-    """An agent cannot be exported, or its exported policy selects different actions; no file was written."""
+    """An agent cannot be exported, or the exported policy selects other actions than the agent. No file is written."""
 
 
 class EnvError(PfrlLikeError, RuntimeError):
-    """An environment violates its interface: wrong return values, wrong shapes, or a step after its end."""
+    """An environment violates its interface: wrong return values or shapes, or a step after the end of an episode."""
 
 
 class WorkerError(PfrlLikeError, RuntimeError):
@@ -68,9 +66,7 @@ class WorkerError(PfrlLikeError, RuntimeError):
     """
 
     def __init__(self, index: int, reason: str, traceback_text: str = "") -> None:
-        self.index = index
-        self.reason = reason
-        self.traceback_text = traceback_text
+        self.index, self.reason, self.traceback_text = index, reason, traceback_text
         super().__init__(index, reason, traceback_text)
 
     def __str__(self) -> str:
@@ -88,14 +84,12 @@ class MissingDependencyError(PfrlLikeError, ImportError):
     """
 
     def __init__(self, package: str, purpose: str, extra: str | None = None) -> None:
-        self.package = package
-        self.purpose = purpose
-        self.extra = extra
+        self.package, self.purpose, self.extra = package, purpose, extra
         super().__init__(package, purpose, extra)
 
     def __str__(self) -> str:
-        what = self.package if self.extra is None else f'-e ".[{self.extra}]" in the clone of pfrl_like'
-        return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {what}"
+        target = self.package if self.extra is None else f'-e ".[{self.extra}]" in the clone of pfrl_like'
+        return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {target}"
 
 
 class DownloadError(PfrlLikeError, RuntimeError):
@@ -108,9 +102,7 @@ class DownloadError(PfrlLikeError, RuntimeError):
     """
 
     def __init__(self, url: str, path: str, reason: str) -> None:
-        self.url = url
-        self.path = path
-        self.reason = reason
+        self.url, self.path, self.reason = url, path, reason
         super().__init__(url, path, reason)
 
     def __str__(self) -> str:
@@ -118,17 +110,17 @@ class DownloadError(PfrlLikeError, RuntimeError):
 
 
 class AsyncTrainingError(PfrlLikeError, RuntimeError):
-    """A failure of a process or of the learner has ended a training in several processes.
+    """Training in several processes ended because a process or the learner failed.
 
     Args:
-        reasons: Descriptions of the failures, keyed by process (an index, or a name such as "learner"), in order of
-            time.
-        tracebacks: Tracebacks of the processes, as far as available, keyed by process.
+        reasons: Descriptions of the failures, in the order in which they occurred. Keys are the indices of the
+            processes, or names such as "learner".
+        tracebacks: Tracebacks of the failures, with the keys of `reasons`. The traceback of a failure may be missing or
+            empty.
     """
 
     def __init__(self, reasons: dict[int | str, str], tracebacks: dict[int | str, str]) -> None:
-        self.reasons = reasons
-        self.tracebacks = tracebacks
+        self.reasons, self.tracebacks = reasons, tracebacks
         super().__init__(reasons, tracebacks)
 
     def __str__(self) -> str:

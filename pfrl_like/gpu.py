@@ -9,14 +9,14 @@ import torch
 from pfrl_like.context import in_parallel
 from pfrl_like.utils.checks import check_counts
 
-_moving = threading.Lock()
+_lock = threading.Lock()
 
 
 class Device:
     """The index of a GPU.
 
-    A deep copy inside `pfrl_like.context.parallel` changes the original to the next GPU (the first GPU follows the
-    last), and the copy has the same new index. Outside this context, and if torch finds no GPU, the index does not
+    Inside `pfrl_like.context.parallel`, `copy.deepcopy(device)` increases the index of `device`, modulo the number of
+    GPUs, and the copy gets the same new index. Outside this context, or if torch finds no GPU, the index does not
     change.
 
     Args:
@@ -39,7 +39,7 @@ class Device:
             use_gpu: True for the first GPU, the index of a GPU, or a `Device`; False or None for the CPU.
 
         Raises:
-            TypeError: If `use_gpu` is none of the above.
+            TypeError: If `use_gpu` is not a bool, an integer, a `Device` or None.
             ValueError: If `use_gpu` is a negative integer.
         """
         if use_gpu is None or use_gpu is False:
@@ -49,16 +49,16 @@ class Device:
         if use_gpu is True:
             return cls(0)
         if not isinstance(use_gpu, numbers.Integral):
-            raise TypeError(f"use_gpu is {use_gpu!r:.80}, expected True, False, the number of a GPU or a Device")
+            raise TypeError(f"use_gpu is {use_gpu!r:.80}, expected a bool, the index of a GPU, a Device or None")
         return cls(int(use_gpu))
 
     def get_id(self) -> int:
-        """Number of the GPU."""
+        """Return the index of the GPU."""
         return self._idx
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Device":
         n_gpus = torch.cuda.device_count()
-        with _moving:
+        with _lock:
             if n_gpus and in_parallel():
                 self._idx = (self._idx + 1) % n_gpus
             return type(self)(self._idx)
@@ -80,8 +80,8 @@ def resolve_device(gpu: int | None = None, device: torch.device | str | None = N
         device: Any device of torch, as a string ("cpu", "cuda:0", "mps") or `torch.device`, instead of `gpu`.
 
     Returns:
-        The device; the CPU if both arguments are None. As for tensors, a CUDA device has an index and the CPU has no
-        index.
+        The device; the CPU if both arguments are None. Like the device of a tensor, a CUDA device has an index and the
+        CPU has no index.
 
     Raises:
         TypeError: If `gpu` is not an integer, or if `device` is neither a string nor a `torch.device`.
@@ -90,36 +90,30 @@ def resolve_device(gpu: int | None = None, device: torch.device | str | None = N
     if gpu is not None and (isinstance(gpu, bool) or not isinstance(gpu, int)):
         raise TypeError(f"gpu is {gpu!r}, expected an integer (negative for the CPU) or None")
     if device is None:
-        chosen = torch.device("cpu") if gpu is None or gpu < 0 else torch.device("cuda", gpu)
+        result = torch.device("cpu") if gpu is None or gpu < 0 else torch.device("cuda", gpu)
     else:
-        chosen = _parse(device)
-        if gpu is not None and gpu >= 0 and chosen != torch.device("cuda", gpu):
-            raise ValueError(f"gpu={gpu} and device={str(device)!r} contradict each other: give one of them")
-    _check_present(chosen)
-    return chosen
+        result = _parse(device)
+        if gpu is not None and gpu >= 0 and result != torch.device("cuda", gpu):
+            raise ValueError(f"gpu={gpu} and device={str(device)!r} contradict each other: pass only one of them")
+    if result.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (result.index or 0) >= count:
+            devices = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
+            raise ValueError(f"device is {result}, but torch finds {devices}: pass device='cpu' to use the CPU")
+    elif result.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("device is mps, but torch finds no such device: pass device='cpu' to use the CPU")
+    return result
 
 
 def _parse(device: torch.device | str) -> torch.device:
     if not isinstance(device, str | torch.device):
-        raise TypeError(f"device is {device!r}, expected text such as 'cuda:0' or a torch.device")
+        raise TypeError(f"device is {device!r}, expected a string such as 'cuda:0', or a torch.device")
     try:
         parsed = torch.device(device)
     except RuntimeError as error:
-        raise ValueError(f"device is {device!r}, which torch does not know; try 'cpu', 'cuda:0' or 'mps'") from error
+        raise ValueError(f"device is {device!r}, expected a device of torch, such as 'cuda:0' or 'mps'") from error
     if parsed.type == "cpu":
         return torch.device("cpu")  # the device of CPU tensors, which is not equal to "cpu:0"
     if parsed.type == "cuda" and parsed.index is None:
         return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_available() else 0)
     return parsed
-
-
-def _check_present(device: torch.device) -> None:
-    if device.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (device.index or 0) >= count:
-            seen = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
-            raise ValueError(
-                f"device {device} was asked for, but torch sees {seen}; device='cpu' or gpu=None computes on the CPU"
-            )
-    elif device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError("device mps was asked for, but torch sees none; device='cpu' or gpu=None computes on the CPU")

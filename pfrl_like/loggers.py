@@ -20,7 +20,7 @@ from pfrl_like.storage.json_file import dump_json
 _LOGGER = logging.getLogger(__name__)
 
 #: Columns before the columns of the metrics.
-_OWN = ["step", "elapsed"]
+_FIRST_COLUMNS = ["step", "elapsed"]
 #: Minimum number of seconds between writes to the file, so that writing does not slow down short episodes.
 FLUSH_INTERVAL = 1.0
 
@@ -34,7 +34,8 @@ class CSVLogger:
         elapsed: Number of seconds that earlier parts of the run took. The column "elapsed" starts at this number.
 
     Attributes:
-        writes_to: Tuple with the file. The runner sets how failed writes of the file are handled.
+        writes_to: Tuple with the file that the logger writes. The runner sets the attribute `told` of the file, which
+            handles failed writes.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, append: bool = False, elapsed: float = 0.0) -> None:
@@ -54,7 +55,7 @@ class CSVLogger:
         """
         if self._names is None:
             self._names = [*metrics]
-            self._writer.writerow([*_OWN, *metrics])
+            self._writer.writerow([*_FIRST_COLUMNS, *metrics])
         elif metrics.keys() != set(self._names):
             raise ValueError(
                 f"metrics has {sorted(metrics)}, expected {sorted(self._names)} as in the first line of {self._path}: "
@@ -68,7 +69,7 @@ class CSVLogger:
             self._flushed = now
 
     def push(self) -> None:
-        """Write the buffered rows to the file. The runner sets how a failure is handled."""
+        """Write the buffered rows to the file. The function `told` of the file handles a failure."""
         self._file.push()
 
     def flush(self) -> None:
@@ -80,13 +81,14 @@ class CSVLogger:
         self._file.flush()
 
     def saved_state(self) -> dict[str, Any]:
-        """The elapsed seconds, and the names of the metrics in the file."""
+        """Return the elapsed seconds, and the names of the metrics in the file."""
         return {"elapsed": time.monotonic() - self._start, "names": self._names}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `saved_state` returned.
+        """Restore the result of `saved_state`.
 
-        The elapsed time continues from the saved value. A damaged header of the file is repaired.
+        The elapsed time continues from the saved value. If the header of the file is damaged, it is replaced by the
+        saved names.
         """
         self._start = time.monotonic() - state["elapsed"]
         names = state.get("names")
@@ -94,7 +96,7 @@ class CSVLogger:
             text = "%s is damaged: the columns were %s and are now %s; the first line is restored"
             _LOGGER.warning(text, self._path, ", ".join(names), ", ".join(self._names))
             self._names, header = names, io.StringIO()
-            csv.writer(header).writerow([*_OWN, *names])
+            csv.writer(header).writerow([*_FIRST_COLUMNS, *names])
             self._file.flush()
             with open(self._path, "rb") as file:
                 self._file.replace(header.getvalue().encode() + file.read().partition(b"\n")[2])
@@ -105,9 +107,9 @@ class CSVLogger:
 
 
 def _columns_of(path: str | os.PathLike[str]) -> list[str]:
-    """The names of the metrics in the columns of a file."""
+    """Return the names of the metrics in a file."""
     with open(path, newline="", encoding="utf-8") as file:
-        return next(csv.reader(file))[len(_OWN) :]
+        return next(csv.reader(file))[len(_FIRST_COLUMNS) :]
 
 
 Pairs = Sequence[tuple[str, Any]]
@@ -118,13 +120,14 @@ class TensorBoardLogger:
 
     Args:
         directory: Directory of the event files.
-        step_offset: Step from which a run resumes. If the directory has older files, TensorBoard hides their later
-            steps. If 0, nothing is hidden.
+        step_offset: Step from which a run resumes. TensorBoard then hides the later steps of older files in
+            `directory`. If 0, TensorBoard hides no steps.
         suffix: Suffix of the file names.
 
     Attributes:
-        told: Function that returns a context manager for writes. A runner sets it to handle failed writes.
-        writes_to: Tuple with this logger. The runner sets how failed writes are handled.
+        told: Function that takes the name of the file and returns the context in which the logger writes. A runner sets
+            this function to handle failed writes.
+        writes_to: Tuple with this logger. The runner sets the attribute `told` of every object in this tuple.
 
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
@@ -142,7 +145,7 @@ class TensorBoardLogger:
         self.writes_to = (self,)
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write each metric. The name of the metric gets the prefix "train/"."""
+        """Write the metrics. Each name gets the prefix "train/"."""
         self._write({f"train/{name}": value for name, value in metrics.items()}, step)
 
     def log_evaluation(self, step: int, agent_stats: Pairs, eval_stats: Mapping[str, Any], env_stats: Pairs) -> None:
@@ -181,7 +184,7 @@ class TensorBoardLogger:
     def _writing(self) -> Iterator[None]:
         """Context manager for writes that converts an `OSError` into a `CheckpointError`.
 
-        After a failed write, TensorBoard's thread ends, and all later metrics are lost.
+        After a failed write, the writing thread of TensorBoard ends, and all later metrics are lost.
         """
         with self.told("the TensorBoard file"):
             try:
@@ -234,7 +237,7 @@ class LoggerAdapterFactory(Protocol):
 
 
 class NoAdapter:
-    """Adapter that discards everything. Other adapters inherit from it and override some methods."""
+    """Adapter that discards everything. Other adapters inherit from this class and override some methods."""
 
     def write_params(self, params: Mapping[str, Any]) -> None:
         """Do nothing."""
@@ -266,7 +269,7 @@ class FileAdapter(NoAdapter):
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
         self.directory = directory
-        self._begun: set[str] = set()
+        self._started_metrics: set[str] = set()
 
     def write_params(self, params: Mapping[str, Any]) -> None:
         """Write `params.json` with secrets masked."""
@@ -275,8 +278,8 @@ class FileAdapter(NoAdapter):
 
     def write_metric(self, epoch: int, step: int, name: str, value: float) -> None:
         """Append a row to the file of the metric. The first row of a metric starts a new file."""
-        new = name not in self._begun
-        self._begun.add(name)
+        new = name not in self._started_metrics
+        self._started_metrics.add(name)
         path = os.path.join(self.directory, f"{name}.csv")
         with open(path, "w" if new else "a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
@@ -311,7 +314,7 @@ class TensorBoardAdapter(NoAdapter):
         self._logger.close()
 
 
-def _passed_to_all(name: str) -> Callable[..., None]:
+def _call_all(name: str) -> Callable[..., None]:
     def method(self: "SeveralAdapters", *arguments: Any) -> None:
         for each in self.adapters:
             getattr(each, name)(*arguments)
@@ -321,7 +324,7 @@ def _passed_to_all(name: str) -> Callable[..., None]:
 
 
 class SeveralAdapters:
-    """Passes everything to several adapters.
+    """Adapter that calls the same method of several adapters.
 
     Args:
         adapters: The adapters.
@@ -330,12 +333,12 @@ class SeveralAdapters:
     def __init__(self, adapters: Sequence[LoggerAdapter]) -> None:
         self.adapters = adapters
 
-    write_params = _passed_to_all("write_params")
-    before_write_metric = _passed_to_all("before_write_metric")
-    write_metric = _passed_to_all("write_metric")
-    after_write_metric = _passed_to_all("after_write_metric")
-    save_model = _passed_to_all("save_model")
-    close = _passed_to_all("close")
+    write_params = _call_all("write_params")
+    before_write_metric = _call_all("before_write_metric")
+    write_metric = _call_all("write_metric")
+    after_write_metric = _call_all("after_write_metric")
+    save_model = _call_all("save_model")
+    close = _call_all("close")
 
 
 class FileAdapterFactory:
@@ -403,4 +406,4 @@ class MetricsLogger(Protocol):
         """
 
     def close(self) -> None:
-        """Write the remaining metrics. It is called once, at the end of the run."""
+        """Write the remaining metrics. The runner calls this method once, at the end of the run."""

@@ -60,7 +60,7 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does what he should has the time for it, on a loaded machine, too: to end, and to say where he is."""
     for name in ("processes.supervisor._REPORT_SECONDS", "experiments.signals.PATIENCE"):
         monkeypatch.setattr(f"pfrl_like.{name}", PATIENCE)
-    for name in ("GRACE", "LAST_WORDS"):
+    for name in ("GRACE", "TRACEBACK_SECONDS"):
         monkeypatch.setattr(f"pfrl_like.experiments.async_source.{name}", PATIENCE)
     monkeypatch.setattr("pfrl_like.processes.supervisor.PATIENCE", (PATIENCE, PATIENCE))
 

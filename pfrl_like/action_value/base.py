@@ -1,4 +1,4 @@
-"""The interface of action values, the TD loss of scalar values, and lazily computed attributes."""
+"""`ActionValue`, the interface of action values, and `lazy_attribute`, an attribute computed at its first access."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,9 +10,14 @@ from torch import Tensor
 
 from pfrl_like.functions.losses import huber, td_target
 
+#: Function that returns the losses of TD errors.
+Elementwise = Callable[[Tensor], Tensor]
+#: Loss, error and Q(s, a) of each row, each [B].
+Losses = tuple[Tensor, Tensor, Tensor]
+
 
 class ActionValue(ABC):
-    """Q(s, .) of a batch of states."""
+    """Values Q(s, .) of the actions in a batch of states."""
 
     @property
     @abstractmethod
@@ -34,7 +39,7 @@ class ActionValue(ABC):
         """The tensors that define the action values."""
 
     def __getitem__(self, i: Any) -> "ActionValue":
-        """Return the values of selected states; an integer selects a batch of size 1.
+        """Return the values of the states that the index `i` selects. An integer selects a batch of size 1.
 
         Raises:
             TypeError: If this class does not support indexing.
@@ -42,7 +47,7 @@ class ActionValue(ABC):
         raise TypeError(f"{type(self).__name__} does not support indexing")
 
     def masked(self, action_mask: Any) -> "ActionValue":
-        """Return the values with only some actions allowed.
+        """Return the values, restricted to the actions that `action_mask` allows.
 
         Raises:
             TypeError: If this class has no discrete actions.
@@ -64,22 +69,22 @@ class ActionValue(ABC):
         discount: Tensor,
         next_value: Any,
         next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+        elementwise: Elementwise = huber,
+    ) -> Losses:
         """Return the loss of a minibatch for one-step or n-step targets.
 
         Args:
             action: Executed actions, [B, ...].
             reward: Sum of the n discounted rewards, [B].
             discount: gamma**n, or 0 if the n steps ended in a terminal state, [B].
-            next_value: `ActionValue` of the states after the n steps, of the same class; no gradient flows into it.
-            next_action: Actions to bootstrap from; None uses the greedy actions of `next_value`.
-            elementwise: Function that returns the losses of TD errors. Distributional classes have their own losses and
-                ignore it.
+            next_value: `ActionValue` of the states after the n steps, of the same class. No gradient flows into it.
+            next_action: Actions to bootstrap from. If None, the greedy actions of `next_value` are used.
+            elementwise: Function that returns the losses of TD errors. Distributional classes ignore this argument,
+                because they have their own losses.
 
         Returns:
-            Loss, [B], and two detached tensors: the error of each row, [B], used as priority (target - Q(s, a), or an
-            equivalent of the class), and Q(s, a), [B].
+            The loss of each row, [B], and two detached tensors [B]: the error of each row, which is its priority in
+            prioritised replay, and Q(s, a). The error is target - Q(s, a), unless a class documents another error.
         """
         value = self.evaluate_actions(action)
         with torch.no_grad():
@@ -88,19 +93,16 @@ class ActionValue(ABC):
         error = target - value  # same as target_loss; inlined for speed
         return elementwise(error), error.detach(), value.detach()
 
-    def target_loss(
-        self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the loss of Q(s, a) for target values; distributional classes compare their means with the targets.
+    def target_loss(self, action: Tensor, target: Tensor, elementwise: Elementwise = huber) -> Losses:
+        """Return the loss of Q(s, a) for given target values. Distributional classes use the means as Q(s, a).
 
         Args:
             action: Executed actions, [B, ...].
-            target: Target of Q(s, a), [B]; no gradient flows into it.
+            target: Target of Q(s, a), [B].
             elementwise: Function that returns the losses of TD errors.
 
         Returns:
-            Loss, [B], and two detached tensors: the error of each row, [B], used as priority (target - Q(s, a), or an
-            equivalent of the class), and Q(s, a), [B].
+            The loss of each row, [B], and two detached tensors [B]: the error target - Q(s, a), and Q(s, a).
         """
         value = self.evaluate_actions(action)
         error = target - value
@@ -108,10 +110,12 @@ class ActionValue(ABC):
 
 
 def as_rows(i: Any, n: int) -> Any:
-    """Convert an index into `n` rows so that the result has the batch axis.
+    """Convert an integer index to a slice of one row, so that indexing keeps the batch axis.
+
+    Any other index is returned unchanged. `n` is the number of rows.
 
     Raises:
-        IndexError: If the index is an integer out of range. The error ends a loop over the rows.
+        IndexError: If the index is an integer out of range. A `for` loop over an `ActionValue` ends at this error.
     """
     if not isinstance(i, int | np.integer):
         return i
@@ -124,7 +128,9 @@ Value = TypeVar("Value")
 
 
 class lazy_attribute(Generic[Value]):
-    """`functools.cached_property` without the lock of Python 3.11, which a compiler cannot trace.
+    """Attribute that is computed at its first access, like `functools.cached_property`.
+
+    In Python 3.11, `functools.cached_property` has a lock, which `torch.compile` cannot trace.
 
     Args:
         function: Method that computes the attribute.
@@ -141,5 +147,5 @@ class lazy_attribute(Generic[Value]):
         if instance is None:
             return self  # type: ignore[return-value]  # accessed on the class
         value = self.function(instance)
-        setattr(instance, self.name, value)  # later reads find the attribute before this descriptor
+        setattr(instance, self.name, value)  # later accesses read this value and do not call the descriptor
         return value

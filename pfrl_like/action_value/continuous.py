@@ -1,4 +1,4 @@
-"""Values of continuous actions: quadratic in the action (NAF), or computed on request."""
+"""Values of continuous actions: quadratic in the action (NAF), or computed by a function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +16,8 @@ class QuadraticActionValue(ActionValue):
         mu: Actions that maximise Q, [B, n].
         mat: P(s), positive definite, [B, n, n].
         v: V(s), [B] or [B, 1].
-        min_action: Lower bound of actions, a number or [n], not batched; None disables the bound.
-        max_action: Upper bound of actions, a number or [n], not batched; None disables the bound.
+        min_action: Lower bound of actions, a number or [n], not batched. If None, there is no bound.
+        max_action: Upper bound of actions, a number or [n], not batched. If None, there is no bound.
     """
 
     def __init__(self, mu: Tensor, mat: Tensor, v: Tensor, min_action: Any = None, max_action: Any = None) -> None:
@@ -72,12 +72,12 @@ def _as_bound(bound: Any, mu: Tensor) -> Tensor | None:
 
 
 class SingleActionValue(ActionValue):
-    """Action values that are computed on request.
+    """Action values that a function computes when they are needed.
 
     Args:
         evaluator: Function from actions [B, ...] to values [B].
-        maximizer: Function without arguments that returns the greedy actions [B, ...]; None if there are no greedy
-            actions.
+        maximizer: Function without arguments that returns the greedy actions [B, ...]. If None, `greedy_actions` and
+            `max` raise an error.
     """
 
     def __init__(self, evaluator: Callable[[Any], Tensor], maximizer: Callable[[], Tensor] | None = None) -> None:
@@ -86,18 +86,18 @@ class SingleActionValue(ActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """An empty tuple, because values are only computed on request."""
+        """An empty tuple, because no tensor defines the values."""
         return ()
 
     @property
     def greedy_actions(self) -> Tensor:
-        """Greedy actions, the result of `maximizer`.
+        """Greedy actions, [B, ...], as returned by `maximizer`.
 
         Raises:
             ValueError: If `maximizer` is None.
         """
         if self.maximizer is None:
-            raise ValueError("maximizer is None, so that this SingleActionValue has no greedy actions")
+            raise ValueError("maximizer is None, so this SingleActionValue has no greedy actions: pass a maximizer")
         return self.maximizer()
 
     @property

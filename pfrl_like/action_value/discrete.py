@@ -1,19 +1,20 @@
 """Values of discrete actions with optional action masks: scalar values, or probabilities of atoms (C51)."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value.base import ActionValue, as_rows
+from pfrl_like.action_value.base import ActionValue, Elementwise, Losses, as_rows
 from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
 from pfrl_like.functions.losses import categorical_projection, huber, td_target
 
 Formatter = Callable[[Any], Any]
 
 
-def unchanged(values: Any) -> Any:
+def identity(values: Any) -> Any:
     """Return the values unchanged."""
     return values
 
@@ -36,7 +37,7 @@ class DiscreteActionValue(ActionValue):
     q_values: Tensor
 
     def __init__(
-        self, q_values: Tensor, q_values_formatter: Formatter = unchanged, action_mask: Tensor | None = None
+        self, q_values: Tensor, q_values_formatter: Formatter = identity, action_mask: Tensor | None = None
     ) -> None:
         if not isinstance(q_values, Tensor):
             raise TypeError(f"q_values is {type(q_values).__name__}, expected a tensor [B, n_actions]")
@@ -72,11 +73,11 @@ class DiscreteActionValue(ActionValue):
         return (self.q_values if self.action_mask is None else self.without_forbidden(self.q_values)).amax(1)
 
     def without_forbidden(self, logits: Tensor) -> Tensor:
-        """Return the logits, [B, n_actions], with minus infinity for masked actions."""
+        """Return the logits, [B, n_actions], with minus infinity for actions that are not allowed."""
         return logits if self.action_mask is None else without_forbidden(logits, self.action_mask)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Return Q(s, a) for one action per state, [B]; if there is only one action, its index is ignored."""
+        """Return Q(s, a) for one action per state, [B]. If the states have only one action, `actions` is ignored."""
         if self.q_values.shape[1] == 1:
             return self.q_values.squeeze(1)
         return self.q_values.gather(1, actions.long().unsqueeze(1)).squeeze(1)
@@ -86,7 +87,7 @@ class DiscreteActionValue(ActionValue):
         return (torch.softmax(self.without_forbidden(beta * self.q_values), 1) * self.q_values).sum(1)
 
     def masked(self, action_mask: Any) -> Self:
-        """Return the values with only some actions allowed.
+        """Return the values, restricted to the actions that `action_mask` allows.
 
         Args:
             action_mask: True for allowed actions, a tensor or array [B, n_actions] or [n_actions].
@@ -110,7 +111,27 @@ class DiscreteActionValue(ActionValue):
         return f"{type(self).__name__} greedy_actions:{self.greedy_actions.cpu().numpy()} q_values:{q_values}"
 
 
-class DistributionalDiscreteActionValue(DiscreteActionValue):
+class DistributionActionValue(DiscreteActionValue):
+    """Base class of action values that are distributions of returns."""
+
+    def td_loss(
+        self,
+        action: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        next_value: Any,
+        next_action: Tensor | None = None,
+        elementwise: Elementwise = huber,
+    ) -> Losses:
+        """Return the loss of a minibatch, as in `ActionValue.td_loss`. `elementwise` is ignored."""
+        return self._loss(action, reward, discount, next_value, next_action)
+
+    @abstractmethod
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
+        """Return the result of `td_loss`. If `next_action` is None, the greedy actions of `next_value` are used."""
+
+
+class DistributionalDiscreteActionValue(DistributionActionValue):
     """Distributions of the returns of discrete actions over fixed atoms (arXiv:1707.06887).
 
     Args:
@@ -130,26 +151,19 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         self,
         q_dist: Tensor,
         z_values: Tensor,
-        q_values_formatter: Formatter = unchanged,
+        q_values_formatter: Formatter = identity,
         action_mask: Tensor | None = None,
     ) -> None:
         if not (isinstance(q_dist, Tensor) and isinstance(z_values, Tensor)):
             raise TypeError(f"q_dist and z_values are {type(q_dist)} and {type(z_values)}, expected tensors")
         if q_dist.ndim != 3 or z_values.shape != q_dist.shape[2:]:
-            raise ValueError(
-                f"q_dist has shape {tuple(q_dist.shape)} and z_values {tuple(z_values.shape)}, expected "
-                "[B, n_actions, n_atoms] and [n_atoms]"
-            )
+            got = f"q_dist has shape {tuple(q_dist.shape)} and z_values {tuple(z_values.shape)}"
+            raise ValueError(f"{got}, expected [B, n_actions, n_atoms] and [n_atoms]")
         self.q_dist = q_dist
         self.z_values = z_values
         self.q_values = q_dist @ z_values
         self.q_values_formatter = q_values_formatter
         self.action_mask = action_mask
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions."""
-        return self.q_dist.shape[1]
 
     @property
     def params(self) -> tuple[Tensor, ...]:
@@ -158,28 +172,22 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
 
     @property
     def max_as_distribution(self) -> Tensor:
-        """Return the return distributions of the greedy actions, [B, n_atoms]."""
+        """Distributions of the returns of the greedy actions, [B, n_atoms]."""
         return self.evaluate_actions_as_distribution(self.greedy_actions)
 
     def evaluate_actions_as_distribution(self, actions: Tensor) -> Tensor:
-        """Return the return distribution of one action per state, [B, n_atoms]."""
+        """Return the distribution of the return of one action per state, [B, n_atoms]."""
         index = actions.long()[:, None, None].expand(-1, 1, self.q_dist.shape[2])
         return self.q_dist.gather(1, index).squeeze(1)  # `gather` rejects -1
 
-    def td_loss(
-        self,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_value: Any,
-        next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the cross entropy to the projected target distribution (Algorithm 1), which is also the error."""
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
+        """Return the loss and error of each row, which are both the cross entropy to the projected target distribution.
+
+        Projection and cross entropy are defined in algorithm 1 of arXiv:1707.06887.
+        """
         probs = self.evaluate_actions_as_distribution(action)
         with torch.no_grad():
-            if next_action is None:
-                next_action = next_value.greedy_actions
+            next_action = next_value.greedy_actions if next_action is None else next_action
             next_probs = next_value.evaluate_actions_as_distribution(next_action)
             values = td_target(reward.unsqueeze(1), discount.unsqueeze(1), next_value.z_values)
             target = categorical_projection(self.z_values, values, next_probs)

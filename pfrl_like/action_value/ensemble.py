@@ -6,8 +6,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value.base import lazy_attribute
-from pfrl_like.action_value.discrete import DiscreteActionValue, DistributionalDiscreteActionValue, unchanged
+from pfrl_like.action_value.base import Elementwise, Losses, lazy_attribute
+from pfrl_like.action_value.discrete import DiscreteActionValue, DistributionalDiscreteActionValue, identity
 from pfrl_like.action_value.quantile import (
     FullyParametrizedActionValue,
     ImplicitQuantileActionValue,
@@ -34,17 +34,17 @@ def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
         return values[0]
     if {type(value) for value in values} == {DiscreteActionValue}:
         return DiscreteActionValue(torch.stack([value.q_values for value in values]).amin(0))
-    _check_one_form(values)
+    _check_same_class(values)
     means = [value.q_values.squeeze(1) if action is None else value.evaluate_actions(action) for value in values]
-    return _of_critic(values, torch.stack(means).argmin(0))
+    return _select_critic(values, torch.stack(means).argmin(0))
 
 
 def soft_least_of(values: Sequence[Any], lam: float) -> Any:
     """Return lam * minimum + (1 - lam) * maximum over the critics for each state (arXiv:1812.02900, eq. 13).
 
     For distributions, the result is the distribution with the minimum mean with probability lam, and otherwise the
-    distribution with the maximum mean. The choice uses PyTorch's global stream. The expected mean is the same, and the
-    result is always the distribution of one critic.
+    distribution with the maximum mean. The choice uses PyTorch's global random generator. The expected mean equals the
+    value of the equation, and the result is always the distribution of one critic.
 
     Args:
         values: Action values of the critics for one action in each of B states, all of the same class; `q_values` are
@@ -57,52 +57,52 @@ def soft_least_of(values: Sequence[Any], lam: float) -> Any:
     Raises:
         TypeError: If the classes differ.
     """
-    _check_one_form(values)
+    _check_same_class(values)
     means = torch.stack([value.q_values for value in values])
     if type(values[0]) is DiscreteActionValue:
         return DiscreteActionValue(torch.lerp(means.amax(0), means.amin(0), lam))
     least = torch.rand_like(means[0]) < lam
-    return _of_critic(values, torch.where(least, means.argmin(0), means.argmax(0)).squeeze(1))
+    return _select_critic(values, torch.where(least, means.argmin(0), means.argmax(0)).squeeze(1))
 
 
-def _check_one_form(values: Sequence[Any]) -> None:
+def _check_same_class(values: Sequence[Any]) -> None:
     if any(type(value) is not type(values[0]) for value in values):
         names = ", ".join(type(value).__name__ for value in values)
         raise TypeError(f"the critics return {names}, which cannot be compared: expected the same class for all")
 
 
-def _of_critic(values: Sequence[Any], index: Tensor) -> Any:
-    """Return for each state the distribution of the critic with this index, [B]."""
+def _select_critic(values: Sequence[Any], index: Tensor) -> Any:
+    """Return the distribution of one critic for each state. `index` contains the critic's index for each state, [B]."""
     first = values[0]
 
-    def chosen(tensors: list[Tensor]) -> Tensor:
+    def select(tensors: list[Tensor]) -> Tensor:
         return torch.stack(tensors)[index, torch.arange(len(index), device=index.device)]
 
     if isinstance(first, DistributionalDiscreteActionValue):
-        return DistributionalDiscreteActionValue(chosen([value.q_dist for value in values]), first.z_values)
+        return DistributionalDiscreteActionValue(select([value.q_dist for value in values]), first.z_values)
     if isinstance(first, QuantileDiscreteActionValue):
-        return QuantileDiscreteActionValue(chosen([value.quantiles for value in values]))
+        return QuantileDiscreteActionValue(select([value.quantiles for value in values]))
     if not isinstance(first, ImplicitQuantileActionValue):
         raise TypeError(f"{type(first).__name__} cannot be compared by its mean")
 
     def quantile_function(_: Tensor, taus: Tensor) -> Tensor:
-        return chosen([value.quantile_function(value.features, taus) for value in values])
+        return select([value.quantile_function(value.features, taus) for value in values])
 
     if isinstance(first, FullyParametrizedActionValue):
-        masses = chosen([value.masses for value in values])
+        masses = select([value.masses for value in values])
         return FullyParametrizedActionValue(first.features, quantile_function, masses, first.entropy_coeff)
     return ImplicitQuantileActionValue(first.features, quantile_function, first.thresholds)
 
 
 class EnsembleActionValue(DiscreteActionValue):
-    """Values of discrete actions under several Q-functions; greedy actions maximise the mean or minimum over them.
+    """Values of discrete actions under several Q-functions. Greedy actions maximise their mean or minimum.
 
     All members have the same target: the minimum over the target networks' values of the next action (arXiv:1802.09477,
-    eq. 10). The loss of a row is the sum over the members' losses.
+    eq. 10). The loss of a row is the sum of the members' losses.
 
     Args:
         members: Values of the members, `DiscreteActionValue`s of the same class.
-        bootstrap: True to train each member on its own random subset of the rows (`bootstrap_weight`), so that the
+        bootstrap: True to train each member on another random subset of the rows (`bootstrap_weight`), so that the
             members differ.
         pool: "mean" or "least" (minimum): reduction of the members' values to `q_values`.
     """
@@ -110,7 +110,7 @@ class EnsembleActionValue(DiscreteActionValue):
     def __init__(self, members: Sequence[Any], bootstrap: bool = False, pool: str = "mean") -> None:
         self.members, self.bootstrap, self.pool = tuple(members), bootstrap, pool
         self.action_mask = self.members[0].action_mask
-        self.q_values_formatter = unchanged
+        self.q_values_formatter = identity
 
     @lazy_attribute
     def q_values(self) -> Tensor:
@@ -125,7 +125,7 @@ class EnsembleActionValue(DiscreteActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """The parameters of all members."""
+        """A tuple with the `params` of all members."""
         return tuple(tensor for member in self.members for tensor in member.params)
 
     def td_loss(
@@ -135,31 +135,23 @@ class EnsembleActionValue(DiscreteActionValue):
         discount: Tensor,
         next_value: Any,
         next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the sum of the members' losses for a common target; a row's error is their mean absolute error."""
+        elementwise: Elementwise = huber,
+    ) -> Losses:
+        """Return the sum of the members' losses for a common target. The error is the mean of their absolute errors."""
         with torch.no_grad():
             next_action = next_value.greedy_actions if next_action is None else next_action
             least = least_of(next_value.members, next_action)
-        return self._together(lambda member: member.td_loss(action, reward, discount, least, next_action, elementwise))
+        return self._total(lambda member: member.td_loss(action, reward, discount, least, next_action, elementwise))
 
-    def target_loss(
-        self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the sum of the members' losses for target values; a row's error is their mean absolute error."""
-        return self._together(lambda member: member.target_loss(action, target, elementwise))
+    def target_loss(self, action: Tensor, target: Tensor, elementwise: Elementwise = huber) -> Losses:
+        """Return the sum of the members' losses for target values. The error is the mean of their absolute errors."""
+        return self._total(lambda member: member.target_loss(action, target, elementwise))
 
-    def _together(self, loss_of: Callable[[Any], tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    def _total(self, loss_of: Callable[[Any], Losses]) -> Losses:
         losses, errors, values = map(torch.stack, zip(*map(loss_of, self.members), strict=True))
         weights = bootstrap_weight(losses) if self.bootstrap else 1
         return (weights * losses).sum(0), errors.abs().mean(0), values.mean(0)
 
-    def masked(self, action_mask: Any) -> Self:
-        """Return the values with only some actions allowed; `action_mask` is [B, n_actions]."""
-        return self._of([member.masked(action_mask) for member in self.members])
-
-    def __getitem__(self, i: Any) -> Self:
-        return self._of([member[i] for member in self.members])
-
-    def _of(self, members: Sequence[Any]) -> Self:
+    def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
+        members = [member._rows(rows, action_mask) for member in self.members]
         return type(self)(members, self.bootstrap, self.pool)

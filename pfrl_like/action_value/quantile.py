@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value.base import lazy_attribute
-from pfrl_like.action_value.discrete import DiscreteActionValue, Formatter, unchanged
-from pfrl_like.functions.losses import even_fractions, huber, quantile_huber, td_target
+from pfrl_like.action_value.base import Losses, lazy_attribute
+from pfrl_like.action_value.discrete import DistributionActionValue, Formatter, identity
+from pfrl_like.functions.losses import even_fractions, quantile_huber, td_target
 
 
-class QuantileDiscreteActionValue(DiscreteActionValue):
+class QuantileDiscreteActionValue(DistributionActionValue):
     """Quantiles of the returns of discrete actions (arXiv:1710.10044).
 
     Args:
@@ -20,8 +20,8 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
             use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
             actions. None allows all actions.
-        taus: Fractions of the quantiles, in (0, 1), [B, n_taus]; None uses the midpoints (i + 0.5) / n_taus.
-        masses: Probability represented by each quantile, [B, n_taus]; None uses 1 / n_taus for all quantiles.
+        taus: Fractions of the quantiles, in (0, 1), [B, n_taus]. If None, the fractions are (i + 0.5) / n_taus.
+        masses: Probability represented by each quantile, [B, n_taus]. If None, each mass is 1 / n_taus.
 
     Raises:
         TypeError: If `quantiles` is not a tensor.
@@ -31,7 +31,7 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
     def __init__(
         self,
         quantiles: Tensor,
-        q_values_formatter: Formatter = unchanged,
+        q_values_formatter: Formatter = identity,
         action_mask: Tensor | None = None,
         taus: Tensor | None = None,
         masses: Tensor | None = None,
@@ -67,23 +67,14 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         return self.quantiles.gather(2, index).squeeze(2)  # `gather` rejects -1
 
     def mean_of(self, quantiles: Tensor) -> Tensor:
-        """Return the means of given quantiles with the same masses, [B, n_taus, ...] to [B, ...]."""
+        """Return the mean over the quantiles, weighted with `masses`. [B, n_taus, ...] becomes [B, ...]."""
         return quantiles.mean(1) if self.masses is None else torch.einsum("bn...,bn->b...", quantiles, self.masses)
 
-    def td_loss(
-        self,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_value: Any,
-        next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the quantile Huber loss (eq. 10); the error of a row is the difference of the means."""
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
+        """Return the quantile Huber loss (arXiv:1710.10044, eq. 10). The error is |mean of targets - mean|."""
         prediction = self.evaluate_actions_as_quantiles(action)
         with torch.no_grad():
-            if next_action is None:
-                next_action = next_value.greedy_actions
+            next_action = next_value.greedy_actions if next_action is None else next_action
             next_quantiles = next_value.evaluate_actions_as_quantiles(next_action)
             target = td_target(reward.unsqueeze(1), discount.unsqueeze(1), next_quantiles)
             taus = even_fractions(prediction.shape[1], prediction) if self.taus is None else self.taus
@@ -116,11 +107,11 @@ class QuantileThresholds(NamedTuple):
 _DEFAULT_THRESHOLDS = QuantileThresholds()
 
 
-class ImplicitQuantileActionValue(DiscreteActionValue):
+class ImplicitQuantileActionValue(DistributionActionValue):
     """Return distributions of discrete actions, represented by quantile functions (arXiv:1806.06923).
 
-    Calling the object with fractions returns their quantiles. Means (`q_values`, `greedy_actions`, `max`, ...) are
-    always computed from the same K fractions, also after indexing and after `masked`.
+    A call of the object with fractions returns the quantiles at these fractions. All means (`q_values`,
+    `greedy_actions`, `max`, ...) are computed from the same K fractions. Indexing and `masked` keep these fractions.
 
     Args:
         features: Input of the quantile function, [B, hidden].
@@ -130,7 +121,7 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
         action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
             use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
             actions. None allows all actions.
-        taus: The K fractions, [B, K]; None samples the fractions at their first use.
+        taus: The K fractions, [B, K]. If None, they are sampled when a mean is first computed.
 
     Raises:
         ValueError: If `features` does not have two dimensions.
@@ -177,8 +168,8 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
     def n_actions(self) -> int:
         """Number of actions."""
         with torch.no_grad():  # evaluate one quantile of one state
-            one = self.features[:1]
-            return self.quantile_function(one, one.new_full((1, 1), 0.5)).shape[2]
+            state = self.features[:1]
+            return self.quantile_function(state, state.new_full((1, 1), 0.5)).shape[2]
 
     @property
     def params(self) -> tuple[Tensor, ...]:
@@ -186,31 +177,22 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
         return (self.features,)
 
     def draw(self, n: int) -> Tensor:
-        """Sample n fractions for every state, [B, n], uniform in [0, 1), with PyTorch's global stream."""
+        """Sample n fractions for every state, [B, n], uniform in [0, 1), with PyTorch's global random generator."""
         return torch.rand(self.features.shape[0], n, dtype=self.features.dtype, device=self.features.device)
 
     def at_even_fractions(self) -> Self:
-        """Return the values with means computed from evenly spaced fractions, so that the values are deterministic."""
+        """Return deterministic values, whose means are computed from evenly spaced fractions."""
         taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
         return type(self)(self.features, self.quantile_function, self.thresholds, self.action_mask, taus)
 
-    def td_loss(
-        self,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_value: Any,
-        next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
         """Return the quantile Huber loss of N quantiles and N' targets (arXiv:1806.06923, eq. 2, 3), summed over N.
 
-        The error of a row is the difference of the means.
+        The error of a row is |mean of targets - mean|.
         """
         value = self(self.draw(self.thresholds.N))
         with torch.no_grad():
-            if next_action is None:
-                next_action = next_value.greedy_actions
+            next_action = next_value.greedy_actions if next_action is None else next_action
             next_quantiles = next_value(next_value.draw(self.thresholds.N_prime))
         return value.td_loss(action, reward, discount, next_quantiles, next_action)
 
@@ -272,32 +254,25 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         """Return the values unchanged, because they are already deterministic."""
         return self
 
-    def td_loss(
-        self,
-        action: Tensor,
-        reward: Tensor,
-        discount: Tensor,
-        next_value: Any,
-        next_action: Tensor | None = None,
-        elementwise: Callable[[Tensor], Tensor] = huber,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the quantile Huber loss, without gradient for the proposed fractions, plus `fraction_loss`.
+    def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
+        """Return the quantile Huber loss plus `fraction_loss`.
 
-        A quantile of the next state is weighted with the mass of its interval. With equal weights, as in the paper, the
-        means of the target distribution would not be `q_values`.
+        No gradient of the quantile Huber loss flows into the proposed fractions. A quantile of the next state is
+        weighted with the mass of its interval. With equal weights, as in the paper, the means of the target
+        distribution would not be `q_values`.
         """
         with torch.no_grad():
-            if next_action is None:
-                next_action = next_value.greedy_actions
+            next_action = next_value.greedy_actions if next_action is None else next_action
             next_quantiles = next_value.quantile_value
         loss, error, value = self.quantile_value.td_loss(action, reward, discount, next_quantiles, next_action)
         return loss + self.fraction_loss(action), error, value
 
     def fraction_loss(self, action: Tensor) -> Tensor:
-        """Return a loss [B] whose gradient for the fractions is the gradient of the Wasserstein distance (section 3.2).
+        """Return a loss [B] whose gradient for the fractions is the gradient of a Wasserstein distance (section 3.2).
 
-        The derivative of the distance between the quantile function and its step approximation with respect to tau_i is
-        2 F(tau_i) - F(midpoint before) - F(midpoint after). The weighted entropy is subtracted.
+        The distance is between the quantile function F and its step approximation. Its derivative with respect to tau_i
+        is 2 F(tau_i) - F(midpoint before tau_i) - F(midpoint after tau_i). The weighted entropy of the masses is
+        subtracted from the loss.
         """
         inner = self.edges[:, :-1]
         with torch.no_grad():

@@ -13,7 +13,7 @@ from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import actor_critic_loss, weighted_mean
 from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import everything
+from pfrl_like.learning.minibatches import all_steps
 from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.on_policy import fill_returns, learn_by_update
@@ -142,7 +142,7 @@ class A2C(OnPolicyAgent):
         if self._overridden_hooks and self._hooked_episodes is None:
             return learn_by_update(self, episodes)
         steps = self._evaluated(episodes, self.tau if self.use_gae else 1.0)
-        batch = everything(dataclasses.replace(episodes, steps=steps))
+        batch = all_steps(dataclasses.replace(episodes, steps=steps))
         loss, stats = a2c_loss(
             self.model, batch, pi_loss_coef=self.pi_loss_coef, v_loss_coef=self.v_loss_coef,
             entropy_coeff=self.entropy_coeff,

@@ -292,7 +292,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         Args:
             statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.
         """
-        overrides.lay_out_outputs(self)
+        overrides.fill_outputs(self)
         self.update_on_policy(statevar)
         if self.past_rewards:  # if an overridden `update_on_policy` has not cleared the steps
             self.init_history_data_for_online_update()

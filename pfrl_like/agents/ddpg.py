@@ -15,7 +15,7 @@ from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.critics import distribution_of, least_next_value, mean_value, value_of
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
-from pfrl_like.learning.overrides.off_policy import given_loss, own_step
+from pfrl_like.learning.overrides.off_policy import call_loss_hook, steps_of_update
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -185,9 +185,9 @@ class DDPG(OffPolicyActorCritic):
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
         """Make one gradient step on each loss, in the order of PFRL's `update`."""
-        step = own_step(self)
-        step("critic_optimizer", given_loss(self, "compute_critic_loss", batch))
-        step("actor_optimizer", given_loss(self, "compute_actor_loss", batch))
+        step = steps_of_update(self)
+        step("critic_optimizer", call_loss_hook(self, "compute_critic_loss", batch))
+        step("actor_optimizer", call_loss_hook(self, "compute_actor_loss", batch))
         self.n_policy_updates += 1
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:

@@ -13,7 +13,7 @@ from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.compatibility.parts import check_takes_state
-from pfrl_like.learning.critics import critic_loss, distribution_of, with_own_memory
+from pfrl_like.learning.critics import critic_loss, distribution_of, with_initial_states
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -84,7 +84,7 @@ def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
 
     A recurrent critic starts each sequence from its initial recurrent state.
     """
-    return action_values(critic, with_own_memory(critic, batch, next=next), next=next)
+    return action_values(critic, with_initial_states(critic, batch, next=next), next=next)
 
 
 class DiscreteSAC(SoftActorCritic):

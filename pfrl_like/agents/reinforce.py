@@ -14,7 +14,7 @@ from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.returns import lambda_returns
 from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import everything, one_by_one
+from pfrl_like.learning.minibatches import all_steps, episode_batches
 from pfrl_like.learning.model_outputs import policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_numbers
 from pfrl_like.learning.overrides.on_policy import accumulate_gradient, learn_by_sequences, step_along_gradient
@@ -124,7 +124,7 @@ class REINFORCE(OnPolicyAgent):
         for each in distribution.entropy()[acting].tolist():
             self._move_average("average_entropy", each)
 
-    def _cut_off(self, env_ids: Any, rows: Any) -> None:
+    def _truncate(self, env_ids: Any, rows: Any) -> None:
         """Discard the truncated episodes whose last step is in `rows`, unless `learn_from_truncated` is True."""
         if len(rows) and not self.learn_from_truncated:
             if not self._warned_of_cut_off:
@@ -146,14 +146,14 @@ class REINFORCE(OnPolicyAgent):
         returns = lambda_returns(steps.reward, steps.discount, zeros, episodes.continues, 1.0)
         check_numbers(returns=returns)
         if self._overridden_hooks:
-            learn_by_sequences(self, [*one_by_one(episodes)])
+            learn_by_sequences(self, [*episode_batches(episodes)])
             return returns, {}
         episodes = dataclasses.replace(episodes, steps=steps.replace(returns=returns))
         if self.backward_separately:
-            parts = (reinforce_loss(self.model, each, beta=self.beta) for each in one_by_one(episodes))
+            parts = (reinforce_loss(self.model, each, beta=self.beta) for each in episode_batches(episodes))
             loss = low_memory_sum(parts, self.gradient_steps["optimizer"].params)
         else:
-            loss = reinforce_loss(self.model, everything(episodes), beta=self.beta)
+            loss = reinforce_loss(self.model, all_steps(episodes), beta=self.beta)
         self.gradient_steps["optimizer"](loss / self.batchsize)
         self.n_updates += 1
         return returns, {"loss": loss.detach() / self.batchsize}

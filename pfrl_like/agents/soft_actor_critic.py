@@ -20,7 +20,7 @@ from pfrl_like.learning.critics import Targets, distribution_of, least, mean_val
 from pfrl_like.learning.lagrange import LagrangeMultiplier, parts_of
 from pfrl_like.learning.lagrange import TemperatureHolder as TemperatureHolder
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
-from pfrl_like.learning.overrides.off_policy import own_step
+from pfrl_like.learning.overrides.off_policy import steps_of_update
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -171,7 +171,7 @@ class SoftActorCritic(OffPolicyActorCritic):
     averaged_rows: tuple[str, ...] = ("entropy",)
     #: Statistics that `get_statistics` returns.
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "n_updates", "average_entropy", "temperature")
-    _targets = Targets(of_policy=False, moved="every update")
+    _targets = Targets(of_policy=False, schedule="every update")
     _needs_densities = True
     _hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
     _acting_hook = "batch_select_greedy_action"
@@ -303,7 +303,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         """
         weight = None if self._hooked_batch is None else self._hooked_batch.weight
         temperature = self._multipliers["temperature"]
-        temperature.update(own_step(self), log_prob, self.entropy_target, weight, self.batch_accumulator)
+        temperature.update(steps_of_update(self), log_prob, self.entropy_target, weight, self.batch_accumulator)
 
     def batch_select_greedy_action(self, batch_obs: Sequence[Any], deterministic: bool = False) -> Any:
         """Return actions of the policy for k raw observations, array [k, ...].

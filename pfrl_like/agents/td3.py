@@ -125,7 +125,7 @@ class TD3(OffPolicyActorCritic):
     #: Statistics that `get_statistics` returns.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
     _elementwise = staticmethod(square)
-    _targets = Targets(moved="with policy")
+    _targets = Targets(schedule="with policy")
     _hooks_of_update = frozenset(["update_q_func", "update_policy"])
     _acting_hook = "batch_select_onpolicy_action"
     # Number of critic updates minus number of agent updates. Overridden methods of PFRL may update the critics several

@@ -15,7 +15,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import conjugate_gradient, explained_variance, standardized, weighted_mean
 from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import everything, shuffled
+from pfrl_like.learning.minibatches import all_steps, shuffled
 from pfrl_like.learning.model_outputs import output_of, policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_numbers
 from pfrl_like.learning.rollout import Episodes
@@ -200,7 +200,7 @@ class TRPO(OnPolicyAgent):
         episodes = self.normalized_anew(episodes, steps)
         states = episodes.states or (None, None)
         policy_episodes, vf_episodes = (dataclasses.replace(episodes, states=state) for state in states)
-        stats = self.update_policy(everything(policy_episodes, self.max_recurrent_sequence_len))
+        stats = self.update_policy(all_steps(policy_episodes, self.max_recurrent_sequence_len))
         for minibatches in shuffled(vf_episodes, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len):
             for batch in minibatches:
                 self.gradient_steps["vf_optimizer"](value_loss(self.vf, batch))

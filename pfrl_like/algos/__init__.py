@@ -1,4 +1,4 @@
-"""Estimators: algorithms with scikit-learn's interface that build networks, compose agents and train them."""
+"""Estimators: algorithms with scikit-learn's interface, which build networks and agents and train the agents."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
-        """Raise an AttributeError; for an algorithm without an estimator it names the agent."""
+        """Raise an AttributeError. If `name` is an agent without an estimator, the message names the agent."""
         from pfrl_like import agents  # imported here, so that the package does not export it
 
         where = f": it is an agent without an estimator, pfrl_like.agents.{name}" if name in agents.__all__ else ""

@@ -85,12 +85,12 @@ class AWR(Estimator):
         return torch.optim.SGD(module.parameters(), lr=lr, momentum=self.momentum)
 
     def predict_value(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return state values, [n]; with `with_std` also standard deviations, [n].
+        """Return state values, [n]. If `with_std` is True, also return standard deviations over critics, [n].
 
-        The standard deviations are 0, because there is one critic.
+        The standard deviations are 0, because there is only one critic, the value function.
 
         Args:
-            x: Observations, [n, ...], frames stacked.
+            x: Observations with stacked frames, [n, ...].
             args: `action` and `with_std`, as in `predict_value` of other estimators. `action` is ignored.
             kwargs: `action` and `with_std` as keyword arguments.
 
@@ -101,11 +101,11 @@ class AWR(Estimator):
         def predict_value(action: Any = None, with_std: bool = False) -> bool:
             return with_std
 
-        alone = not predict_value(*args, **kwargs)
+        with_std = predict_value(*args, **kwargs)
         v_func, obs = self._agent.v_func, self._tensor(self._observations(x))
         with torch.no_grad(), evaluating_readers(v_func):
             values = np.asarray(v_func(obs).flatten().cpu())
-        return values if alone else (values, np.zeros_like(values))
+        return (values, np.zeros_like(values)) if with_std else values
 
 
 class DiscreteAWR(AWR):

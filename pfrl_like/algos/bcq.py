@@ -1,4 +1,4 @@
-"""Estimators whose policy is constrained by a model of the recorded actions."""
+"""Estimators of algorithms that constrain the policy by a model of the recorded actions."""
 
 from typing import Any, ClassVar, NoReturn
 
@@ -12,9 +12,9 @@ from pfrl_like.batch import Batch
 
 
 class ImitatingActorCritic(ActorCritic):
-    """Base of actor-critics that are constrained to be close to a model of the recorded actions.
+    """Base class of estimators whose policy is constrained to be close to a model of the recorded actions.
 
-    The model may be trained before the policy and the critics (see `rl_start_epoch`).
+    The model may be trained alone for some epochs, before the policy and the critics (see `rl_start_epoch`).
 
     Args:
         imitator_learning_rate: Learning rate of the model of recorded actions.
@@ -74,15 +74,15 @@ class ImitatingActorCritic(ActorCritic):
     rl_start_epoch: int = 0
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        starts = epoch >= self.rl_start_epoch
-        self._agent.rl_start_step = 0 if starts else float("inf")
+        trains_policy = epoch >= self.rl_start_epoch
+        self._agent.rl_start_step = 0 if trains_policy else float("inf")
         td_error, losses = super()._learn(epoch, total_step, batch)
-        return td_error, losses if starts else {"imitator_loss": losses["imitator_loss"]}
+        return td_error, losses if trains_policy else {"imitator_loss": losses["imitator_loss"]}
 
     def _imitation_options(
         self, observation_shape: tuple[int, ...], action_size: int, latent_size: int
     ) -> dict[str, Any]:
-        """Return constructor arguments of the agent that other actor-critics do not have."""
+        """Return the agent's constructor arguments that concern the model of the recorded actions."""
         imitator = conditional_vae(lambda size: self._encoder(observation_shape, size), action_size, latent_size)
         return {
             "imitator": imitator, "imitator_optimizer": adam(imitator, self.imitator_learning_rate, self.eps),
@@ -95,9 +95,9 @@ class BCQ(ImitatingActorCritic):
 
     Each call of `predict` samples new actions.
 
-    Differences from d3rlpy 2.8: the model of recorded actions in d3rlpy has unbounded outputs. The outputs of this
-    model are in [-1, 1], like in the paper's code. d3rlpy updates the model before the critics and the policy. This
-    agent updates the model after them. The losses are equal.
+    Differences from d3rlpy 2.8: the model of recorded actions has unbounded outputs in d3rlpy, and outputs in [-1, 1]
+    here, as in the paper's code. d3rlpy updates the model before the critics and the policy. This library updates the
+    model after the critics and the policy. The losses are equal.
 
     Args:
         action_flexibility: Maximum perturbation of a sampled action.
@@ -179,9 +179,9 @@ class BEAR(ImitatingActorCritic, SAC):
     `predict` samples actions from the policy and returns the action with the largest value under the first critic.
 
     Differences from d3rlpy 2.8: d3rlpy computes the discrepancy from the policy's actions before squashing. This agent
-    squashes the actions of the policy and of the model. If d3rlpy learns alpha, the update of alpha leaves a gradient
-    in the policy that cancels the gradient of the discrepancy. In d3rlpy, alpha has the learning rate of the policy.
-    `BCQ` describes the differences between the models of recorded actions.
+    squashes the actions of the policy and of the model. If d3rlpy learns alpha, the update of alpha adds a gradient to
+    the policy's parameters that cancels the gradient of the discrepancy. In d3rlpy, alpha has the learning rate of the
+    policy. `BCQ` describes the differences between the models of recorded actions.
 
     Args:
         alpha_learning_rate: Learning rate of the weight alpha of the discrepancy between policy and model.

@@ -14,7 +14,7 @@ from pfrl_like.utils.checks import alias
 class DDPG(ActorCritic):
     """Estimator for Deep Deterministic Policy Gradient; the agent is a `pfrl_like.agents.DDPG`.
 
-    With `regularizing_rate=0`, an update is equal to an update of d3rlpy 2.8, which does not have the penalty.
+    With `regularizing_rate=0`, an update is equal to an update of d3rlpy 2.8, which has no such penalty.
 
     Args:
         regularizing_rate: Weight of a penalty in the policy's loss: the mean square of the inputs of the policy's tanh.
@@ -146,7 +146,9 @@ class TD3(DDPG):
 
 
 class Smoothing:
-    """Adds clipped Gaussian noise to actions in [-1, 1] (arXiv:1802.09477, eq. 14).
+    """Function that adds clipped Gaussian noise to actions in [-1, 1] (arXiv:1802.09477, eq. 14).
+
+    `set_params` finds the attributes of the object and changes them after fitting.
 
     Args:
         sigma: Standard deviation of the noise.

@@ -11,8 +11,8 @@ class DQN(QLearning):
     """Estimator for Deep Q-Networks; the agent is a `pfrl_like.agents.DQN`.
 
     With `clip_delta=True`, an update is equal to an update of d3rlpy 2.8. d3rlpy's NFQ is
-    `DQN(target_update_interval=1)`. d3rlpy updates the target network for the first time after the first update. This
-    estimator updates the target network for the first time after `target_update_interval` updates.
+    `DQN(target_update_interval=1)`. The first update of the target network is after the first update in d3rlpy, and
+    after `target_update_interval` updates here.
 
     Args:
         learning_rate: Learning rate of the Q-function.
@@ -73,7 +73,7 @@ class DQN(QLearning):
         return self.agent_class(q_function, optimizer, **self._dqn_options())
 
     def _dqn_options(self) -> dict[str, Any]:
-        """Return the constructor arguments that all agents of the DQN family have."""
+        """Return the constructor arguments that are common to the agents of the DQN family."""
         return {
             "gamma": self.gamma, "explorer": Greedy(), "target_update_interval": int(self.target_update_interval),
             "clip_delta": self.clip_delta, **self._common(),

@@ -1,4 +1,4 @@
-"""Off-policy algorithms that a runner trains in epochs: the base class, `EpochDQN` and `EpochDDPG`."""
+"""Off-policy algorithms that an `EpochRunner` trains in epochs: the base class, `EpochDQN` and `EpochDDPG`."""
 
 import logging
 import math
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from pfrl_like import agents, explorers
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.env_values import mask_columns, mask_keyword
 
 _LOGGER = logging.getLogger(__name__)
@@ -18,10 +18,11 @@ Path = dict[str, Any]
 
 
 class OffPolicyRLAlgorithm(ABC):
-    """Base of off-policy algorithms that sample paths, store them in a replay buffer and train on it, epoch by epoch.
+    """Base class of off-policy algorithms that are trained in epochs.
 
-    `EpochDQN` and `EpochDDPG` are subclasses. `EpochRunner` runs them. A subclass defines `init_opt`, which creates the
-    attribute `agent`, one of the library's agents.
+    In each iteration of an epoch, an `EpochRunner` samples paths (the steps of episodes) and stores the steps in the
+    replay buffer. The algorithm then makes gradient steps. A subclass such as `EpochDQN` defines `init_opt`, which sets
+    the attribute `agent` to an agent of this library.
 
     Args:
         env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment.
@@ -32,12 +33,12 @@ class OffPolicyRLAlgorithm(ABC):
             online networks.
         discount: Discount factor per step.
         steps_per_epoch: Number of iterations per epoch. Each iteration is one call of `train_once`.
-        max_path_length: Maximum number of steps of an episode. Longer episodes are truncated. None for no limit.
+        max_path_length: Maximum number of steps of an episode. Longer episodes are truncated. None sets no limit.
         max_eval_path_length: Maximum number of steps of an evaluation episode. If None, `max_path_length` is used.
         n_train_steps: Number of gradient steps per iteration.
         buffer_batch_size: Number of transitions per minibatch.
         min_buffer_size: Minimum number of transitions in the buffer for a gradient step.
-        rollout_batch_size: Number of complete paths sampled per iteration.
+        rollout_batch_size: Number of complete paths (episodes) sampled per iteration.
         reward_scale: Factor of the rewards in training. Paths and returns contain unscaled rewards.
         smooth_return: True to average the return over all episodes of the epoch so far. False to average over the
             episodes of the last iteration that finished an episode.
@@ -47,7 +48,7 @@ class OffPolicyRLAlgorithm(ABC):
         agent: The agent that acts and learns.
         average_return: Average return of the episodes selected by `smooth_return`. NaN before the first finished
             episode.
-        success_rate: Fraction of these episodes that are successes.
+        success_rate: Fraction of the episodes selected by `smooth_return` that are successes.
 
     Raises:
         TypeError: If `env_spec` has no spaces, or `init_opt` does not set `agent` to an agent of the library.
@@ -76,24 +77,18 @@ class OffPolicyRLAlgorithm(ABC):
         smooth_return: bool = True,
         exploration_policy: Any = None,
     ) -> None:
-        check_counts(
-            steps_per_epoch=steps_per_epoch, n_train_steps=n_train_steps, buffer_batch_size=buffer_batch_size,
-            min_buffer_size=min_buffer_size, rollout_batch_size=rollout_batch_size,
-        )  # fmt: skip
+        check_counts(steps_per_epoch=steps_per_epoch, n_train_steps=n_train_steps)
+        check_counts(buffer_batch_size=buffer_batch_size, min_buffer_size=min_buffer_size)
+        check_counts(rollout_batch_size=rollout_batch_size)
         check_counts(optional=True, max_path_length=max_path_length, max_eval_path_length=max_eval_path_length)
-        if not isinstance(reward_scale, int | float | np.number) or not np.isfinite(reward_scale):
-            raise ValueError(f"reward_scale: got {reward_scale!r:.80}, expected a finite number")
+        check_numbers(reward_scale=reward_scale)
         if not (hasattr(env_spec, "observation_space") and hasattr(env_spec, "action_space")):
-            raise TypeError(
-                f"env_spec: got {type(env_spec).__name__}, expected an object with observation_space and "
-                "action_space, such as the environment"
-            )
+            kind = type(env_spec).__name__
+            raise TypeError(f"env_spec is {kind}, expected an object with observation_space and action_space")
         capacity = getattr(replay_buffer, "capacity", None)
         if not buffer_batch_size <= min_buffer_size <= (min_buffer_size if capacity is None else capacity):
-            raise ValueError(
-                f"min_buffer_size: got {min_buffer_size}, expected at least {buffer_batch_size} (buffer_batch_size) "
-                f"and at most {capacity} (capacity of replay_buffer)"
-            )
+            bounds = f"{buffer_batch_size} (buffer_batch_size) to {capacity} (capacity of replay_buffer)"
+            raise ValueError(f"min_buffer_size is {min_buffer_size}, expected a number from {bounds}")
         self.env_spec, self.policy, self.qf, self.replay_buffer = env_spec, policy, qf, replay_buffer
         self.use_target, self.discount = use_target, discount
         self.steps_per_epoch, self.n_train_steps = steps_per_epoch, n_train_steps
@@ -106,10 +101,8 @@ class OffPolicyRLAlgorithm(ABC):
         self._successes: list[float] = []
         self.init_opt()
         if not hasattr(agent := getattr(self, "agent", None), "dry_run"):
-            raise TypeError(
-                f"agent is {agent!r:.80} after init_opt of {type(self).__name__}, expected an agent of "
-                "pfrl_like.agents with a replay buffer"
-            )
+            kind = type(self).__name__
+            raise TypeError(f"agent is {agent!r:.80} after init_opt of {kind}, expected an agent with a replay buffer")
 
     @abstractmethod
     def init_opt(self) -> None:
@@ -118,13 +111,13 @@ class OffPolicyRLAlgorithm(ABC):
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state that snapshots save in addition to the agent: a dict of JSON values with string keys.
+        """Return the state that snapshots contain in addition to the agent: a dict of JSON values with string keys.
 
         `EpochRunner` saves and restores attributes that are numbers, strings, arrays or random generators. Subclasses
         may add other state, such as the `state_dict` of a network that is not part of the agent.
         """
-        numbers = {"average_return": self.average_return, "success_rate": self.success_rate}
-        return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+        values = {"average_return": self.average_return, "success_rate": self.success_rate}
+        return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Restore the state that `saved_state` returned."""
@@ -138,13 +131,21 @@ class OffPolicyRLAlgorithm(ABC):
         self.agent.dry_run(obs, action_space)
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """Return the action to take during sampling; `action_mask`, [n_actions], is True for allowed actions."""
+        """Return the action for an observation during sampling.
+
+        Args:
+            obs: The observation.
+            action_mask: True for allowed actions, [n_actions]. None allows all actions.
+        """
         self._obs, self._mask = obs, action_mask
         self._action = self.agent.act(obs, **mask_keyword(action_mask))
         return self._action
 
     def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool, *, action_mask: Any = None) -> None:
-        """Store the transition of the last action without an update; `action_mask` belongs to `obs`."""
+        """Store the transition from the last observation to `obs`. No update is made.
+
+        `action_mask` contains the allowed actions in `obs`.
+        """
         self.replay_buffer.append(
             self._obs, self._action, reward * self.reward_scale, obs, is_state_terminal=terminated,
             **mask_columns(self._mask, action_mask, obs),
@@ -186,11 +187,11 @@ class OffPolicyRLAlgorithm(ABC):
             The average return.
         """
         data = self.process_samples(itr, paths)
-        whole = [i for i, complete in enumerate(data["complete"]) if complete]
-        if not self.smooth_return and whole:
+        completed = [i for i, complete in enumerate(data["complete"]) if complete]
+        if not self.smooth_return and completed:
             self._returns, self._successes = [], []
-        self._returns += [data["undiscounted_returns"][i] for i in whole]
-        self._successes += [data["success_history"][i] for i in whole]
+        self._returns += [data["undiscounted_returns"][i] for i in completed]
+        self._successes += [data["success_history"][i] for i in completed]
         if self._returns:
             self.average_return = float(np.mean(self._returns))
             self.success_rate = float(np.mean(self._successes))
@@ -243,8 +244,8 @@ class EpochDQN(OffPolicyRLAlgorithm):
     Args:
         env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment. Actions
             must be discrete.
-        policy: `Explorer` that chooses actions from their values if `exploration_policy` is None. If both are None,
-            sampling uses the greedy action. Evaluation always uses the greedy action.
+        policy: `Explorer` that chooses actions during sampling if `exploration_policy` is None. If both arguments are
+            None, sampling uses the greedy action. Evaluation always uses the greedy action.
         qf: Module from observations to an `ActionValue`.
         replay_buffer: Replay buffer in which steps are stored.
         qf_lr: Learning rate (Adam).

@@ -13,8 +13,8 @@ class SAC(ActorCritic):
 
     Differences from d3rlpy 2.8: the `critic_loss` of d3rlpy is twice as large, because d3rlpy uses the squared error
     and the paper uses half the squared error. Adam makes the same steps with both losses, except for the effect of
-    `eps`. d3rlpy updates the temperature before the policy. This estimator computes the policy's loss with the
-    temperature before its update.
+    `eps`. d3rlpy updates the temperature before it computes the policy's loss. This agent updates the temperature
+    afterwards.
 
     Args:
         temp_learning_rate: Learning rate of the temperature.
@@ -76,7 +76,7 @@ class SAC(ActorCritic):
         )  # fmt: skip
 
     def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        """Return constructor arguments of the agent that `SoftActorCritic` does not have."""
+        """Return the constructor arguments of the agent that `agents.SoftActorCritic` does not have; {} by default."""
         return {}
 
 
@@ -85,8 +85,8 @@ class CQL(SAC):
 
     Differences from d3rlpy 2.8: d3rlpy subtracts the threshold in the critic loss that it reports, once per critic, and
     also multiplies the threshold by `conservative_weight`. d3rlpy updates alpha before it computes the critic loss.
-    Without `soft_q_backup`, the targets of d3rlpy use the value of the policy's mode, and the targets of this agent use
-    the value of a sampled action. With `soft_q_backup`, the targets are equal.
+    If `soft_q_backup` is False, the targets of d3rlpy use the value of the policy's mode, and the targets of this agent
+    use the value of a sampled action. If `soft_q_backup` is True, the targets are equal.
 
     Args:
         alpha_learning_rate: Learning rate of the weight alpha of the conservative term.

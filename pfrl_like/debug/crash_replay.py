@@ -1,6 +1,6 @@
-"""Crash records of rejected updates (`crash-<t>/` in the run directory), and replay of these updates.
+"""Crash records of rejected updates (`crash-<t>/` in the run directory), and programs that repeat such an update.
 
-A record contains the files of `agent.save`, `batch.pt`, `gradients.pt` and `crash.json`, which is written last.
+A record contains the saved agent, `batch.pt`, `gradients.pt` and `crash.json`. `crash.json` is written last.
 `crash.json` contains the error, the first layer or parameters with NaN or infinity, the random streams before the
 update, and the record of the program's environment.
 """
@@ -23,18 +23,18 @@ from pfrl_like.batch import Batch, Continuation, map_nested
 from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
 from pfrl_like.processes.rerun_order import VARIABLE, Order, ordered
 from pfrl_like.random_streams.streams import GlobalStreams
-from pfrl_like.runs.environment_record import VARIABLES, circumstances
+from pfrl_like.runs.environment_record import VARIABLES, environment_record
 from pfrl_like.runs.secrets import MASK, masked_text
 from pfrl_like.storage import atomic_write, dump_json, load_tensors, make_directory, read_json, tensor_writer
 from pfrl_like.storage.atomic import refused
 
 #: Names of the files in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"
-_LARGEST = 1 << 24  # maximum size of crash.json and of an answer file, in bytes
+_MAX_BYTES = 1 << 24  # maximum size of crash.json and of an answer file, in bytes
 
 
 def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: logging.Logger) -> None:
-    """Write the crash record of a rejected update into a run directory. For other errors, do nothing.
+    """Write the crash record of a rejected update into a run directory. If another error ended training, do nothing.
 
     Args:
         error: Exception that ended training. Only a `NonFiniteError` with a batch is recorded.
@@ -60,27 +60,27 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
         agent.save(os.path.join(folder, AGENT))
     except PfrlLikeError as failure:  # for instance a parameter that is not finite
         not_saved = masked_text(str(failure))
-    found = agent.diagnose(batch, streams)
-    for name, content in ((BATCH, tensors), (GRADIENTS, found.gradients)):
+    diagnosis = agent.diagnose(batch, streams)
+    for name, content in ((BATCH, tensors), (GRADIENTS, diagnosis.gradients)):
         path = os.path.join(folder, name)
         atomic_write(path, tensor_writer(content, path))
     path = os.path.join(folder, CRASH)
     record = {
         "error": masked_text(str(error)), "t": t, "agent": type(agent).__name__, "device": str(agent.device),
-        **described(found), "agent_not_saved": not_saved, "streams": streams.to_plain(),
-        "outdir": os.path.realpath(outdir), **circumstances(),
+        **diagnosis_record(diagnosis), "agent_not_saved": not_saved, "streams": streams.to_plain(),
+        "outdir": os.path.realpath(outdir), **environment_record(),
     }  # fmt: skip
-    atomic_write(path, dump_json(record, path, _LARGEST))
+    atomic_write(path, dump_json(record, path, _MAX_BYTES))
     agent_text = f" (without the agent, which could not be saved: {not_saved})" if not_saved else ""
-    logger.error("The crash record of the rejected update%s is in %s: %s", agent_text, folder, in_words(record))
+    logger.error("The crash record of the rejected update%s is in %s: %s", agent_text, folder, diagnosis_text(record))
 
 
 def replay_crash(agent: Any, directory: str | os.PathLike[str]) -> Any:
     """Repeat an update that was rejected in a run.
 
     Args:
-        agent: Agent that was constructed in the same way as in the run. Its state is loaded from the record. The update
-            does not change it.
+        agent: Agent that was constructed in the same way as in the run. Its state is loaded from the record. The
+            repeated update does not change the agent.
         directory: Directory of the record, `crash-<t>` in the run directory.
 
     Returns:
@@ -103,24 +103,25 @@ def read_crash(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the content of `crash.json`.
 
     Raises:
-        CheckpointError: If the file is missing or damaged. The message names the records in the directory.
+        CheckpointError: If the file is missing or damaged. If it is missing, the message names the records in
+            `directory`.
     """
     if not os.path.lexists(os.path.join(directory, CRASH)):
         records = ", ".join(sorted(glob.glob("crash-*", root_dir=directory))) or "none"
         raise CheckpointError(
             directory, f"contains no {CRASH}, expected the directory crash-<t> of a run; records in it: {records}"
         )
-    return read_json(os.path.join(directory, CRASH), _LARGEST)
+    return read_json(os.path.join(directory, CRASH), _MAX_BYTES)
 
 
-def described(found: Any) -> dict[str, Any]:
+def diagnosis_record(diagnosis: Any) -> dict[str, Any]:
     """Return a `Diagnosis` as JSON values, with the norms of the gradients."""
-    gradients = {name: _size(grad) for name, grad in found.gradients.items()}
-    again = None if found.error is None else masked_text(found.error)
-    return {"error_again": again, "layer": found.layer, "parameters": found.parameters, "gradients": gradients}
+    gradients = {name: _gradient_summary(grad) for name, grad in diagnosis.gradients.items()}
+    again = None if diagnosis.error is None else masked_text(diagnosis.error)
+    return {"error_again": again, "layer": diagnosis.layer, "parameters": diagnosis.parameters, "gradients": gradients}
 
 
-def in_words(record: Mapping[str, Any]) -> str:
+def diagnosis_text(record: Mapping[str, Any]) -> str:
     """Return a sentence that names the first layer, parameters or gradients with NaN or infinity."""
     layer, parameters = record["layer"], record["parameters"]
     bad = [name for name, size in record["gradients"].items() if size["not_finite"]]
@@ -137,17 +138,20 @@ def in_words(record: Mapping[str, Any]) -> str:
     )
 
 
-def _size(gradient: torch.Tensor) -> dict[str, Any]:
+def _gradient_summary(gradient: torch.Tensor) -> dict[str, Any]:
     bad = gradient.numel() - int(torch.isfinite(gradient).sum())
     return {"norm": None if bad else gradient.double().norm().item(), "not_finite": bad}
 
 
 def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
-    """Return the fields of a minibatch as tensors. Columns of objects are omitted, so loading runs no code."""
+    """Return the fields of a minibatch as tensors.
+
+    Columns of other objects are omitted, because a pickled object can run code when it is loaded.
+    """
     tensors = {}
     for field in dataclasses.fields(batch):
         value = getattr(batch, field.name)
-        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # a column of objects
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # a column of other objects
             if isinstance(value, Continuation):
                 tensors[field.name] = _tensors_of(value)
             elif value is not None:
@@ -171,7 +175,7 @@ def check_owner(path: str, record: Mapping[str, Any], advice: str) -> None:
     Args:
         path: File that contains the command line of the program.
         record: Content of the file.
-        advice: End of the error message, with advice for a file of another user.
+        advice: End of the error message if the file belongs to another user.
 
     Raises:
         CheckpointError: If the file belongs to another user.
@@ -183,24 +187,24 @@ def check_owner(path: str, record: Mapping[str, Any], advice: str) -> None:
     print(f"starting {command} in {record['directory']}", file=sys.stderr)
 
 
-_SHOWN_OUTPUT = 2000  # last bytes of a failed program's output that are shown
+_MAX_OUTPUT = 2000  # maximum size in bytes of a failed program's output in an error
 
 
 class RerunError(PfrlLikeError, RuntimeError):
-    """Raised if the rerun of a program fails, or if the program ends too early."""
+    """A program that repeats a part of a run fails or ends too early."""
 
 
 def checkpoint() -> str | None:
-    """Return the checkpoint from which a rerun resumes training; None if this process is not such a rerun.
+    """Return the checkpoint from which this process repeats training; None if it does not repeat training.
 
-    A rerun writes nothing into the run directory of this checkpoint.
+    The process writes nothing into the run directory of this checkpoint.
     """
     order = ordered()
     return None if order is None else order.checkpoint or None
 
 
 def is_skipped(agent: Any, outdir: str | os.PathLike[str]) -> bool:
-    """True if this process should skip the run, because it is a rerun of another run.
+    """True if this process must skip the run, because the process was started to repeat another run.
 
     If the process was started to replay a crash of this run, the crash is replayed, and the process ends.
 
@@ -218,16 +222,16 @@ def is_skipped(agent: Any, outdir: str | os.PathLike[str]) -> bool:
         return True
     if not order.crash:
         return False
-    found = described(replay_crash(agent, order.crash))
-    atomic_write(order.answer, dump_json({**found, "in_words": in_words(found)}, order.answer))
+    diagnosis = diagnosis_record(replay_crash(agent, order.crash))
+    atomic_write(order.answer, dump_json({**diagnosis, "diagnosis_text": diagnosis_text(diagnosis)}, order.answer))
     raise SystemExit(0)
 
 
-def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: Sequence[str] = ()) -> dict[str, Any]:
-    """Start the program of a run again, with the recorded settings, to replay a crash. Return the result.
+def rerun_crash(record: Mapping[str, Any], outdir: str, *, crash: str, command: Sequence[str] = ()) -> dict[str, Any]:
+    """Start the program of a run with the recorded settings, to repeat a rejected update. Return the result.
 
     Args:
-        record: Result of `circumstances`.
+        record: Result of `environment_record`.
         outdir: Run directory.
         crash: Directory of the record of the rejected update.
         command: Command line to start instead of the recorded command line.
@@ -236,24 +240,22 @@ def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
         RerunError: If the program cannot be started, or if it ends without a result.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        place = os.path.realpath(outdir) if command else place_of(record, outdir)
+        place = os.path.realpath(outdir) if command else recorded_outdir(record, outdir)
         order = Order(place, scratch, os.path.realpath(crash))
         code = _start(record, order, command)
         if not os.path.exists(order.answer):
-            raise RerunError(
-                f"{' '.join(command_of(record, command))} has ended with code {code} before it trained an agent in "
-                f"{place}; if the program has changed, construct the agent yourself and call "
-                "pfrl_like.experiments.replay_crash"
-            )
-        return read_json(order.answer, _LARGEST)
+            text = f"{' '.join(command_of(record, command))} has ended with code {code} before it trained an agent in"
+            advice = "if the program has changed, construct the agent and call pfrl_like.experiments.replay_crash"
+            raise RerunError(f"{text} {place}; {advice}")
+        return read_json(order.answer, _MAX_BYTES)
 
 
-def train_again(record: Mapping[str, Any], order: Order) -> None:
-    """Start the program of a run again to repeat a part of its training in the run directory `order.diverted`.
+def rerun_training(record: Mapping[str, Any], order: Order) -> None:
+    """Start the program of a run to repeat a part of its training. The program writes into `order.diverted`.
 
     Args:
-        record: Result of `circumstances`.
-        order: Part of the training to repeat. Its `scratch` directory is created and contains the output of the
+        record: Result of `environment_record`.
+        order: Part of the training to repeat. The directory `order.scratch` is created. It contains the output of the
             program.
 
     Raises:
@@ -263,27 +265,26 @@ def train_again(record: Mapping[str, Any], order: Order) -> None:
     with open(os.path.join(order.scratch, "output.txt"), "w+b") as output:
         code = _start(record, order, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         output.seek(0)
-        words = output.read()[-_SHOWN_OUTPUT:].decode(errors="replace")
+        words = output.read()[-_MAX_OUTPUT:].decode(errors="replace")
     if code or not os.path.isdir(order.diverted):
         when = "" if os.path.isdir(order.diverted) else f" before it trained an agent in {order.outdir}"
         raise RerunError(f"{' '.join(command_of(record))} has ended with code {code}{when}; last output:\n{words}")
 
 
 def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (), **streams: Any) -> int:
-    """Run a program with an order, and return its exit code."""
+    """Run a program that carries out `order`, and return its exit code."""
     started = command_of(record, command)
-    set_then = {name: value for name, value in record["settings"].items() if name in VARIABLES}  # only these are set
-    now = {name: value for name, value in os.environ.items() if name not in set_then}
-    then = {name: value for name, value in set_then.items() if isinstance(value, str)}
-    env = {**now, **then, VARIABLE: order.to_text()}
+    recorded = {name: value for name, value in record["settings"].items() if name in VARIABLES}
+    env = {**os.environ, **recorded, VARIABLE: order.to_text()}
+    env = {name: value for name, value in env.items() if isinstance(value, str)}  # None was not set in the run
     try:
         return subprocess.run(started, cwd=record["directory"], env=env, check=False, **streams).returncode
     except OSError as error:
         raise RerunError(f"{' '.join(started)} cannot be started: {error}") from error
 
 
-def place_of(record: Mapping[str, Any], outdir: str) -> str:
-    """Return the run directory into which the recorded program wrote. The run may have been moved since then."""
+def recorded_outdir(record: Mapping[str, Any], outdir: str) -> str:
+    """Return the path of the run directory at the time of the run. The directory may have been moved since then."""
     return os.path.realpath(record.get("outdir") or outdir)
 
 

@@ -31,7 +31,8 @@ RECORD = np.dtype([("t", "<u8"), *((channel, "<u4") for channel in CHANNELS)])
 _PACK = struct.Struct("<Q4I").pack  # a record
 _SIZE = RECORD.itemsize
 _NUMBER = struct.Struct("<q")
-#: Maximum number of steps whose records are not yet computed, and maximum size of unwritten records in bytes.
+#: Maximum number of steps whose records are not yet computed (`_MAX_PENDING`), and maximum size of unwritten records in
+#: bytes (`_MAX_UNWRITTEN`).
 _MAX_PENDING = 64
 _MAX_UNWRITTEN = 4096 * _SIZE
 _LONGEST_LINE = 1 << 26  # bytes
@@ -40,21 +41,23 @@ _LONGEST_LINE = 1 << 26  # bytes
 class Trace:
     """Callback that writes the trace.
 
-    In a rerun (see `crash_replay.train_again`), it writes a line with the checksums of tensors and random streams for
-    the start and for every step of an interval. After the interval, it ends the program.
+    If the program was started by `crash_replay.rerun_training`, the callback writes a line with the checksums of
+    tensors and random streams for the start and for every step of the requested interval. After the interval, it ends
+    the program.
 
     Args:
         source: Source of training steps. Its attribute `last` contains the observations, actions and rewards of the
             last tick.
-        agent: Agent. The checksums of tensors are computed from its `state_dict`. If it has an attribute `trailed`,
-            this is a sequence of objects whose `trail` is a hash of their losses.
+        agent: Agent. The checksums of tensors are computed from its `state_dict`. The checksums of losses are computed
+            from its `trailed`, a sequence of objects whose `trail` is a hash of the latest losses. If the agent has no
+            `trailed`, losses are not traced.
         outdir: Run directory.
         interval: Number of steps between lines with checksums of tensors. If None, lines are written only at the start
             and at the end.
         step_offset: Step at which the run starts. Records and lines of later steps are removed.
 
     Attributes:
-        writes_to: Tuple of the files of the trace. The runner sets how failed writes are handled.
+        writes_to: Tuple of the files of the trace. The runner sets their attribute `told`, which handles failed writes.
     """
 
     def __init__(self, source: Any, agent: Any, outdir: str, interval: int | None, step_offset: int) -> None:
@@ -62,15 +65,15 @@ class Trace:
         self._trailed = agent.trailed if hasattr(type(agent), "trailed") else ()
         order = ordered()
         self._order = order if order is not None and order.until else None
-        count, self._last = _known_at(outdir, step_offset)
+        count, self._last = _valid_records(outdir, step_offset)
         if order is not None:
-            _, self._last = _known_at(order.outdir, step_offset)
+            _, self._last = _valid_records(order.outdir, step_offset)
         self._records = bytearray()
         self._pending: list[tuple[int, Any, int]] = []  # steps whose records are not yet computed
         # Checksums of many steps are computed in one loop, which uses the CPU cache better. Vector environments may
         # reuse their arrays. Therefore the checksums of their steps are computed at once.
         self._max_pending = 0 if hasattr(source, "num_envs") or self._order is not None else _MAX_PENDING
-        size, self._written_at = _lines_up_to(outdir, step_offset)
+        size, self._written_at = _valid_lines(outdir, step_offset)
         self._file = AppendedFile(os.path.join(outdir, RECORDS), keep=_SIZE * count)
         self._lines = AppendedFile(os.path.join(outdir, TENSORS), keep=size, after=self._file)
         self.writes_to = self._file, self._lines
@@ -80,7 +83,7 @@ class Trace:
         elif step_offset == 0 or self._order is not None:  # after a resume, the random streams are restored later
             self.write_tensors()
 
-    def __call__(self, clock: Clock) -> None:  # short, since it runs at every step
+    def __call__(self, clock: Clock) -> None:  # short, since the method runs at every step
         trail = 0
         for part in self._trailed:
             if part.trail:
@@ -91,7 +94,7 @@ class Trace:
             self._write_due(clock)
 
     def _write_due(self, clock: Clock) -> None:
-        """Write the due records and lines, and compute the step of the next call."""
+        """Write the records and lines that are due, and compute the step at which the next ones are due."""
         t, interval = clock.t, self.interval
         self._digest()
         if len(self._records) >= _MAX_UNWRITTEN:
@@ -172,7 +175,7 @@ class Trace:
         except (KeyError, TypeError, ValueError, struct.error) as error:
             raise ValueError(f"state is not the state of a trace: {error!r:.200}") from error
         self._last = sums[0], sums[1], sums[2], sums[3]
-        if self._file.size > size >= 0:  # records of later ticks that made no step
+        if self._file.size > size >= 0:  # records of ticks after the checkpoint that made no step
             self._file.cut(size)
         for part, trail in zip(self._trailed, trails, strict=True):
             part.trail = trail
@@ -200,13 +203,15 @@ def read_records(outdir: str) -> Any:
     return np.fromfile(path, RECORD)
 
 
-def read_tensors(outdir: str) -> list[dict[str, Any]]:
-    """Return the lines with checksums of tensors, without an incomplete last line; empty if the file is missing.
+def read_tensors(outdir: str) -> dict[int, dict[str, int]]:
+    """Return the checksums of tensors, keyed by step and name; empty if the file is missing.
+
+    An incomplete last line is skipped.
 
     Raises:
         CheckpointError: If a line is not a valid line of a trace.
     """
-    return [line for _, line in _lines_of(outdir)]
+    return {line["t"]: line["tensors"] for _, line in _lines_of(outdir)}
 
 
 def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -223,11 +228,11 @@ def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
             yield text, line
 
 
-def _known_at(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
+def _valid_records(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
     """Return the number of valid records up to a step, and the checksums of the last of these records.
 
-    A record with step 0 was damaged by a power failure; reading stops at this record. The file may be long, so it is
-    read in pieces, only up to step `t`.
+    Reading stops at a record with step 0, which a power failure has damaged. The file may be long. Therefore it is read
+    in pieces, and only up to step `t`.
     """
     count, sums = 0, (0, 0, 0, 0)
     with contextlib.suppress(FileNotFoundError), open(os.path.join(outdir, RECORDS), "rb") as file:
@@ -242,7 +247,7 @@ def _known_at(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
     return count, sums
 
 
-def _lines_up_to(outdir: str, t: int) -> tuple[int, int]:
+def _valid_lines(outdir: str, t: int) -> tuple[int, int]:
     """Return the size of the valid lines up to a step. Reading stops at a line that a power failure damaged.
 
     Returns:

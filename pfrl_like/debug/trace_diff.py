@@ -1,4 +1,4 @@
-"""Comparison of two runs: the first difference of their traces, the differences of their records, and a rerun."""
+"""Comparison of two runs: the first difference of their traces, and possible causes in their records and reruns."""
 
 import contextlib
 import os
@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfrl_like.debug.crash_replay import RerunError, check_owner, place_of, train_again
+from pfrl_like.debug.crash_replay import RerunError, check_owner, recorded_outdir, rerun_training
 from pfrl_like.debug.trace import CHANNELS, read_records, read_tensors
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import Order
 from pfrl_like.runs.checksums import STREAM
-from pfrl_like.runs.run_files import LARGEST_RECORD, RECORD
+from pfrl_like.runs.run_files import MAX_RECORD_BYTES, RECORD
 from pfrl_like.storage import read_json
 
 #: Maximum number of names in a message.
 _MAX_NAMES = 10
-#: Meaning of a difference in a channel if all earlier channels are equal.
+#: Causes of a difference in a channel. The keys are channels of a trace; all channels before the key are equal.
 _CAUSES = {
     "action": "the agent chose a different action for the same observation, or a new episode started",
     "observation": "the environment returned a different observation for the same action; env.reset(seed=...) seeds it",
@@ -36,14 +36,14 @@ class Difference(NamedTuple):
         text: Description of the difference.
         same: Last step at which the traces are known to be equal, or -1.
         t: First step at which the traces are known to differ, or -1 if they are equal.
-        asks_for_tensors: True if a comparison of the tensors may explain the difference.
+        needs_tensors: True if a comparison of the agents' tensors may explain the difference.
         last: Last step of which both traces have a record.
     """
 
     text: str
     same: int
     t: int = -1
-    asks_for_tensors: bool = False
+    needs_tensors: bool = False
     last: int = -1
 
     @property
@@ -53,7 +53,7 @@ class Difference(NamedTuple):
 
 
 def first_record(a: str, b: str) -> Difference:
-    """Return the first step at which the records of two runs differ.
+    """Return the first difference of the records of two runs.
 
     Raises:
         CheckpointError: If a directory contains no trace.
@@ -61,8 +61,8 @@ def first_record(a: str, b: str) -> Difference:
     return _difference(read_records(a), read_records(b), a, b)
 
 
-def repetition(outdir: str, again: str) -> Difference:
-    """Return the first step at which the records of a run and of its rerun differ.
+def compare_with_rerun(outdir: str, again: str) -> Difference:
+    """Return the first difference of the records of a run and of its rerun.
 
     Raises:
         CheckpointError: If a directory contains no trace.
@@ -88,54 +88,36 @@ def _difference(one: Any, other: Any, a: str, b: str) -> Difference:
     return Difference(text, same, steps[0], first[0] == "loss", last)
 
 
-def first_tensors(a: str, b: str) -> Difference:
-    """Return the first step at which the tensors of two runs differ, among the steps with a line in both runs.
-
-    Raises:
-        CheckpointError: If a line of a file is not a valid line of a trace.
-    """
-    return first_of_lines(lines_of(a), lines_of(b))
-
-
-def lines_of(outdir: str) -> Lines:
-    """Return the checksums of the tensors of a run, keyed by step.
-
-    Raises:
-        CheckpointError: If a line of the file is not a valid line of a trace.
-    """
-    return {line["t"]: line["tensors"] for line in read_tensors(outdir)}
-
-
-def first_of_lines(one: Lines, other: Lines) -> Difference:
-    """Return the first step at which the checksums differ, among the steps in both mappings."""
+def first_tensor_difference(one: Lines, other: Lines) -> Difference:
+    """Return the first difference of two results of `read_tensors`, among the steps in both."""
     same = -1
     for t in sorted(one.keys() & other.keys()):
-        if names := differing(one[t], other[t]):
+        if names := differing_names(one[t], other[t]):
             since = f" (equal at step {same:,})" if same >= 0 else ""
-            return Difference(f"at step {t:,} these differ{since}: {a_few(names)}", same, t)
+            return Difference(f"at step {t:,} these differ{since}: {some_names(names)}", same, t)
         same = t
     return Difference(f"equal up to step {same:,}" if same >= 0 else "no common steps to compare", same)
 
 
-def a_few(names: Sequence[str]) -> str:
+def some_names(names: Sequence[str]) -> str:
     """Return a text with at most ten names and the number of remaining names."""
     return ", ".join(names[:_MAX_NAMES]) + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
-def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Return the names whose values differ, or that are missing in one of the mappings."""
+def differing_names(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the names whose values differ. A missing value is None."""
     return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
 #: Fields that differ in the records of any two runs.
-_ALWAYS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
-_LARGEST = 1 << 24  # maximum size of args.txt, in bytes
-_HASHES, _FILES = "settings.PYTHONHASHSEED", "files."
+_IGNORED_FIELDS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
+_MAX_ARGUMENT_BYTES = 1 << 24  # maximum size of args.txt, in bytes
+_HASH_SEED, _FILES = "settings.PYTHONHASHSEED", "files."
 _KERNELS = "different kernels are used, which round differently"
 
-#: Possible effect of a difference on the numbers. The keys are prefixes of field names; the first match is used.
-_WHY: dict[str | tuple[str, ...], str] = {
-    _HASHES: "sets of strings have a different order",
+#: Possible effect of a differing field on the results. The keys are prefixes of field names; the first match is used.
+_EFFECTS: dict[str | tuple[str, ...], str] = {
+    _HASH_SEED: "sets of strings have a different order",
     ("settings.ATEN_CPU_CAPABILITY", "settings.cpu_capability", "settings.deterministic"): _KERNELS,
     ("settings", "hardware.torch_threads"): "sums are computed in a different order",
     ("hardware", "device"): _KERNELS,
@@ -152,25 +134,25 @@ def record_of(outdir: str) -> dict[str, Any]:
     Raises:
         CheckpointError: If the record is missing or damaged.
     """
-    return read_json(os.path.join(outdir, RECORD), LARGEST_RECORD)
+    return read_json(os.path.join(outdir, RECORD), MAX_RECORD_BYTES)
 
 
-def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str]:
-    """Yield lines of text about differing fields of the records, and about settings that may change numbers.
+def explanations(outdirs: tuple[str, str], is_reproducible: bool = True) -> Iterator[str]:
+    """Yield lines of text about differing fields of the records, and about settings that may change the results.
 
     Args:
         outdirs: The run directories.
-        repeats: False if a run is known to differ from its own rerun.
+        is_reproducible: False if a run is known to differ from its own rerun.
     """
     one, other = (_fields(outdir) for outdir in outdirs)
-    differ = differing(one, other)
+    differ = differing_names(one, other)
     if files := [name.removeprefix(_FILES) for name in differ if name.startswith(_FILES)]:
-        yield f"source files of the program that differ: {a_few(files)}"
+        yield f"source files of the program that differ: {some_names(files)}"
     for name in (name for name in differ if not name.startswith(_FILES)):
-        why = next((f" ({why})" for start, why in _WHY.items() if name.startswith(start)), "")
+        why = next((f" ({why})" for start, why in _EFFECTS.items() if name.startswith(start)), "")
         yield f"{name}: {one.get(name)!r} and {other.get(name)!r}{why}"
-    if _HASHES not in differ and one.get(_HASHES) in (None, "random") and not (differ and repeats):
-        yield f"{_HASHES}: not set; sets of strings have a different order in every process"
+    if _HASH_SEED not in differ and one.get(_HASH_SEED) in (None, "random") and not (differ and is_reproducible):
+        yield f"{_HASH_SEED}: not set; sets of strings have a different order in every process"
     if on_gpu := [record for record in (one, other) if str(record.get("device")).startswith("cuda")]:
         yield "device: on a GPU, a trace contains the losses only once every 100 updates"
     if not all(record.get("settings.deterministic") for record in on_gpu):
@@ -178,27 +160,27 @@ def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str
 
 
 def _fields(outdir: str) -> dict[str, Any]:
-    """Return the fields of a run's record and its arguments, keyed by dotted name, without its directory."""
+    """Return the fields of a run's record and its arguments, keyed by dotted name, with "DIR" for its directory."""
     record = record_of(outdir)
-    content = {name: value for name, value in record.items() if name not in _ALWAYS}
+    content = {name: value for name, value in record.items() if name not in _IGNORED_FIELDS}
     with contextlib.suppress(CheckpointError):  # args.txt is missing, or is not valid JSON
-        content["arguments"] = read_json(os.path.join(outdir, "args.txt"), _LARGEST)
+        content["arguments"] = read_json(os.path.join(outdir, "args.txt"), _MAX_ARGUMENT_BYTES)
     start, place = (str(record.get(name) or outdir) for name in ("directory", "outdir"))
-    return {name: _without_outdir(value, start, place) for name, value in _flat("", content)}
+    return {name: _replace_outdir(value, start, place) for name, value in _flatten("", content)}
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, Mapping):
         yield name, value
         return
     for key, item in value.items():
-        yield from _flat(f"{name}.{key}" if name else key, item)
+        yield from _flatten(f"{name}.{key}" if name else key, item)
 
 
-def _without_outdir(value: Any, start: str, outdir: str) -> Any:
-    """Replace the run directory in a value by "DIR". It may be relative to the program's working directory."""
+def _replace_outdir(value: Any, start: str, outdir: str) -> Any:
+    """Replace the run directory in a value by "DIR". The path in the value may be relative to the directory `start`."""
     if isinstance(value, list):
-        return [_without_outdir(item, start, outdir) for item in value]
+        return [_replace_outdir(item, start, outdir) for item in value]
     if not isinstance(value, str):
         return value
     option, sign, path = value.rpartition("=")
@@ -210,25 +192,15 @@ def _without_outdir(value: Any, start: str, outdir: str) -> Any:
 
 
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")
-_FROM_START = "initial states of random streams (no problem if the stream is not used)"
-_SEEDS = "to seed the environment, call env.reset(seed=...) and env.action_space.seed(...) before training"
-_OF_ENVIRONMENTS = "._np_random"  # gymnasium's attribute for the streams of environments and spaces
+_INITIAL_STREAMS = "initial states of random streams (no problem if the stream is not used)"
+_SEED_ADVICE = "to seed the environment, call env.reset(seed=...) and env.action_space.seed(...) before training"
+ENV_STREAM = "._np_random"  # gymnasium's attribute for the streams of environments and spaces
 
 
-class Found(NamedTuple):
-    """The result of a rerun of two runs.
-
-    Attributes:
-        text: Description of the result.
-        repeats: False if a run is known to differ from its own rerun.
-    """
-
-    text: str
-    repeats: bool = True
-
-
-def compare_reruns(outdirs: tuple[str, str], scratch: str, since: int, until: int, known: Difference) -> Found:
-    """Repeat a part of two runs. Describe the first differences, without the difference `known`.
+def compare_reruns(
+    outdirs: tuple[str, str], scratch: str, since: int, until: int, known: Difference
+) -> tuple[str, bool]:
+    """Repeat a part of two runs, and describe the first differences of the reruns, except the difference `known`.
 
     Args:
         outdirs: The run directories. They are not changed.
@@ -236,6 +208,9 @@ def compare_reruns(outdirs: tuple[str, str], scratch: str, since: int, until: in
         since: Last step at which all tensors are known to be equal.
         until: Last step of the repeated training.
         known: First difference of the records of the two runs.
+
+    Returns:
+        A text that describes the differences, and False if a run differs from its own rerun, otherwise True.
 
     Raises:
         RerunError: If a program cannot be started, or if it ends before step `until`.
@@ -246,49 +221,45 @@ def compare_reruns(outdirs: tuple[str, str], scratch: str, since: int, until: in
     again, notes = [], []
     for name, outdir, checkpoints in zip("ab", outdirs, starts, strict=True):
         folder = os.path.join(scratch, name)
-        order = Order(place_of(record_of(outdir), outdir), folder, "", checkpoints.get(start, ""), since, until)
-        again.append(_trained_again(outdir, order))
-        if (itself := repetition(outdir, order.diverted)).differs:
+        order = Order(recorded_outdir(record_of(outdir), outdir), folder, "", checkpoints.get(start, ""), since, until)
+        again.append(_rerun(outdir, order))
+        if (itself := compare_with_rerun(outdir, order.diverted)).differs:
             notes.append(f"{outdir} is not reproducible: {itself.text}")
-    repeats, found = not notes, first_of_all(*again)
-    if not repeats and is_unseeded(found[_FROM_START]):
-        notes.append(_SEEDS)
-    if not any(each.differs for each in found.values()):
+    is_reproducible, differences = not notes, first_differences(*again)
+    if not is_reproducible and ENV_STREAM in differences[_INITIAL_STREAMS].text:
+        notes.append(_SEED_ADVICE)
+    if not any(each.differs for each in differences.values()):
         notes.append(f"the reruns are equal up to step {until:,}")
-    elif not found["tensors"].differs:
-        notes.append(f"tensors: {found['tensors'].text}")
-    if found["steps"].t == known.t:
-        del found["steps"]
-    ranked = sorted((each.t, i, name) for i, (name, each) in enumerate(found.items()) if each.differs)
-    return Found("\n       ".join(notes + [f"{name}: {found[name].text}" for _, _, name in ranked]), repeats)
+    elif not differences["tensors"].differs:
+        notes.append(f"tensors: {differences['tensors'].text}")
+    if differences["steps"].t == known.t:
+        del differences["steps"]
+    ranked = sorted((each.t, i, name) for i, (name, each) in enumerate(differences.items()) if each.differs)
+    notes += [f"{name}: {differences[name].text}" for _, _, name in ranked]
+    return "\n       ".join(notes), is_reproducible
 
 
-def first_of_all(a: str, b: str) -> dict[str, Difference]:
-    """Return the first differences of two reruns, keyed by kind. Earlier causes come first."""
-    lines = lines_of(a), lines_of(b)
-    streams, tensors = ([_only(part, is_stream) for part in lines] for is_stream in (True, False))
+def first_differences(a: str, b: str) -> dict[str, Difference]:
+    """Return the first difference of each kind between two reruns. A kind may cause a difference of later kinds."""
+    lines = read_tensors(a), read_tensors(b)
+    streams, tensors = ([_select(part, is_stream) for part in lines] for is_stream in (True, False))
     start = min((t for t in streams[0].keys() & streams[1].keys() if streams[0][t]), default=-1)
     first = [{start: part.get(start, {})} for part in streams]
-    unlike = differing(*(part[start] for part in first))
+    unlike = differing_names(*(part[start] for part in first))
     drawn = [{t: {name: part[t][name] for name in part[t] if name not in unlike} for t in part} for part in streams]
     return {
-        _FROM_START: first_of_lines(*first),
+        _INITIAL_STREAMS: first_tensor_difference(*first),
         "steps": first_record(a, b),
-        "tensors": first_of_lines(*tensors),
-        "random streams": first_of_lines(*drawn),
+        "tensors": first_tensor_difference(*tensors),
+        "random streams": first_tensor_difference(*drawn),
     }
 
 
-def is_unseeded(streams: Difference) -> bool:
-    """True if the initial states of an environment's random streams differ."""
-    return streams.differs and _OF_ENVIRONMENTS in streams.text
-
-
-def _only(lines: Lines, streams: bool) -> Lines:
+def _select(lines: Lines, streams: bool) -> Lines:
     return {t: {name: line[name] for name in line if name.startswith(STREAM) == streams} for t, line in lines.items()}
 
 
-def _trained_again(outdir: str, order: Order) -> str:
+def _rerun(outdir: str, order: Order) -> str:
     """Repeat a part of a run, and return the run directory of the rerun.
 
     Raises:
@@ -297,7 +268,7 @@ def _trained_again(outdir: str, order: Order) -> str:
     """
     record = record_of(outdir)
     check_owner(os.path.join(outdir, RECORD), record, "the program is not started")
-    train_again(record, order)
+    rerun_training(record, order)
     steps = read_records(order.diverted)["t"]
     if not len(steps) or steps[-1] < order.until:
         raise RerunError(f"the rerun of {outdir} ended before step {order.until:,}")

@@ -1,4 +1,4 @@
-"""Dynamics models, which are trained on data to predict the steps of an environment, and rollouts of such models."""
+"""Dynamics models, which learn from data to predict the steps of an environment, and rollouts of dynamics models."""
 
 from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemble
 from pfrl_like.dynamics.mopo import MOPO

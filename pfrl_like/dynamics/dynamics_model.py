@@ -1,4 +1,4 @@
-"""Dynamics model: an ensemble of networks that predicts an environment's steps (Yu et al. 2020, arXiv:2005.13239)."""
+"""Dynamics model: ensemble of networks that predict an environment's steps (Yu et al. 2020, arXiv:2005.13239)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -29,12 +29,14 @@ def softly_bounded(log_variance: Tensor, low: Tensor, high: Tensor) -> Tensor:
         low: Lower bounds, [n].
         high: Upper bounds, [n].
     """
-    below = high - F.softplus(high - log_variance)
-    return low + F.softplus(below - low)
+    bounded = high - F.softplus(high - log_variance)
+    return low + F.softplus(bounded - low)
 
 
 def gaussian_loss(mean: Tensor, log_variance: Tensor, target: Tensor) -> Tensor:
-    """Return (target - mean)^2 / variance + log variance, [...]: twice the negative log-likelihood, up to a constant.
+    """Return (target - mean)^2 / variance + log variance, [...].
+
+    This is twice the negative log-likelihood of the target, without the constant term.
 
     Args:
         mean: Predicted means, of any shape [...].
@@ -47,10 +49,10 @@ def gaussian_loss(mean: Tensor, log_variance: Tensor, target: Tensor) -> Tensor:
 class ProbabilisticEnsemble(nn.Module):
     """Ensemble whose members predict means and variances of the same outputs.
 
-    The bounds of the log-variances are learnt separately for each output.
+    The log-variances have a lower and an upper bound for each output. The bounds are learnt.
 
     Args:
-        encoders: First part of each member: a module that maps the input of the ensemble to features [B, feature_size].
+        encoders: First layers of the members: modules that map the input of the ensemble to features [B, feature_size].
         feature_size: Size of the features.
         n_outputs: Number of outputs.
 
@@ -88,7 +90,7 @@ class ProbabilisticEnsemble(nn.Module):
 
 
 class Step(NamedTuple):
-    """Steps predicted by a model.
+    """Predictions of a model for a batch of observations and actions.
 
     Attributes:
         next_obs: Next observations, [B, n].
@@ -104,34 +106,35 @@ class Step(NamedTuple):
 def ensemble_loss(
     network: ProbabilisticEnsemble, x: tuple[Tensor, Tensor], target: Tensor, weight: Tensor | None, bound_weight: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the sum of the members' losses and the weighted widths of the bounds (arXiv:1805.12114, appendix A.1).
+    """Return the sum of the members' losses plus the weighted distance between the bounds of the log-variances.
 
-    Each member is trained on a bootstrap sample of the minibatch: B rows, sampled with replacement.
+    Each member is trained on a bootstrap sample of the minibatch: B rows, sampled with replacement (arXiv:1805.12114,
+    appendix A.1).
 
     Args:
         network: The network.
         x: Observations and actions, [B, ...] each.
         target: Values to predict, [B, n].
         weight: Importance weights, [B], or None.
-        bound_weight: Weight of the widths, which are upper bounds minus lower bounds.
+        bound_weight: Weight of the sum over the outputs of upper bound minus lower bound.
 
     Returns:
         The scalar loss, and the loss of each row averaged over the members, [B].
     """
     means, log_variances = network(x)
     losses = gaussian_loss(means, log_variances, target).mean(-1)
-    drawn = torch.randint(losses.shape[1], losses.shape, device=losses.device)
-    times = torch.zeros_like(losses).scatter_add_(1, drawn, torch.ones_like(losses))
+    sampled_rows = torch.randint(losses.shape[1], losses.shape, device=losses.device)
+    counts = torch.zeros_like(losses).scatter_add_(1, sampled_rows, torch.ones_like(losses))
     low, high = network.bounds()
-    loss = weighted_mean((times * losses).sum(0), weight) + bound_weight * (high - low).sum()
+    loss = weighted_mean((counts * losses).sum(0), weight) + bound_weight * (high - low).sum()
     return loss, losses.mean(0)
 
 
 @constructor_only("n_actions")
 class DynamicsModel(AttributeSavingMixin):
-    """Model of an environment with vector observations; it predicts the change of the observation and the reward.
+    """Model of an environment with vector observations that predicts the next observation and the reward.
 
-    Like an agent, the model is trained with `update(batch)`.
+    Like an agent, the model is trained by calls of `update(batch)`.
 
     Args:
         network: Ensemble that predicts the change of the observation and the reward from (observation, action).
@@ -139,7 +142,7 @@ class DynamicsModel(AttributeSavingMixin):
         n_actions: Number of discrete actions; None for continuous actions.
         scaler: Fitted scaler of observations, or None. The network predicts the change of the scaled observation. The
             input of the network is the unscaled observation.
-        bound_weight: Weight of the distances between the bounds of the log-variances in the loss, at least 0.
+        bound_weight: Weight of the distance between the bounds of the log-variances in the loss, at least 0.
         gpu: CUDA device index. None or a negative index means the CPU.
         device: Device as a string or `torch.device`, instead of `gpu`.
 
@@ -149,9 +152,9 @@ class DynamicsModel(AttributeSavingMixin):
     """
 
     saved_attributes = ("network", "optimizer")
-    #: Discount factor. Agents have this attribute. The model does not use discounts.
+    #: Discount factor, which training loops read from an agent. The model does not use discounts.
     gamma = 1.0
-    #: Function that is applied to each minibatch before the update, or None. Agents have this attribute.
+    #: Function that is applied to each minibatch before the update, as in agents. None applies no function.
     augment: Callable[[Batch], Batch] | None = None
 
     def __init__(
@@ -196,32 +199,30 @@ class DynamicsModel(AttributeSavingMixin):
 
     def _target(self, batch: Batch) -> Tensor:
         change = self._scaled(batch.next_obs) - self._scaled(batch.obs)
-        target = torch.cat((change, self._number(batch.reward).unsqueeze(1)), 1)
-        if target.shape[1] != self.network.n_outputs:  # a single output would be broadcast without an error
-            raise ValueError(
-                f"network has {self.network.n_outputs} outputs, expected {target.shape[1]}: the size of an "
-                "observation plus 1 for the reward"
-            )
+        target = torch.cat((change, self._cast(batch.reward).unsqueeze(1)), 1)
+        if target.shape[1] != self.network.n_outputs:  # the subtraction would broadcast a single output
+            n, expected = self.network.n_outputs, target.shape[1]
+            raise ValueError(f"network has {n} outputs, expected {expected}: the size of an observation plus 1")
         return target
 
     def _input(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         if self.n_actions is not None:
             action = F.one_hot(action.long(), self.n_actions)
-        return self._number(obs), self._number(action)
+        return self._cast(obs), self._cast(action)
 
     def _scaled(self, obs: Tensor) -> Tensor:
-        numbers = self._number(obs)
-        return numbers if self.scaler is None else self.scaler.transform(numbers)
+        values = self._cast(obs)
+        return values if self.scaler is None else self.scaler.transform(values)
 
-    def _number(self, values: Tensor) -> Tensor:
-        """Return values in the dtype of the network."""
+    def _cast(self, values: Tensor) -> Tensor:
+        """Convert values to the dtype of the network."""
         return values.to(self.network.max_log_variance.dtype)
 
     # Predicting
 
     @torch.no_grad()
     def predict(self, obs: Tensor, action: Tensor) -> Step:
-        """Return expected steps: the mean of the members' predictions.
+        """Return the expected next observations and rewards: the mean of the members' predictions.
 
         Args:
             obs: Observations, [B, n].
@@ -232,12 +233,15 @@ class DynamicsModel(AttributeSavingMixin):
 
     @torch.no_grad()
     def sample(self, obs: Tensor, action: Tensor) -> Step:
-        """Sample steps, each row from the prediction of a random member; arguments are the same as in `predict`."""
+        """Sample next observations and rewards; the arguments are the same as in `predict`.
+
+        Each row is sampled from the distribution that a random member predicts.
+        """
         means, variance = self._predicted(obs, action)
         rows = torch.arange(len(obs), device=self.device)
         member = torch.randint(len(means), (len(obs),), device=self.device)
-        drawn = torch.normal(means[member, rows], variance[member, rows].sqrt())
-        return self._step(obs, drawn, variance)
+        sample = torch.normal(means[member, rows], variance[member, rows].sqrt())
+        return self._step(obs, sample, variance)
 
     def _predicted(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         with evaluating_readers(self.network):
@@ -245,14 +249,14 @@ class DynamicsModel(AttributeSavingMixin):
         return means, log_variances.exp()
 
     def _step(self, obs: Tensor, predicted: Tensor, variance: Tensor) -> Step:
-        following = self._scaled(obs) + predicted[:, :-1]
-        next_obs = following if self.scaler is None else self.scaler.reverse_transform(following)
+        next_obs = self._scaled(obs) + predicted[:, :-1]
+        next_obs = next_obs if self.scaler is None else self.scaler.reverse_transform(next_obs)
         return Step(next_obs, predicted[:, -1], variance.norm(dim=-1).amax(0))
 
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state that checkpoints save, a dict with the number of updates."""
+        """Return the state that checkpoints contain: a dict with the number of updates."""
         return {"optim_t": self.optim_t}
 
     def restore_state(self, state: dict[str, Any]) -> None:

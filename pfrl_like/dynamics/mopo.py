@@ -9,20 +9,20 @@ from torch import Tensor
 
 from pfrl_like.algos import Estimator
 from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES
-from pfrl_like.algos.fitting.online import drawn_actions
-from pfrl_like.algos.fitting.spaces import check_as_many
+from pfrl_like.algos.fitting.online import sample_or_predict
+from pfrl_like.algos.fitting.spaces import check_equal_lengths
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import Transition
 from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemble
 from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 
 
-def refused(what: str) -> Any:
-    """Return a method that raises an error; it replaces a method of `Estimator` that dynamics models do not support."""
+def not_supported(reason: str) -> Any:
+    """Return a method that raises an error, for methods of `Estimator` that dynamics models do not support."""
 
     def raise_error(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise a NotImplementedError."""
-        raise NotImplementedError(f"{type(self).__name__} is a model of an environment: it {what}")
+        raise NotImplementedError(f"{type(self).__name__} is a model of an environment and {reason}")
 
     return raise_error
 
@@ -30,18 +30,17 @@ def refused(what: str) -> Any:
 class MOPO(Estimator):
     """Estimator of a dynamics model.
 
-    Pass it as `dynamics` to another estimator, which then also trains on imagined transitions.
-
-    It is fitted like an algorithm. `lam` times the variance of the prediction is subtracted from the rewards of
-    imagined transitions, so that a policy avoids states in which the model is uncertain. Observations must be vectors.
+    Fit the model to data, and pass it as `dynamics` to another estimator, which is then also trained on imagined
+    transitions. `lam` times the variance of the prediction is subtracted from the rewards of imagined transitions, so
+    that a policy avoids states in which the model is uncertain. Observations must be vectors.
 
     Args:
         learning_rate: Learning rate of Adam.
         eps: Epsilon of Adam.
         weight_decay: Weight decay of Adam. It is not applied to the bounds of the variances.
         n_ensembles: Number of members of the ensemble.
-        n_transitions: Number of recorded observations from which rollouts start. `n_transitions`, `horizon` and `lam`
-            can be changed after fitting.
+        n_transitions: Number of recorded observations from which rollouts start. The hyperparameters `n_transitions`,
+            `horizon` and `lam` can be changed after fitting.
         horizon: Number of steps of a rollout.
         lam: Factor of the variance that is subtracted from rewards.
         discrete_action: True if actions are discrete.
@@ -86,8 +85,8 @@ class MOPO(Estimator):
             "MOPO is only the model: train a policy with SAC(dynamics=MOPO(n_transitions=..., horizon=..., lam=...))",
         ),
     }  # fmt: skip
-    predict_value = refused("has no values")
-    sample_action = save_policy = fit_online = refused("does not act")
+    predict_value = not_supported("has no values")
+    sample_action = save_policy = fit_online = not_supported("does not act")
 
     learning_rate: float = 1e-3
     eps: float = 1e-8
@@ -96,17 +95,15 @@ class MOPO(Estimator):
     n_transitions: int = 400
     horizon: int = 5
     lam: float = 1.0
-    discrete_action: bool = False  # type: ignore[misc]  # a hyperparameter of this class
+    discrete_action: bool = False  # type: ignore[misc]  # a hyperparameter here, a class variable in `Estimator`
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         if len(observation_shape) != 1:
-            raise ValueError(
-                f"observation_shape is {observation_shape}, but {type(self).__name__} supports vectors only"
-            )
+            raise ValueError(f"observation_shape is {observation_shape}, expected (n,): vectors only")
         for name in ("action_scaler", "reward_scaler"):
-            if (given := getattr(self, name)) is not None:
+            if (scaler := getattr(self, name)) is not None:
                 advice = f"{type(self).__name__} predicts unscaled values: pass the scaler to the algorithm"
-                raise ValueError(f"{name} is {given!r:.80}, but {advice}")
+                raise ValueError(f"{name} is {scaler!r:.80}, but {advice}")
         if self.dynamics is not None:
             raise ValueError(f"dynamics is {self.dynamics!r}, but {type(self).__name__} has no dynamics: expected None")
         encoders = [self._encoder(observation_shape, action_size) for _ in range(self.n_ensembles)]
@@ -139,18 +136,19 @@ class MOPO(Estimator):
         """
         model: DynamicsModel = self._agent
         obs, actions = self._tensor(self._observations(x)), self._actions(action)
-        check_as_many(obs, actions)
+        check_equal_lengths(obs, actions)
         step = model.predict(obs, actions)
         next_obs, reward, variance = (part.reshape(len(part), *part.shape[1:] or (1,)).cpu().numpy() for part in step)
         return (next_obs, reward, variance) if with_variance else (next_obs, reward)
 
     def generate(self, algo: Any, transitions: Sequence[Transition]) -> list[Transition]:
-        """Return imagined transitions: rollouts of `horizon` steps that start from recorded observations.
+        """Return imagined transitions, from rollouts of `horizon` steps that start from recorded observations.
 
-        No state is terminal, because the model does not predict terminal states.
+        The model does not predict terminal states, so no state is terminal.
 
         Args:
-            algo: Algorithm that chooses the actions with `sample_action`, or with `predict` if it cannot sample.
+            algo: Algorithm that chooses the actions with `sample_action`, or with `predict` if `sample_action` is not
+                supported.
             transitions: Recorded transitions, from which `n_transitions` are sampled with replacement.
 
         Returns:
@@ -158,7 +156,7 @@ class MOPO(Estimator):
 
         Raises:
             NotFittedError: If the model or the algorithm is not built yet.
-            TypeError: If only one of model and algorithm has discrete actions.
+            TypeError: If either the model or the algorithm has discrete actions, and the other has continuous actions.
             ValueError: If a number is out of range, or observations have the wrong shape.
         """
         check_rollouts(self.n_transitions, self.horizon, self.lam)
@@ -168,31 +166,32 @@ class MOPO(Estimator):
         obs = self._tensor(self._observations(np.stack(start)))
 
         def choose(obs: Tensor) -> Tensor:
-            return self._actions(drawn_actions(algo, obs.cpu().numpy()))
+            return self._actions(sample_or_predict(algo, obs.cpu().numpy()))
 
         steps = [*imagine(self._agent, obs, choose, self.horizon, self.lam)]
-        return self._linked(steps, choose(steps[-1].next_obs))
+        return self._link_transitions(steps, choose(steps[-1].next_obs))
 
-    def _linked(self, steps: Sequence[Batch], last_action: Tensor) -> list[Transition]:
-        """Return the transitions of several imagined episodes; `steps[t]` contains step t of all episodes."""
+    def _link_transitions(self, steps: Sequence[Batch], last_action: Tensor) -> list[Transition]:
+        """Return the transitions of several imagined episodes, linked within each episode.
+
+        `steps[t]` contains step t of all episodes. `last_action` contains the actions after the last steps.
+        """
         obs, action, reward, next_obs = (
             [getattr(step, name).cpu().numpy() for step in steps] for name in ("obs", "action", "reward", "next_obs")
         )
         next_action = [*action[1:], last_action.cpu().numpy()]
-        made: list[Transition] = []
-        before: list[Transition | None] = [None] * len(reward[0])
+        transitions: list[Transition] = []
         for t in range(len(steps)):
-            now = [
+            previous = transitions[-len(obs[t]) :] if t else [None] * len(obs[t])
+            transitions += [
                 Transition(
                     obs[t].shape[1:], self.action_size_ or 0, obs[t][i], self._plain(action[t][i]),
                     0.0 if last is None else last.next_reward, next_obs[t][i], self._plain(next_action[t][i]),
                     reward[t][i], terminal=0, prev_transition=last,
                 )
-                for i, last in enumerate(before)
+                for i, last in enumerate(previous)
             ]  # fmt: skip
-            made += now
-            before = [*now]
-        return made
+        return transitions
 
     def _plain(self, action: Any) -> Any:
         return int(action) if self.discrete_action else action

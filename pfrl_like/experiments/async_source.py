@@ -1,4 +1,4 @@
-"""`AsyncWorkers`, the source of training steps for asynchronous processes, and the agents that checkpoints save."""
+"""`AsyncWorkers`, the source of training steps in asynchronous training, and the agents that its checkpoints save."""
 
 import logging
 import os
@@ -17,9 +17,11 @@ from pfrl_like.processes import Countdown, Failure, Finished, Workers
 from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.plain_values import from_json
 
-#: Seconds between two checks of the events (`POLL`), and for interrupted processes to send tracebacks (`LAST_WORDS`).
-#: Maximum seconds for processes to end after a process has failed (`GRACE`), and after an error here (`PROMPT`).
-POLL, GRACE, PROMPT, LAST_WORDS = 0.1, 2.0, 0.5, 1.0
+POLL = 0.1  # seconds between two checks of the events
+GRACE = 2.0  # maximum seconds for the other processes to end after one has failed
+PROMPT = 0.5  # maximum seconds for the processes to end after an error in the main process
+TRACEBACK_SECONDS = 1.0  # seconds for interrupted processes to send their tracebacks
+_LATE = "did not end when training was over"
 
 
 class AsyncWorkers:
@@ -29,11 +31,11 @@ class AsyncWorkers:
         job: Job of the processes. One process is started for each of its seeds.
         stop_event: Event that ends training when it is set, or None.
         exception_event: Event that ends training with an error when it is set, or None. If the event has an attribute
-            `error`, the error contains it.
+            `error`, the raised error contains this attribute.
         logger: Logger that gets a line for every score.
-        start_method: Start method of the processes, or None.
-        grace: Number of seconds after the end of training in which a process must end. Each step of an evaluation
-            restarts this time.
+        start_method: Start method of the processes. If None, forkserver is used if the system has it, else spawn.
+        grace: Maximum number of seconds that a process may take to end after the end of training. Each step of an
+            evaluation restarts this time.
         step_timeout: Maximum number of seconds between two heartbeats of a process during training. If None, there is
             no limit.
 
@@ -61,19 +63,22 @@ class AsyncWorkers:
         self.state: dict[str, Any] | None = None
         self._reason = ""
         self._failures: dict[int | str, Failure] = {}
-        self._signs: dict[int, Any] = {}  # latest heartbeat of each process
-        self._countdowns: dict[int, Countdown] = {}  # started at that heartbeat
+        self._heartbeats: dict[int, Any] = {}  # latest heartbeat of each process
+        self._countdowns: dict[int, Countdown] = {}  # time limit of each process, started at its latest heartbeat
         self.workers = Workers(work, [(job,)] * len(job.seeds), start_method=start_method, name="actor")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """Wait briefly for messages, and set the clock to the total number of steps that the processes have started."""
+        """Wait briefly for messages, and set the clock to the number of steps that all processes have started."""
         ended = self._listen(POLL)
         if self.exception_event is not None and self.exception_event.is_set():
-            self._note_exception()
+            error = getattr(self.exception_event, "error", None)
+            text = "set exception_event" if error is None else f"raised {type(error).__name__}: {error}"
+            lines = "" if error is None else "".join(traceback.format_exception(error))
+            self._failures.setdefault("learner", Failure(text, lines))
         if self._failures:
             self._fail(self._end(min(GRACE, self.grace)))
-        over = bool(self.counters.stop.value) or self.counters.steps_begun >= clock.steps
-        hung = self._hung(over)
+        over = bool(self.counters.stop.value) or self.counters.steps_started >= clock.steps
+        hung = self._hanging(over)
         if hung and not over:
             bound = f"{self.step_timeout:g} s (step_timeout, which also limits make_env and make_agent)"
             self._fail(self._end(min(GRACE, self.grace), hung, f"has made no step for {bound}"))
@@ -83,7 +88,7 @@ class AsyncWorkers:
             self._reason = self._reason or "stop_event was set"
             self.stop()
         clock.between_episodes = False
-        clock.t = self.counters.steps_begun
+        clock.t = self.counters.steps_started
         if self.workers.running:
             clock.t = max(min(clock.t, clock.steps - 1), clock.previous_t)  # the last step is not finished yet
         elif clock.t < clock.steps:
@@ -123,69 +128,55 @@ class AsyncWorkers:
                     self._reason = content
         return ended
 
-    def _note_exception(self) -> None:
-        error = getattr(self.exception_event, "error", None)
-        text = "set exception_event" if error is None else f"raised {type(error).__name__}: {error}"
-        lines = "" if error is None else "".join(traceback.format_exception(error))
-        self._failures.setdefault("learner", Failure(text, lines))
-
-    def _hung(self, over: bool) -> frozenset[int]:
-        """The running processes whose last heartbeat is too long ago.
+    def _hanging(self, over: bool) -> frozenset[int]:
+        """Return the running processes whose last heartbeat is too long ago.
 
         The limit is `grace` after the end of training, else `step_timeout`.
         """
         running = self.workers.running
         for index in running:
             sign = over, running, self.counters.beats[index]
-            if self._signs.get(index) != sign:
-                self._signs[index] = sign
+            if self._heartbeats.get(index) != sign:
+                self._heartbeats[index] = sign
                 self._countdowns[index] = Countdown(self.grace if over else self.step_timeout)
         return frozenset(index for index in running if self._countdowns[index].left() <= 0)
 
-    def _end(
-        self, seconds: float, hung: frozenset[int] = frozenset(), how: str = "did not end when training was over"
-    ) -> dict[int | str, Failure]:
+    def _end(self, seconds: float, hung: frozenset[int] = frozenset(), reason: str = "") -> dict[int | str, Failure]:
         """Tell all processes to end. Interrupt hanging processes at once, and the others after `seconds`.
 
         Args:
             seconds: Number of seconds after which processes that do not hang are interrupted.
             hung: Indices of the processes that hang.
-            how: Reason that the error gives for the processes that hang.
+            reason: Reason that the error gives for the processes that hang.
 
         Returns:
             A dict from the index of each interrupted process to the reason and its traceback.
         """
         self.stop()
-        self._interrupt(hung)
+        for index in hung:
+            self.workers.interrupt(index)
         self._listen_for(seconds, hung)
         late = self.workers.running - hung
-        self._interrupt(late)
-        self._listen_for(LAST_WORDS)
-        reasons = dict.fromkeys(sorted(hung), how) | dict.fromkeys(sorted(late), "did not end when training was over")
-        return {
-            index: Failure(f"{reason}: the process was killed", self._traceback_of(index))
-            for index, reason in reasons.items()
-        }
-
-    def _interrupt(self, indices: frozenset[int]) -> None:
-        for index in indices:
+        for index in late:
             self.workers.interrupt(index)
-
-    def _traceback_of(self, index: int) -> str:
-        return self._failures.pop(index, Failure("")).traceback_text or self.workers.stack(index)
-
-    def _saves(self) -> bool:
-        return bool(self.counters.saving.value) and 0 in self.workers.running
+        self._listen_for(TRACEBACK_SECONDS)
+        failures: dict[int | str, Failure] = {}
+        for index in [*sorted(hung), *sorted(late)]:
+            lines = self._failures.pop(index, Failure("")).traceback_text or self.workers.stack(index)
+            failures[index] = Failure(f"{reason if index in hung else _LATE}: the process was killed", lines)
+        return failures
 
     def _listen_for(self, seconds: float, excluded: frozenset[int] = frozenset()) -> None:
-        """Receive messages until the other processes have ended, or until time is up and process 0 is not saving."""
+        """Receive messages until all processes but `excluded` have ended, or time is up and no agent is being saved."""
         deadline = time.monotonic() + seconds
-        self._listen(0.0)  # receives messages of processes that have ended
-        while self.workers.running - excluded and (time.monotonic() < deadline or self._saves()):
+        self._listen(0.0)  # also receives messages of processes that have already ended
+        while self.workers.running - excluded:
+            if time.monotonic() >= deadline and not (self.counters.saving.value and 0 in self.workers.running):
+                break
             self._listen(POLL)
 
     def _fail(self, late: dict[int | str, Failure]) -> NoReturn:
-        """Raise an error with the failures that ended training and the processes that did not end in time."""
+        """Raise an error with the failures that ended training, and with `late`, the failures of slow processes."""
         self.workers.close(hurry=True)
         failures = self._failures | late
         reasons = {who: failure.reason for who, failure in failures.items()}
@@ -215,16 +206,16 @@ class SharedAgent:
             stop_episode(self.shared)  # the running episode of process 0 is not resumed
         getattr(self.shared, "sync_parameters", lambda: None)()
         if hasattr(self.shared, "t"):
-            self.shared.t = self.source.counters.steps_begun
+            self.shared.t = self.source.counters.steps_started
         self.shared.save(dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """The latest statistics of process 0; before the first message, the statistics of this process's agent."""
+        """Return the latest statistics of process 0. Before its first message, return those of this process's agent."""
         return statistics_of(self.shared) if self.source.statistics is None else self.source.statistics
 
 
 class AgentOfProcess0:
-    """Stands for the agent of process 0 in training without shared memory. Process 0 saves the agent when it ends.
+    """Stands for the agent of process 0 in training without shared memory. Process 0 saves its agent at its end.
 
     Args:
         source: Source of training steps.
@@ -241,8 +232,8 @@ class AgentOfProcess0:
         if os.path.isdir(self.folder):
             shutil.copytree(self.folder, dirname, dirs_exist_ok=True)
         else:
-            self.logger.warning("Process 0 ended without saving its agent; %s was not written", dirname)
+            self.logger.warning("Process 0 ended without saving its agent: %s was not written", dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """The latest statistics of process 0; an empty list before the first message."""
+        """Return the latest statistics of process 0; an empty list before its first message."""
         return self.source.statistics or []

@@ -20,7 +20,7 @@ from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
 
 #: Maximum nesting depth of the JSON values in an agent's saved state.
-_LEVELS = 100
+_MAX_DEPTH = 100
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,9 @@ class Counters:
     saving: Any
 
     @property
-    def steps_begun(self) -> int:
-        """Number of steps that have started. It is read without the lock, which a killed process may still hold."""
+    def steps_started(self) -> int:
+        """Number of steps that have started, read without the lock, which a killed process may still hold."""
         return int(self.totals.get_obj()[0])
-
-    def beat(self, index: int) -> None:
-        """Count a heartbeat of a process."""
-        self.beats[index] += 1
 
 
 @dataclass(frozen=True)
@@ -68,13 +64,13 @@ class Job:
         global_step_hooks: Function that returns the hooks that are called as `hook(env, agent, t)` after every step.
         evaluator: Function that returns the arguments of the `Evaluator` of process 0. If None, there are no
             evaluations.
-        tells_evaluations: True if process 0 sends the results of evaluations to the main process, which logs them to
-            TensorBoard.
+        sends_evaluations: True if process 0 sends the results of evaluations to the main process, which logs the
+            results to TensorBoard.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
             ends training.
         profile: Folder for profiles. If None, no profiles are written.
-        outcome: Folder in which process 0 saves its agent at the end of training. If it is empty, the agent is not
-            saved.
+        save_dir: Folder in which process 0 saves its agent at the end of training. If it is an empty string, the agent
+            is not saved.
     """
 
     counters: Counters
@@ -88,14 +84,14 @@ class Job:
     max_episode_len: int | None
     global_step_hooks: Callable[[], Sequence[Callable[[Any, Any, int], Any]]]
     evaluator: Callable[[], dict[str, Any]] | None
-    tells_evaluations: bool
+    sends_evaluations: bool
     successful_score: float | None
     profile: str | None
-    outcome: str
+    save_dir: str
 
 
 class SharedClock(Clock):
-    """The clock of one process. `t` is the number of its last step; steps are counted over all processes.
+    """The clock of one process. `t` is the number of the last step of this process, counted over all processes.
 
     Args:
         job: Job of the process.
@@ -143,10 +139,10 @@ class AsyncSource(SerialSource):
 def work(channel: WaitingEnd, index: int, job: Job) -> None:
     """Train until no steps are left or all processes must end, and send messages to the main process.
 
-    The messages are ("episode", t, episode), ("score", t, score) and ("stop", t, reason). If `job.tells_evaluations` is
+    The messages are ("episode", t, episode), ("score", t, score) and ("stop", t, reason). If `job.sends_evaluations` is
     True, process 0 also sends ("evaluation", t, (agent_stats, eval_stats, env_stats)). Process 0 sends ("agent", t,
-    (statistics, state)) after each of its episodes and at the end. The state is the `saved_state` of its agent. It is
-    None if the agent has no `saved_state` or if no attributes are shared.
+    (statistics, state)) after each of its episodes and at the end. The state is the `saved_state` of its agent, or None
+    if the agent has no `saved_state` or if the processes share no attributes.
 
     Args:
         channel: Channel to the main process.
@@ -156,15 +152,17 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
     torch.set_num_threads(1)
     set_random_seed(job.seeds[index])
     counters = job.counters
-    counters.beat(index)
+    counters.beats[index] += 1
     env = job.make_env(index, test=False)
-    counters.beat(index)
-    opened = [env]
-    clock = SharedClock(job)
+    counters.beats[index] += 1
+    opened, clock = [env], SharedClock(job)
+
+    def beat(_: Clock) -> None:
+        counters.beats[index] += 1
 
     def report(clock: Clock) -> None:
         assert isinstance(clock, SharedClock)
-        counters.beat(index)
+        beat(clock)
         clock.count_episodes()
         for episode in clock.ended:
             channel.send(("episode", clock.t, episode))
@@ -174,8 +172,8 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
     def send_agent() -> None:
         if index == 0:
             has_state = job.shared and hasattr(agent, "saved_state")
-            own = to_json(agent.saved_state(), _LEVELS) if has_state else None  # with copies of tensors
-            channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), own)))
+            state = to_json(agent.saved_state(), _MAX_DEPTH) if has_state else None  # with copies of tensors
+            channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), state)))
 
     def send_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
         channel.send(("evaluation", step, (_numbers(agent_stats), eval_stats, _numbers(env_stats))))
@@ -183,7 +181,7 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
     with closing_all(opened):
         agent = job.agent if job.make_agent is None else job.make_agent(index)
         opened.append(agent)
-        counters.beat(index)
+        counters.beats[index] += 1
         for name, value in job.shared.items():
             setattr(agent, name, value)
         if hasattr(agent, "process_idx"):
@@ -191,33 +189,36 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
         callbacks: list[Callback] = [StepHooks(job.global_step_hooks(), env, agent), report]
         if job.evaluator is not None and index == 0:
             opened.append(job.make_env(index, test=True))
-            options: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [lambda _: counters.beat(0)]}
+            options: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [beat]}
             evaluator = Evaluator(agent, opened[-1], **job.evaluator() | options)
-            if job.tells_evaluations:
+            if job.sends_evaluations:
                 evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, send_evaluation]
             opened.append(evaluator)
-            callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
-        saves = job.outcome and index == 0 and hasattr(agent, "save")
-        saved = _saved_in(job.outcome, agent, counters) if saves else contextlib.nullcontext()
-        with saved, _profiled(job.profile, index):
+            callbacks.append(_evaluation_callback(Evaluation(evaluator, agent, job.successful_score, False), channel))
+        saves = job.save_dir and index == 0 and hasattr(agent, "save")
+        saved = _saving_in(job.save_dir, agent, counters) if saves else contextlib.nullcontext()
+        profile = contextlib.nullcontext() if job.profile is None else cProfile.Profile()
+        with saved, profile:
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
             send_agent()
+        if isinstance(profile, cProfile.Profile):
+            profile.dump_stats(os.path.join(str(job.profile), f"profile-{index}.out"))
 
 
 def _numbers(statistics: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return [pair for pair in statistics if isinstance(pair[1], int | float)]
 
 
-def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
-    """Return a callback that evaluates, sends the scores, and ends all processes if a score is high enough."""
+def _evaluation_callback(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
+    """Return a callback that evaluates, sends the score, and ends all processes if the score is high enough."""
 
     def evaluate(clock: Clock) -> None:
         assert isinstance(clock, SharedClock)
         if clock.asked_to_stop:
             return
-        known = len(evaluation.history)
+        count = len(evaluation.history)
         evaluation(clock)
-        for statistics in evaluation.history[known:]:
+        for statistics in evaluation.history[count:]:
             channel.send(("score", clock.t, statistics["eval_score"]))
         if clock.stopped:
             channel.send(("stop", clock.t, clock.reason))
@@ -227,8 +228,8 @@ def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
 
 
 @contextlib.contextmanager
-def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
-    """Save the agent at the end of the context. After an error, the agent is saved too, and the error is re-raised."""
+def _saving_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
+    """Save the agent at the end of the context, even after an error in the context."""
 
     def save() -> None:
         counters.saving.value = 1
@@ -244,13 +245,3 @@ def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
             save()
         raise
     save()
-
-
-@contextlib.contextmanager
-def _profiled(folder: str | None, index: int) -> Iterator[None]:
-    if folder is None:
-        yield
-        return
-    with cProfile.Profile() as profile:
-        yield
-    profile.dump_stats(os.path.join(folder, f"profile-{index}.out"))

@@ -1,4 +1,4 @@
-"""Callbacks of the training loop: step hooks, logs, evaluation and a progress bar. They read only the clock."""
+"""Callbacks of the training loop: step hooks, logs, evaluation and a progress bar."""
 
 import collections
 import logging
@@ -40,8 +40,8 @@ class EpisodeLog:
     Args:
         agent: Agent whose statistics are logged.
         loggers: Loggers of the metrics.
-        logger: Logger that gets a readable line for every episode. If None, no line is logged.
-        outdir: Run directory. The line names it.
+        logger: Logger that gets two lines for every episode. If None, no lines are logged.
+        outdir: Run directory. The lines contain its name.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class EpisodeLog:
 
 
 class IntervalLog:
-    """Logs the mean return of the last episodes every `interval` steps. Batch runs use it."""
+    """Logs the mean return of the last `window` episodes every `interval` steps, in runs with a vector environment."""
 
     def __init__(self, agent: Any, interval: int | None, window: int, logger: logging.Logger, outdir: str) -> None:
         self.agent, self.interval, self.logger, self.outdir = agent, interval, logger, outdir
@@ -77,16 +77,16 @@ class IntervalLog:
         self.logger.info("statistics:%s", statistics_of(self.agent))
 
     def saved_state(self) -> dict[str, Any]:
-        """The returns of the last episodes."""
+        """Return the returns of the last episodes."""
         return {"returns": [*self.returns]}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `saved_state` returned."""
+        """Restore the result of `saved_state`."""
         self.returns.extend(state["returns"])
 
 
 class Evaluation:
-    """Evaluates the agent when an evaluation is due, and ends training when a score is high enough.
+    """Evaluates the agent when an evaluation is due, and ends training when a score reaches `successful_score`.
 
     Args:
         evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
@@ -111,7 +111,7 @@ class Evaluation:
             self.stop_if_successful(clock)
 
     def stop_if_successful(self, clock: Clock) -> None:
-        """End training if any score so far is high enough."""
+        """End training if any score so far has reached `successful_score`."""
         if self.successful_score is None:
             return
         for score in (row["eval_score"] for row in self.history):
@@ -119,20 +119,18 @@ class Evaluation:
                 clock.stop(f"score {score:.1f} >= {self.successful_score:g}")
 
     def saved_state(self) -> dict[str, Any]:
-        """The statistics and scores of all evaluations so far."""
+        """Return the statistics and scores of all evaluations so far."""
         return {"history": self.history}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Restore what `saved_state` returned.
-
-        The evaluator itself is restored separately.
+        """Restore the result of `saved_state`. The evaluator itself is restored separately.
 
         Returns:
             A list with one message if the evaluator has no `restore_state`, else an empty list.
         """
         self.history[:] = state["history"]
-        known = hasattr(self.evaluator, "restore_state")
-        return () if known else [f"evaluator: {type(self.evaluator).__name__} has no restore_state"]
+        can_restore = hasattr(self.evaluator, "restore_state")
+        return () if can_restore else [f"evaluator: {type(self.evaluator).__name__} has no restore_state"]
 
     def close(self) -> None:
         """Close the files of the evaluator."""
@@ -140,7 +138,7 @@ class Evaluation:
 
 
 def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:
-    """Save an agent as `<outdir>/<t><suffix>`. Random streams do not change. A failed save leaves no directory."""
+    """Save an agent as `<outdir>/<t><suffix>`. The random streams do not change. A failed save leaves no directory."""
     dirname = os.path.join(outdir, f"{t}{suffix}")
     if not hasattr(agent, "save"):
         logger.warning("The agent (%s) has no method save; %s was not written", type(agent).__name__, dirname)
@@ -149,7 +147,7 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
     try:
         with isolated_rng():
             agent.save(dirname)
-    except (CheckpointError, OSError):  # other errors may name saved files, which therefore stay
+    except (CheckpointError, OSError):  # the files stay after other errors, which may name them
         if is_new:
             shutil.rmtree(dirname, ignore_errors=True)
         raise
@@ -157,7 +155,7 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
 
 
 def statistics_of(agent: Any) -> list[tuple[str, Any]]:
-    """The statistics of an agent or an environment as (name, value) pairs; an empty list if there are none."""
+    """Return the statistics of an agent or an environment as (name, value) pairs; an empty list if there are none."""
     statistics: Any = getattr(agent, "get_statistics", list)()
     return list(statistics) if isinstance(statistics, Iterable) else []
 
@@ -165,11 +163,11 @@ def statistics_of(agent: Any) -> list[tuple[str, Any]]:
 #: Maximum and minimum width of the bar in columns. If less space is left, the bar is not drawn.
 WIDTH, MIN_WIDTH = 24, 8
 
-#: Parts that are removed from a line that is too long, in this order.
+#: Parts of the line that are removed if the line is too long, starting with the first one.
 DISPENSABLE = ("speed", "score", "return", "time")
 
 _SEPARATOR = "  "
-#: Number of seconds for which the line shows the text that was passed to `tell`.
+#: Number of seconds for which the line shows a text that was passed to `Progress.tell`.
 NOTICE_SECONDS = 10.0
 
 
@@ -179,7 +177,7 @@ def wants_progress(progress: bool | None) -> bool:
 
 
 class Progress:
-    """Draws a progress bar as wide as the terminal. Without a terminal, it prints a line of text every 10 seconds.
+    """Draws a progress bar as wide as the terminal. If there is no terminal, prints a line of text every 10 seconds.
 
     Args:
         steps: Step at which training ends.
@@ -188,9 +186,9 @@ class Progress:
         stream: Stream to write to. If None, the standard error stream is used.
         clock: Function that returns the time in seconds.
         closing: Function that returns the last line to print, or an empty string.
-        waits: Function that returns the reason why no update has been made yet, or an empty string. It is called for
-            every line.
-        opening: Line that is printed at construction. If it is empty, nothing is printed.
+        waits: Function that returns the reason why no update has been made yet, or an empty string. The function is
+            called for every line.
+        opening: Line that is printed at construction. If the line is empty, nothing is printed.
     """
 
     def __init__(
@@ -238,7 +236,7 @@ class Progress:
             self._write(self._last, self._notice_at)
 
     def close(self) -> None:
-        """Print the last state and the way in which training ended."""
+        """Print the last state, and the step and the reason at which training ended."""
         LISTENERS.discard(self)
         clock = self._last
         if clock is None:
@@ -273,7 +271,7 @@ class Progress:
         self.stream.flush()
 
     def _bar(self, share: float, room: int) -> str:
-        """The bar followed by a space; an empty string if the space is too narrow."""
+        """Return the bar followed by a space; an empty string if fewer than `MIN_WIDTH` columns are left."""
         width = min(WIDTH, room - 1)
         if width < MIN_WIDTH:
             return ""
@@ -282,7 +280,7 @@ class Progress:
 
 
 def _columns(stream: TextIO) -> int:
-    """The number of columns of the terminal of a stream. It may change at any time."""
+    """Return the current number of columns of the terminal of a stream."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):  # the stream has no descriptor, or is not a terminal
@@ -291,13 +289,13 @@ def _columns(stream: TextIO) -> int:
 
 
 def _shortened(parts: Mapping[str, str], room: int) -> str:
-    """The parts as one line. Parts are removed until the line fits into `room` columns."""
-    kept = dict(parts)
+    """Return the parts as one line. Parts are removed until the line fits into `room` columns."""
+    remaining = dict(parts)
     for name in DISPENSABLE:
-        if len(_SEPARATOR.join(kept.values())) <= room:
+        if len(_SEPARATOR.join(remaining.values())) <= room:
             break
-        kept.pop(name, None)
-    return _SEPARATOR.join(kept.values())[: max(room, 0)]
+        remaining.pop(name, None)
+    return _SEPARATOR.join(remaining.values())[: max(room, 0)]
 
 
 def _duration(seconds: float) -> str:

@@ -1,12 +1,12 @@
 """Checkpoints of a run, which contain everything that another process needs to resume the run.
 
     <t>_checkpoint/             files that `agent.save` writes
-    <t>_checkpoint/run/         all other state of the run, see `RunState`, and the names of its buffer files
-    checkpoint_buffers/<name>/  contents of replay buffers; checkpoints share files, and each file is written once
+    <t>_checkpoint/run/         all other state of the run, see `RunState`, and the names of the buffer files
+    checkpoint_buffers/<name>/  contents of replay buffers; each transition is written once, and checkpoints share files
 
 `run/` is written last, by one atomic operation. The checkpoint is then complete. A directory without `run/` contains
-only an agent. If a checkpoint of the same name exists, it is renamed to `<t>_previous` until the new checkpoint is
-complete.
+only an agent. If a checkpoint of the same name exists, the old checkpoint is renamed to `<t>_previous` until the new
+one is complete.
 """
 
 import contextlib
@@ -26,27 +26,20 @@ from pfrl_like.replay_buffers import prune
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.run_directory import TABLES
 from pfrl_like.runs.run_files import FailedWrites
-from pfrl_like.storage import (
-    has_manifest,
-    is_unfinished,
-    load_directory,
-    make_directory,
-    save_directory,
-    sync_file,
-    synced_together,
-)
-from pfrl_like.storage.atomic import named_errors, names_in, read_bounded
+from pfrl_like.storage.atomic import make_directory, named_errors, names_in, read_bounded, sync_file, synced_together
 from pfrl_like.storage.attributes import Owner, limits_of
+from pfrl_like.storage.directory import has_manifest, is_unfinished, load_directory, save_directory
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 
 RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
-#: Number of checkpoints with the full state if `keep` is None. The older one is used if the newest is damaged.
+#: Number of checkpoints whose complete state is kept if `keep` is None. The second is used if the newest is damaged.
 _RESUMABLE = 2
-#: Kinds of saves of the same step, least preferred first. `finish` may be in the middle of an episode.
+#: Suffixes of saved agents. If several have the same step, the last suffix in this list is loaded first. `checkpoint`
+#: is preferred to `finish`, because `finish` may have cut off an episode.
 _KINDS = ("previous", "finish", "checkpoint", "except")
 _PREVIOUS = "_previous"
 _NAME = re.compile(rf"(\d+)_(?:{'|'.join(_KINDS)})")
-_GONE = re.compile(r"\.tmp-gone-[0-9]+-[0-9a-f]{8}")
+_REMOVED_FOLDER = re.compile(r"\.tmp-gone-[0-9]+-[0-9a-f]{8}")
 
 
 class Saved(NamedTuple):
@@ -62,20 +55,20 @@ class Saved(NamedTuple):
 
     @property
     def is_checkpoint(self) -> bool:
-        """True if the directory also contains the other state of the run."""
+        """True if the directory contains the complete state of the run, and not only the agent."""
         return has_manifest(os.path.join(self.path, RUN))
 
     @property
     def is_incomplete(self) -> bool:
-        """True if the save of a checkpoint or agent was not completed."""
+        """True if the process was killed while it saved this checkpoint or agent."""
         return not self.is_checkpoint and (os.path.isdir(os.path.join(self.path, RUN)) or is_unfinished(self.path))
 
     def state(self, agent: Any = None) -> dict[str, Any]:
-        """The saved state without agent and buffers. All files except buffer files are verified first.
+        """Return the saved state without agent and buffers, after a check of all files except buffer files.
 
         Args:
-            agent: Agent that will be loaded. The sizes of the files are compared with this agent. If None, sizes are
-                not checked.
+            agent: Agent that will be loaded, with which the sizes of the files are compared. If None, sizes are not
+                checked.
 
         Raises:
             CheckpointError: If a file is missing, damaged or too large.
@@ -91,10 +84,10 @@ class Saved(NamedTuple):
 
 
 def saved_in(outdir: str) -> list[Saved]:
-    """The saved agents in a run directory, newest first."""
+    """Return the saved agents in a run directory, newest first."""
     matches = filter(None, map(_NAME.fullmatch, names_in(outdir) if os.path.isdir(outdir) else []))
-    found = [Saved(int(match[1]), os.path.join(outdir, match[0])) for match in matches]
-    return sorted(found, key=lambda saved: (saved.t, _KINDS.index(saved.path.rpartition("_")[2])), reverse=True)
+    agents = [Saved(int(match[1]), os.path.join(outdir, match[0])) for match in matches]
+    return sorted(agents, key=lambda saved: (saved.t, _KINDS.index(saved.path.rpartition("_")[2])), reverse=True)
 
 
 class Checkpoints:
@@ -102,13 +95,13 @@ class Checkpoints:
 
     Args:
         agent: The agent.
-        state: All other state of the run. If None, only the agent is saved.
+        state: State of everything except the agent and the replay buffers. If None, only the agent is saved.
         interval: Number of steps between checkpoints. If None, checkpoints are saved only by calls of `save`.
         outdir: Run directory.
-        writes: Object that decides if a failed write ends training, and that lists the missing files.
+        writes: Object that decides if a failed write ends training, and that lists the files that could not be written.
         at_end: True to save a checkpoint at the last step, too, if this step is a multiple of `interval`.
-        keep: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If None, all
-            agents are kept, and the complete state of the newest two checkpoints.
+        keep: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If None, the
+            agents of all checkpoints are kept, and a run can resume from the newest two.
         critical: Function that returns a context manager. Signals do not interrupt the code inside this context.
         resumed_from: Checkpoint from which training resumed, with the attributes `t` and `references` (the buffer files
             of the checkpoint). None for a new run.
@@ -143,14 +136,14 @@ class Checkpoints:
         self._next = clock.t - clock.t % self.interval + self.interval
         first = clock.previous_t - clock.previous_t % self.interval + self.interval
         *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
-        for passed in others if self.keep is None else ():  # earlier multiples that this tick has passed
+        for passed in others if self.keep is None else ():  # multiples before the last one in this tick
             with self._handling_failures(f"{passed}_checkpoint"):
                 save_agent(self.agent, passed, self.outdir, self.logger, suffix="_checkpoint")
         if due < clock.steps or (due == clock.steps and self.at_end):
             self.save(clock, "_checkpoint", due)
 
     def save(self, clock: Clock, suffix: str, due: int | None = None) -> None:
-        """Save the run as `<due><suffix>`. It must be called between two ticks.
+        """Save the run as `<due><suffix>`. Call this method only between two ticks of the training loop.
 
         Args:
             clock: Clock of the run.
@@ -158,7 +151,8 @@ class Checkpoints:
             due: Step in the name. If None, the step of the clock.
 
         Raises:
-            CheckpointError: If a file cannot be written and this ends training. Earlier checkpoints are kept.
+            CheckpointError: If a file cannot be written and `writes` ends training for this reason. Earlier checkpoints
+                are kept.
         """
         name = f"{clock.t if due is None else due}{suffix}"
         with self._handling_failures(name):
@@ -173,10 +167,11 @@ class Checkpoints:
     def save_interrupted(self, clock: Clock) -> None:
         """Save a run as `<t>_except` after an error or a signal.
 
-        If the run ended between two ticks, the complete state is saved, else only the agent.
+        If the run ended between two ticks, the complete state is saved. If it ended within a tick, only the agent is
+        saved.
         """
         if not clock.between_ticks or self.state is None:
-            self._make_room(os.path.join(self.outdir, f"{clock.t}_except"))
+            self._rename_existing(os.path.join(self.outdir, f"{clock.t}_except"))
             save_agent(self.agent, clock.t, self.outdir, self.logger, suffix="_except")
         elif self._saved_t != clock.t:
             self.save(clock, "_except")
@@ -185,7 +180,7 @@ class Checkpoints:
         assert self.state is not None
         path = os.path.join(self.outdir, name)
         run = os.path.join(path, RUN)
-        moved, is_new = self._make_room(path), not os.path.lexists(path)
+        moved, is_new = self._rename_existing(path), not os.path.lexists(path)
         try:
             make_directory(run)  # marks the directory as an unfinished checkpoint
             with synced_together():
@@ -197,7 +192,7 @@ class Checkpoints:
                     for name, buffer in buffers.items()
                 }
                 self.agent.save(path)
-                if not has_manifest(path):  # the user's own agent class
+                if not has_manifest(path):  # a class of the user
                     for file in _files_of_agent(path):
                         sync_file(file)
             state |= {"agent": _stamp(path), "buffers": references}
@@ -205,32 +200,32 @@ class Checkpoints:
         except Exception:
             self._remove(path if is_new else run)
             if moved:
-                with contextlib.suppress(OSError):  # it can also be loaded under the name <t>_previous
+                with contextlib.suppress(OSError):  # <t>_previous can be loaded, too
                     os.rename(_previous(path), path)
-            self._remove_obsolete_or_warn(path)
+            self._remove_obsolete()
             raise
         self._references_of[path] = references
         self._references.update(references)
         self._remove(_previous(path))
-        self._remove_obsolete_or_warn(path)
+        self._remove_obsolete()
 
     @property
     def failure(self) -> str:
-        """The reason why the last save failed; an empty string if it succeeded."""
-        return self.writes.lacking.get(self._name, "")
+        """Reason why the last save failed; an empty string if the save succeeded."""
+        return self.writes.unsaved_files.get(self._name, "")
 
     @property
     def newest(self) -> str:
-        """A text that names the newest complete save."""
-        whole = (os.path.basename(saved.path) for saved in saved_in(self.outdir) if not saved.is_incomplete)
-        return f"the newest complete save is {next(whole, 'none')}"
+        """Text that names the newest complete agent or checkpoint."""
+        names = (os.path.basename(saved.path) for saved in saved_in(self.outdir) if not saved.is_incomplete)
+        return f"the newest complete save is {next(names, 'none')}"
 
     def _handling_failures(self, name: str) -> contextlib.AbstractContextManager[None]:
-        self.writes.lacking.pop(self._name, None)  # replaced by the new save
+        self.writes.unsaved_files.pop(self._name, None)  # replaced by the new save
         self._name = name
-        return self.writes.told(name)
+        return self.writes.handling(name)
 
-    def _make_room(self, path: str) -> bool:
+    def _rename_existing(self, path: str) -> bool:
         """Rename the existing checkpoint of this name. Return False if there is no such checkpoint."""
         previous = _previous(path)
         if not Saved(0, path).is_checkpoint:
@@ -241,12 +236,6 @@ class Checkpoints:
             os.rename(path, previous)
         self._references_of.pop(previous, None)
         return True
-
-    def _remove_obsolete_or_warn(self, path: str) -> None:
-        try:
-            self._remove_obsolete()
-        except (OSError, CheckpointError) as error:
-            self.logger.warning("obsolete checkpoint files next to %s could not be removed: %s", path, error)
 
     def _sync_tables(self) -> None:
         """Write all rows of the tables to disk before the checkpoint is completed."""
@@ -261,25 +250,28 @@ class Checkpoints:
                 sync_file(path)
 
     def _remove_obsolete(self) -> None:
-        """Remove obsolete checkpoints, and buffer files that no remaining checkpoint needs."""
-        whole = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
-        steps = sorted({saved.t for saved in whole}, reverse=True)[: self.keep or _RESUMABLE]
-        for saved in (saved for saved in whole if saved.t not in steps):
-            obsolete = saved.path.endswith(_PREVIOUS) or (self.keep is not None and saved.path.endswith("_checkpoint"))
-            self._remove(saved.path if obsolete else os.path.join(saved.path, RUN))
-        self._references_of = {saved.path: self._references_in(saved) for saved in whole if saved.t in steps}
-        folder = os.path.join(self.outdir, BUFFERS)
-        for name in os.listdir(folder) if os.path.isdir(folder) else ():
-            prune(os.path.join(folder, name), [one[name] for one in self._references_of.values() if name in one])
-        for name in filter(_GONE.fullmatch, os.listdir(self.outdir)):  # left by a writer that was killed
-            shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
+        """Remove obsolete checkpoints, and buffer files that no remaining checkpoint needs. Errors are only logged."""
+        try:
+            whole = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
+            steps = sorted({saved.t for saved in whole}, reverse=True)[: self.keep or _RESUMABLE]
+            for saved in (saved for saved in whole if saved.t not in steps):
+                with_agent = saved.path.endswith(_PREVIOUS if self.keep is None else (_PREVIOUS, "_checkpoint"))
+                self._remove(saved.path if with_agent else os.path.join(saved.path, RUN))
+            self._references_of = {saved.path: self._references_in(saved) for saved in whole if saved.t in steps}
+            folder = os.path.join(self.outdir, BUFFERS)
+            for name in os.listdir(folder) if os.path.isdir(folder) else ():
+                prune(os.path.join(folder, name), [one[name] for one in self._references_of.values() if name in one])
+            for name in filter(_REMOVED_FOLDER.fullmatch, os.listdir(self.outdir)):  # left by a killed process
+                shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
+        except (OSError, CheckpointError) as error:
+            self.logger.warning("obsolete checkpoint files in %s could not be removed: %s", self.outdir, error)
 
     def _remove(self, path: str) -> None:
-        """Remove a directory if it exists. It is renamed first, so that no half-removed directory has its name."""
-        gone = os.path.join(self.outdir, f".tmp-gone-{os.getpid()}-{secrets.token_hex(4)}")
+        """Remove a directory if it exists, after a rename, so that no incomplete directory has the original name."""
+        temporary = os.path.join(self.outdir, f".tmp-gone-{os.getpid()}-{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
-            os.rename(path, gone)
-            shutil.rmtree(gone)
+            os.rename(path, temporary)
+            shutil.rmtree(temporary)
 
     def _references_in(self, saved: Saved) -> Mapping[str, Any]:
         if saved.path in self._references_of:
@@ -296,7 +288,7 @@ def _previous(path: str) -> str:
 
 
 def _stamp(path: str) -> str:
-    """An identifier of a saved agent: the SHA-256 of its manifest, or of all its files if it has no manifest."""
+    """Return an identifier of a saved agent: the SHA-256 of its manifest, or of all its files without a manifest."""
     manifest = os.path.join(path, MANIFEST)
     if os.path.lexists(manifest):
         return hashlib.sha256(read_bounded(manifest, MAX_MANIFEST)).hexdigest()
@@ -309,10 +301,10 @@ def _stamp(path: str) -> str:
 
 
 def _files_of_agent(path: str) -> list[str]:
-    """Sorted paths of the files of the agent, without the files of `run/`."""
-    found = []
+    """Return the sorted paths of the files of the agent, without the files of `run/`."""
+    paths = []
     for folder, folders, names in os.walk(path):
         if folder == path:
             folders[:] = [name for name in folders if name != RUN]
-        found += [os.path.join(folder, name) for name in names]
-    return sorted(name for name in found if os.path.isfile(name) and not os.path.islink(name))
+        paths += [os.path.join(folder, name) for name in names]
+    return sorted(name for name in paths if os.path.isfile(name) and not os.path.islink(name))

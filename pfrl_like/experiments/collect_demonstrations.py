@@ -1,11 +1,11 @@
-"""Collection of demonstrations, which are transitions of an agent that neither explores nor learns."""
+"""Collection of demonstrations: transitions of an agent that neither explores nor learns."""
 
 import logging
 import os
 from collections.abc import Callable
 from typing import Any
 
-from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
+from pfrl_like.experiments.runner_arguments import check_arguments, check_steps_or_episodes
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.runs.run_directory import check_directory
@@ -56,7 +56,7 @@ def collect_demonstrations(
         outdir: Directory of the file. It is created if it does not exist.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        logger: Logger that gets a line for every episode.
+        logger: Logger that gets a line for every episode. If None, the logger of this module is used.
 
     Returns:
         The saved `ReplayBuffer`. `ReplayBuffer.load` reads the file.
@@ -68,7 +68,7 @@ def collect_demonstrations(
     from pfrl_like.replay_buffers import ReplayBuffer
 
     check_arguments(locals(), "act", "observe", "eval_mode")
-    check_extent(steps=steps, episodes=episodes)
+    check_steps_or_episodes(steps=steps, episodes=episodes)
     outdir = check_directory(outdir)
     logger = logger or _LOGGER
     buffer = ReplayBuffer()

@@ -1,4 +1,4 @@
-"""Training in epochs. The algorithm calls the runner, which samples, evaluates, saves snapshots and resumes."""
+"""Training in epochs. An algorithm calls methods of `EpochRunner` to sample, evaluate, save snapshots and resume."""
 
 import logging
 import os
@@ -12,14 +12,14 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import EpisodeLog, statistics_of
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.evaluator import Evaluator, evaluating
-from pfrl_like.experiments.resume import Checkpoint, Configuration, fitting, newest_checkpoint
+from pfrl_like.experiments.resume import Checkpoint, Configuration, checkpoint_mismatch, newest_checkpoint
 from pfrl_like.experiments.run_state import OwnAttributes, restore_part
 from pfrl_like.experiments.runner_arguments import check_arguments
 from pfrl_like.experiments.training import Actor, PathRecorder, train
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.runs.loop import Callback, Clock, Source
 from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.runs.run_files import EPOCHS, owned
+from pfrl_like.runs.run_files import EPOCHS, directory_lock
 from pfrl_like.utils.checks import check_counts, check_flags
 
 _LOGGER = logging.getLogger(__name__)
@@ -58,9 +58,9 @@ class EpochRunner:
     every `snapshot_interval` epochs and after the last epoch, a snapshot is saved as the checkpoint `<t>_checkpoint`.
     Training can resume from a snapshot.
 
-    A resumed run also restores attributes of the algorithm that training has changed. Their values must be numbers,
-    bools, strings, arrays, tensors, random generators, or lists, tuples and dicts of these. For any other state, define
-    `saved_state` and `restore_state` on the algorithm.
+    A resumed run also restores attributes of the algorithm that training has changed, if their values are numbers,
+    bools, strings, arrays, tensors, random generators, or lists, tuples and dicts of such values. If the algorithm has
+    other state, define its methods `saved_state` and `restore_state`.
 
     Args:
         algorithm: The algorithm.
@@ -71,20 +71,20 @@ class EpochRunner:
         eval_n_episodes: Number of episodes of the evaluation after every epoch. If 0, there are no evaluations.
         snapshot_interval: Number of epochs between snapshots.
         keep_snapshots: Number of snapshots to keep, in addition to `best`. A run can resume from each of them. If None,
-            all agents are kept, and the complete state of the newest two snapshots.
+            the agents of all snapshots are kept, and a run can resume from the newest two.
         on_snapshot_failure: "raise": a failed write of a snapshot, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
             has space. In both cases, earlier snapshots are kept. A file that cannot be created always raises an error.
             Failed writes of `run.log` and of the report never end training.
-        logger: Logger of this run.
+        logger: Logger of this run. If None, the logger of this module is used.
         hooks: Functions that are called with the `Clock` after every step. `clock.stop()` ends training after the
             epoch.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
 
     Attributes:
         epoch: Number of finished epochs.
-        step_itr: Number of iterations so far. The algorithm increases it.
-        step_path: Paths of the last iteration. The algorithm sets it.
+        step_itr: Number of iterations so far. The algorithm increases this number.
+        step_path: Paths of the last iteration. The algorithm sets this attribute.
 
     Raises:
         ValueError: If a number is out of range, or if the spaces of the environment differ from the spaces in
@@ -125,13 +125,13 @@ class EpochRunner:
         self._table: CSVLogger | None = None
 
     def train(self, n_epochs: int, batch_size: int | None = None, *, resume: bool = False) -> float:
-        """Train up to an epoch. Epochs of the run that `restore` loaded are included in the number.
+        """Train until `n_epochs` epochs are finished. Epochs before a restored snapshot are included.
 
         Args:
             n_epochs: Total number of epochs.
             batch_size: Number of steps in a batch of samples. If None, a batch contains `algorithm.rollout_batch_size`
                 complete paths.
-            resume: True to call `restore` first if anything was saved in `outdir`.
+            resume: True to restore the newest snapshot first, if `outdir` contains a snapshot.
 
         Returns:
             The result of `algorithm.train`: the average return of the last epoch.
@@ -144,17 +144,17 @@ class EpochRunner:
         recorder = self._recorder = PathRecorder(algorithm, self.env, algorithm.max_path_length)
         average: list[float] = []
 
-        def drive(source: Source, clock: Clock, callbacks: Sequence[Callback], checkpoints: Checkpoints) -> None:
-            self._walked, self._checkpoints = (source, clock, callbacks), checkpoints
-            checkpoints.writes.govern([self._table])
+        def run_loop(source: Source, clock: Clock, callbacks: Sequence[Callback], checkpoints: Checkpoints) -> None:
+            self._loop, self._checkpoints = (source, clock, callbacks), checkpoints
+            checkpoints.writes.handle_writes_of([self._table])
             average.append(algorithm.train(self))
 
-        with owned(self.outdir), ExitStack() as stack:
+        with directory_lock(self.outdir), ExitStack() as stack:
             if resume:
                 self._load_newest()
             resumed_from, self._restored = self._restored, None
             train(
-                algorithm.agent, self.env, recorder.source, None, self._given_outdir, drive=drive,
+                algorithm.agent, self.env, recorder.source, None, self._given_outdir, run_loop=run_loop,
                 make_logs=partial(self._make_logs, stack), logger=self.logger, hooks=self.hooks, loggers=self.loggers,
                 evaluator=partial(self._make_evaluator, stack) if self.eval_n_episodes else None,
                 parts=self._parts(), resume=resumed_from or resume,
@@ -163,22 +163,22 @@ class EpochRunner:
         return average[0] if average else float("nan")  # NaN if a rerun of the program skips this run
 
     def step_epochs(self) -> Iterator[int]:
-        """Yield the epoch numbers. When the next number is requested, the last epoch is logged, evaluated and saved."""
-        _, clock, _ = self._walked
+        """Yield the epoch numbers. Each epoch is evaluated, logged and saved before the next number is yielded."""
+        _, clock, _ = self._loop
         while self.epoch < self._n_epochs and not clock.stopped:
             yield self.epoch
             self.epoch += 1
             self._end_epoch(clock)
 
     def obtain_samples(self, itr: int) -> list[dict[str, Any]]:
-        """Sample new paths with the algorithm in the environment; `PathRecorder` documents the content of a path.
+        """Sample new paths with the algorithm in the environment. `PathRecorder` documents the content of a path.
 
         Args:
             itr: Iteration number, for the log.
         """
         self.logger.debug("iteration %d: sampling", itr)
         assert self._recorder is not None
-        return self._recorder.walk(*self._walked, self.algorithm.rollout_batch_size, self._batch_size)
+        return self._recorder.sample(*self._loop, self.algorithm.rollout_batch_size, self._batch_size)
 
     def restore(self) -> int:
         """Load the newest complete snapshot in `outdir`. The algorithm must be constructed as in the saved run.
@@ -199,21 +199,20 @@ class EpochRunner:
     def _load_newest(self) -> None:
         """Load the newest snapshot, if `outdir` contains a snapshot."""
         agent = self.algorithm.agent
-        made = Configuration(agent, self.env, None)
-        checkpoint = newest_checkpoint(agent, None, self.outdir, self.logger, made)
+        checkpoint = newest_checkpoint(agent, None, self.outdir, self.logger, Configuration(agent, self.env, None))
         if checkpoint is not None:
-            with fitting(checkpoint.path):
+            with checkpoint_mismatch(checkpoint.path):
                 for part in self._parts():
                     restore_part(part, checkpoint.state)
         self._restored = checkpoint
 
     def saved_state(self) -> dict[str, Any]:
-        """Number of finished epochs, number of iterations, and state of `epochs.csv`."""
+        """Return the number of finished epochs, the number of iterations, and the state of `epochs.csv`."""
         assert self._table is not None
         return {"epoch": self.epoch, "step_itr": self.step_itr, "table": self._table.saved_state()}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `saved_state` returned."""
+        """Restore the result of `saved_state`."""
         self.epoch, self.step_itr = int(state["epoch"]), int(state["step_itr"])
         if self._table is not None:
             self._table.restore_state(state["table"])
@@ -235,18 +234,18 @@ class EpochRunner:
             name = type(self.algorithm).__name__
             raise TypeError(f"algorithm: got {name}, expected an EpochAlgorithm, such as an algos.EpochDQN")
         for name in ("observation_space", "action_space"):
-            wanted, found = getattr(self.algorithm.env_spec, name), getattr(self.env, name, None)
-            if found is not None and found != wanted:
-                raise ValueError(f"env: has the {name} {found}, but env_spec of the algorithm has {wanted}")
+            expected, actual = getattr(self.algorithm.env_spec, name), getattr(self.env, name, None)
+            if actual is not None and actual != expected:
+                raise ValueError(f"env: has the {name} {actual}, but env_spec of the algorithm has {expected}")
 
     def _make_evaluator(self, stack: ExitStack, t: int) -> Evaluator:
         algorithm = self.algorithm
-        given = {
+        arguments = {
             "agent": algorithm.agent, "eval_env": self.eval_env, "eval_n_steps": None, "outdir": self.outdir,
             "eval_n_episodes": self.eval_n_episodes, "eval_interval": sys.maxsize, "logger": self.logger,
             "eval_max_episode_len": algorithm.max_eval_path_length,
         }  # fmt: skip
-        self._evaluator = stack.enter_context(evaluating(given, self.env, algorithm.max_path_length))(t)
+        self._evaluator = stack.enter_context(evaluating(arguments, self.env, algorithm.max_path_length))(t)
         return self._evaluator
 
     def _make_logs(self, stack: ExitStack, sinks: Sequence[MetricsLogger], directory: str) -> list[Callback]:

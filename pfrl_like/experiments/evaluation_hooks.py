@@ -54,8 +54,7 @@ class OptunaPrunerHook(EvaluationHook):
             import optuna
         except ImportError as error:
             raise MissingDependencyError("optuna", "OptunaPrunerHook") from error
-        self.trial = trial
-        self._pruned = optuna.TrialPruned
+        self.trial, self._pruned = trial, optuna.TrialPruned
 
     def __call__(
         self, env: Any, agent: Any, evaluator: Any, step: int, eval_stats: Any, agent_stats: Any, env_stats: Any

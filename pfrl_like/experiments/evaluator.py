@@ -16,20 +16,21 @@ import numpy as np
 
 from pfrl_like.envs.env_states import is_vector, restore_between_episodes, state_between_episodes
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
-from pfrl_like.experiments.runner_arguments import check_arguments, check_extent, check_has
+from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_steps_or_episodes
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import TensorBoardLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, run
-from pfrl_like.runs.run_directory import check_directory, progress_of, set_aside
-from pfrl_like.runs.run_files import EVENTS_OF_A_RUN, SCORES, column_of, owned
+from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
+from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, directory_lock
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
+_Result = tuple[float, int]  # return and length of an episode
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
 
 
@@ -52,7 +53,7 @@ def run_evaluation_episodes(
         n_episodes: Number of episodes. None if `n_steps` is given.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        logger: Logger that gets a line for every episode.
+        logger: Logger that gets a line for every episode. If None, the logger of this module is used.
         hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Returns:
@@ -62,7 +63,7 @@ def run_evaluation_episodes(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is less than 1.
         TypeError: If a number is not an integer.
     """
-    check_extent(n_steps=n_steps, n_episodes=n_episodes)
+    check_steps_or_episodes(n_steps=n_steps, n_episodes=n_episodes)
     scores: list[float] = []
     lengths: list[float] = []
 
@@ -75,7 +76,7 @@ def run_evaluation_episodes(
         if n_episodes is not None and len(scores) >= n_episodes:
             clock.stop()
 
-    with agent.eval_mode():  # the last step leaves no state in the agent
+    with agent.eval_mode():  # the last step is reported as truncated, so that the agent keeps no state
         run(SerialSource(agent, env, max_episode_len, cuts_off_at_end=True), Clock(n_steps), [count, *hooks])
     return scores, lengths
 
@@ -91,8 +92,8 @@ def batch_run_evaluation_episodes(
 ) -> tuple[list[float], list[float]]:
     """Run an agent in evaluation mode in a vector environment.
 
-    The result contains the episodes in the order in which they started. In the order in which they ended, short
-    episodes would be preferred.
+    The result contains the episodes in the order in which they started. If the episodes that end first were chosen,
+    short episodes would be too frequent.
 
     Args:
         env: Vector environment in any form that `as_vector_stream` accepts.
@@ -102,7 +103,7 @@ def batch_run_evaluation_episodes(
         n_episodes: Number of episodes. None if `n_steps` is given.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        logger: Logger that gets a line for every episode.
+        logger: Logger that gets a line for every episode. If None, the logger of this module is used.
         hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Returns:
@@ -112,18 +113,18 @@ def batch_run_evaluation_episodes(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is less than 1.
         TypeError: If a number is not an integer.
     """
-    check_extent(n_steps=n_steps, n_episodes=n_episodes)
-    finished: dict[int, tuple[float, int]] = {}
-    counted: list[tuple[float, int]] | None = None
+    check_steps_or_episodes(n_steps=n_steps, n_episodes=n_episodes)
+    finished: dict[int, _Result] = {}
+    counted: list[_Result] | None = None
     with agent.eval_mode():
         source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
-        number = np.arange(source.num_envs)  # of the running episode in each environment
+        number = np.arange(source.num_envs)  # number of the running episode in each environment
         while counted is None:
             step, reset, end = source.step(clock)
             for i in np.flatnonzero(end):
                 finished[int(number[i])] = (float(source.total_reward[i]), int(source.length[i]))
                 number[i] = number.max() + 1
-            counted = _counted(finished, number, source, n_steps, n_episodes)
+            counted = _episodes_if_complete(finished, number, source, n_steps, n_episodes)
             source.observe(step, reset if counted is None else np.ones_like(reset))
             for hook in hooks:
                 hook(clock)
@@ -132,14 +133,10 @@ def batch_run_evaluation_episodes(
     return [score for score, _ in counted], [float(steps) for _, steps in counted]
 
 
-def _counted(
-    finished: dict[int, tuple[float, int]],
-    number: Any,
-    source: VectorSource,
-    n_steps: int | None,
-    n_episodes: int | None,
-) -> list[tuple[float, int]] | None:
-    """The (return, length) of each episode in the result; None if more episodes are needed."""
+def _episodes_if_complete(
+    finished: dict[int, _Result], number: Any, source: VectorSource, n_steps: int | None, n_episodes: int | None
+) -> list[_Result] | None:
+    """Return the (return, length) of each episode of the evaluation; None if more episodes are needed."""
     in_order = [finished[i] for i in itertools.takewhile(finished.__contains__, itertools.count())]
     if n_steps is None:
         assert n_episodes is not None
@@ -170,7 +167,7 @@ def eval_performance(
         n_episodes: Number of episodes. None if `n_steps` is given.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        logger: Logger that gets a line for every episode.
+        logger: Logger that gets a line for every episode. If None, the logger of this module is used.
 
     Returns:
         A dict with "episodes" (the number of episodes) and "mean", "median", "stdev", "max" and "min" of the returns.
@@ -190,8 +187,8 @@ def _run(env: Any, agent: Any, *arguments: Any) -> tuple[list[float], list[float
 
 
 def _statistics(scores: list[float], lengths: list[float]) -> dict[str, Any]:
-    of_lengths = {f"length_{name}": value for name, value in _summary(lengths).items()}
-    return {"episodes": len(scores), **_summary(scores), **of_lengths}
+    length_stats = {f"length_{name}": value for name, value in _summary(lengths).items()}
+    return {"episodes": len(scores), **_summary(scores), **length_stats}
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:
@@ -218,24 +215,24 @@ class Evaluator:
             None, there is no limit.
         step_offset: Step at which training starts. Evaluations take place at multiples of `eval_interval`. If positive,
             the run in `outdir` resumes: the evaluator appends to its scores and keeps its `max_score`. Scores of later
-            steps are moved to `outdir/beyond-...`, and so is `best` if it was saved at a later step. If 0, all scores
-            and `best` are moved to `outdir/earlier-...`.
+            steps are moved to `outdir/beyond-...`. `best` is also moved if its score belongs to a later step. If 0, all
+            scores and `best` are moved to `outdir/earlier-...`.
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
-        logger: Logger of this run.
+        logger: Logger of this run. If None, the logger of this module is used.
         use_tensorboard: True to log evaluations to TensorBoard, too. A runner then also logs the metrics of training to
             TensorBoard.
-        success_threshold: Minimum return for an episode to count as a success. If it is given, "success_rate" is added
-            to the statistics. If None, nothing is added.
-        env_choice: Description of the choice of `env`, which is written to `run.json`. An environment that the runner
-            made is seeded from the global NumPy stream; the state of the stream is then restored.
+        success_threshold: Minimum return for an episode to count as a success. If not None, "success_rate" is added to
+            the statistics.
+        env_choice: Text for `run.json` that says how `env` was chosen. If the text begins with "fresh", the evaluator
+            seeds `env` with a number from the global NumPy stream, and restores the state of this stream.
         hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Attributes:
         max_score: Best mean return so far.
         tensorboard: TensorBoard logger. None if `use_tensorboard` is False.
-        writes_to: Tuple of the files that the evaluator writes. The runner sets how failed writes of these files and of
-            `best` are handled.
+        writes_to: Tuple of the files that the evaluator writes. The runner sets their attribute `told`, which handles
+            failed writes.
 
     Raises:
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is out of range.
@@ -264,24 +261,23 @@ class Evaluator:
     ) -> None:
         check_counts(eval_interval=eval_interval)
         check_arguments(locals(), "eval_mode")
-        check_extent(n_steps=n_steps, n_episodes=n_episodes)
+        check_steps_or_episodes(n_steps=n_steps, n_episodes=n_episodes)
         self.agent, self.env = agent, env
         self.n_steps, self.n_episodes, self.eval_interval = n_steps, n_episodes, eval_interval
         self.outdir = check_directory(outdir)
         self.max_episode_len, self.step_offset = max_episode_len, step_offset
-        self.evaluation_hooks = evaluation_hooks
-        self.save_best_so_far_agent = save_best_so_far_agent
+        self.evaluation_hooks, self.save_best_so_far_agent = evaluation_hooks, save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
-        with owned(self.outdir):
-            set_aside(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
+        with directory_lock(self.outdir):
+            move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
-            self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
+            self.start_time = time.time() - progress_of(self.outdir, step_offset)[1]
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
             earlier = {t: score for t, score in rows if t <= step_offset}  # scores of the run that resumes
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
-            self.prev_eval_t = last - last % eval_interval  # an overdue evaluation still takes place
+            self.prev_eval_t = last - last % eval_interval  # so that an evaluation that is already due takes place
             self._scores = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if step_offset else 0)
             if not self._scores.size:  # the table of a resumed run has a header
                 names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
@@ -309,7 +305,7 @@ class Evaluator:
         return score
 
     def evaluate_and_update_max_score(self, t: int, episodes: int) -> float:
-        """Evaluate now.
+        """Evaluate the agent, even if no evaluation is due.
 
         Args:
             t: Number of training steps so far.
@@ -319,8 +315,8 @@ class Evaluator:
             The mean return.
         """
         getattr(self.env, "clear_statistics", lambda: None)()
-        with isolated_rng(self.env), _rng_restored(self.env if self.env_choice.startswith("the training") else None):
-            set_random_seed((self._seed + t) % 2**32)  # scores do not depend on training's streams or earlier scores
+        with isolated_rng(self.env), _restoring_rng(self.env if self.env_choice.startswith("the training") else None):
+            set_random_seed((self._seed + t) % 2**32)  # scores depend neither on training nor on earlier evaluations
             returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
             )
@@ -347,14 +343,14 @@ class Evaluator:
         return mean
 
     def saved_state(self) -> dict[str, Any]:
-        """The state that later scores depend on, without the state of the agent."""
+        """Return the state on which later scores depend, without the state of the agent."""
         return {
             "seed": self._seed, "max_score": self.max_score, "prev_eval_t": self.prev_eval_t,
             "elapsed": time.time() - self.start_time, "env": state_between_episodes(self.env),
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Restore what `saved_state` returned.
+        """Restore the result of `saved_state`.
 
         Returns:
             Reasons why later scores may differ from the scores of an uninterrupted run. The list is empty if they are
@@ -363,7 +359,7 @@ class Evaluator:
         self._seed, self.max_score, self.prev_eval_t = state["seed"], state["max_score"], state["prev_eval_t"]
         self.start_time = time.time() - state["elapsed"]
         try:
-            with isolated_rng():  # a reset may be necessary
+            with isolated_rng():  # restoring may reset the environment
                 restore_between_episodes(self.env, state["env"])
         except ValueError as error:
             return [f"the environment of evaluation: {error}"]
@@ -387,8 +383,8 @@ def _row(values: Sequence[Any]) -> bytes:
 
 
 @contextlib.contextmanager
-def _rng_restored(env: Any) -> Iterator[None]:
-    """Restore the random generator of `env` at the end of the context. If `env` is None, nothing is restored."""
+def _restoring_rng(env: Any) -> Iterator[None]:
+    """Restore the random generator of `env` at the end of the context. If `env` is None, do nothing."""
     generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
     state = getattr(getattr(generator, "bit_generator", None), "state", None)
     try:
@@ -403,25 +399,26 @@ def _log_episode(logger: logging.Logger | None, number: int, length: int, score:
 
 
 def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
-    """The TensorBoard logger of a run directory. Files of an earlier run must have been moved before.
+    """Return a TensorBoard logger for a run directory, from which files of an earlier run have already been moved.
 
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
     """
-    return TensorBoardLogger(outdir, step_offset=step_offset, suffix=EVENTS_OF_A_RUN)
+    return TensorBoardLogger(outdir, step_offset=step_offset, suffix=RUN_EVENTS_SUFFIX)
 
 
 def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[AbstractContextManager[Any], str]:
-    """Find an environment whose use does not affect the training environment.
+    """Choose the evaluation environment: `eval_env`, a new environment, a copy of `env`, or `env` itself.
 
     Args:
         env: Training environment.
-        eval_env: Evaluation environment that the user passed, or None.
-        vector: True if `env` is a vector environment. Its episodes are always running.
+        eval_env: Evaluation environment that the user passed. If None, an environment is made from `env`.
+        vector: True if `env` is a vector environment, which cannot be used for evaluation because its episodes are
+            running.
 
     Returns:
-        A context manager and a description of the choice. The context manager returns the environment. It also closes
-        the environment if this function has made it from a specification.
+        A context manager that yields the environment, and a description of the choice. The context manager also closes
+        the environment if the environment was made from a specification.
 
     Raises:
         ValueError: If a vector environment can neither be made again from its specification nor be copied.
@@ -436,18 +433,15 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         copied = copy.deepcopy(env)
     except Exception as error:  # copying any part of an environment may fail
         if vector:
-            raise ValueError(
-                f"eval_env is None, and env ({type(env).__name__}) cannot be copied "
-                f"({type(error).__name__}: {error}): pass an eval_env, "
-                "a single environment or another vector environment"
-            ) from error
+            text = f"eval_env is None, and env ({type(env).__name__}) cannot be copied ({error!r})"
+            raise ValueError(f"{text}: pass a single or a vector environment as eval_env") from error
         return contextlib.nullcontext(env), "the training environment, between episodes"
     _share_running_statistics(env, copied)
     return contextlib.nullcontext(copied), "deep copy of the training environment"
 
 
 #: Names of arguments of the runners (keys) and of the corresponding arguments of `Evaluator` (values).
-_OF_EVALUATOR = {
+_EVALUATOR_ARGUMENTS = {
     **{name: name for name in ("eval_interval", "evaluation_hooks", "save_best_so_far_agent", "use_tensorboard")},
     **{f"eval_{name}": name for name in ("n_steps", "n_episodes", "success_threshold")},
     "logger": "logger",
@@ -455,39 +449,41 @@ _OF_EVALUATOR = {
 }
 
 
-def evaluator_options(given: Mapping[str, Any], max_episode_len: int | None) -> dict[str, Any]:
-    """The arguments of a runner that `Evaluator` accepts, under the names that `Evaluator` uses.
+def evaluator_options(arguments: Mapping[str, Any], max_episode_len: int | None) -> dict[str, Any]:
+    """Return the arguments of a runner that `Evaluator` accepts, with the names that `Evaluator` uses.
 
     Args:
-        given: Arguments of the runner.
-        max_episode_len: Maximum number of steps in a training episode. It is also the maximum in an evaluation episode
-            if `eval_max_episode_len` is None or missing. If None, there is no limit.
+        arguments: Arguments of the runner.
+        max_episode_len: Maximum number of steps in a training episode. If `eval_max_episode_len` is None or missing,
+            this is also the maximum in an evaluation episode. If None, there is no limit.
     """
-    limit = given.get("eval_max_episode_len")
-    options = {name: given[of_runner] for of_runner, name in _OF_EVALUATOR.items() if of_runner in given}
+    limit = arguments.get("eval_max_episode_len")
+    options = {
+        name: arguments[runner_name] for runner_name, name in _EVALUATOR_ARGUMENTS.items() if runner_name in arguments
+    }
     return options | {"max_episode_len": max_episode_len if limit is None else limit}
 
 
 @contextlib.contextmanager
 def evaluating(
-    given: Mapping[str, Any], env: Any, max_episode_len: int | None = None, *, vector: bool = False
+    arguments: Mapping[str, Any], env: Any, max_episode_len: int | None = None, *, vector: bool = False
 ) -> Iterator[Callable[[int], Evaluator]]:
     """Lock the run directory, choose the evaluation environment, and yield a function that makes the evaluator.
 
     Args:
-        given: Arguments of the runner.
+        arguments: Arguments of the runner.
         env: Training environment.
-        max_episode_len: Maximum number of steps in a training episode. It is also the maximum in an evaluation episode
-            if `eval_max_episode_len` is None or missing. If None, there is no limit.
+        max_episode_len: Maximum number of steps in a training episode. If `eval_max_episode_len` is None or missing,
+            this is also the maximum in an evaluation episode. If None, there is no limit.
         vector: True if `env` is a vector environment.
 
     Returns:
         A function that takes the step at which training starts and returns the evaluator.
     """
-    own_env, choice = choose_eval_env(env, given["eval_env"], vector=vector)
-    options = evaluator_options(given, max_episode_len)
-    with owned(check_directory(given["outdir"])), own_env as chosen:
-        yield lambda t: Evaluator(given["agent"], chosen, step_offset=t, env_choice=choice, **options)
+    env_context, choice = choose_eval_env(env, arguments["eval_env"], vector=vector)
+    options = evaluator_options(arguments, max_episode_len)
+    with directory_lock(check_directory(arguments["outdir"])), env_context as chosen_env:
+        yield lambda t: Evaluator(arguments["agent"], chosen_env, step_offset=t, env_choice=choice, **options)
 
 
 def check_apart(env: Any, eval_env: Any) -> None:
@@ -501,7 +497,7 @@ def check_apart(env: Any, eval_env: Any) -> None:
 
 
 def _make(env: Any) -> Any:
-    """A new single environment with the specification and wrappers of `env`; None if it cannot be made."""
+    """Return a new single environment with the specification and wrappers of `env`; None if this is impossible."""
     import gymnasium
 
     spec = getattr(env, "spec", None)
@@ -518,7 +514,7 @@ def _make(env: Any) -> Any:
 
 
 def _share_running_statistics(env: Any, own: Any) -> None:
-    """Let the normalising wrappers of `own` use the statistics of `env` without updating them."""
+    """Let the normalising wrappers of `own` use the statistics of `env` without updates of the statistics."""
     while type(env) is type(own) and hasattr(env, "env"):
         if hasattr(own, "update_running_mean"):  # gymnasium's flag for updates of the statistics
             own.update_running_mean = False

@@ -11,15 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfrl_like.processes.rerun_order import ordered
+from pfrl_like.runs import secrets
 from pfrl_like.runs.environment_record import git
-from pfrl_like.runs.secrets import (
-    harmless_environment,
-    masked,
-    masked_arguments,
-    masked_command,
-    masked_forms,
-    without_known,
-)
 
 
 def is_under_git_control() -> bool:
@@ -43,10 +36,8 @@ def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -
     head, diff = git("rev-parse", "HEAD"), git("diff", "HEAD")
     if head is None or diff is None:
         raise RuntimeError("an experiment id needs git, but the current directory is not in a repository with a commit")
-    parts = [] if prefix is None else [prefix]
-    parts.append(head.decode().strip())
-    parts += [f"{zlib.crc32(source):08x}" for source in (diff, json.dumps(list(argv)).encode())]
-    return "-".join(parts)
+    sums = [f"{zlib.crc32(source):08x}" for source in (diff, json.dumps(list(argv)).encode())]
+    return "-".join([*([] if prefix is None else [prefix]), head.decode().strip(), *sums])
 
 
 def prepare_output_dir(
@@ -61,20 +52,21 @@ def prepare_output_dir(
 
     These files are written: `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (environment variables
     that are known to be harmless), `start.txt` (the time, one line for every start) and, under git, `git-head.txt`,
-    `git-status.txt`, `git-log.txt` and `git-diff.txt`. Secrets in these files are masked: values of names such as
-    "api_key" and "password", passwords in URLs, keys of known services, long random strings in arguments and command
-    line, and other known secrets (see "Secrets" in docs/guide/trust.md).
+    `git-status.txt`, `git-log.txt` and `git-diff.txt`. Secrets in these files are masked: values whose name is like
+    "api_key" or "password", passwords in URLs, keys of known services, and long random strings in arguments and command
+    line (see "Secrets" in docs/guide/trust.md).
 
     Args:
         args: Arguments to record. Values that JSON cannot represent are recorded as text, and None as null. NaN and
-            infinity are written as NaN and Infinity, as in PFRL. `json.load` can read them, strict JSON readers cannot.
+            infinity are written as NaN and Infinity, as in PFRL. `json.load` can read these values, but strict JSON
+            readers cannot.
         basedir: Parent of the directory. If None, the current directory.
         exp_id: Name of the directory below `basedir`. If None, the name is `generate_exp_id()` under git, and the time
             without git.
         argv: Command line. If None, the command line of this process.
         time_format: Format of times in names.
-        make_backup: True to copy an existing run with the same id to `<directory>.<time>.backup` first. The copy does
-            not contain `earlier-...` folders.
+        make_backup: True to copy an existing directory with the same id to `<directory>.<time>.backup` first, without
+            its `earlier-...` folders.
 
     Returns:
         Path of the directory.
@@ -83,8 +75,8 @@ def prepare_output_dir(
         TypeError: If `args` is not a dict, a Namespace or None.
         ValueError: If the directory would lie outside `basedir`.
     """
-    if (order := ordered()) is not None:
-        return order.outdir  # a rerun must not write into the run directory
+    if (rerun := ordered()) is not None:
+        return rerun.outdir  # this process repeats a run, whose directory must not change
     if not isinstance(args, Mapping | argparse.Namespace | None):
         raise TypeError(f"args is {args!r:.80} ({type(args).__name__}), expected a dict, an argparse.Namespace or None")
     if exp_id is not None and (os.path.isabs(exp_id) or os.pardir in os.path.normpath(exp_id).split(os.sep)):
@@ -109,12 +101,12 @@ def prepare_output_dir(
     write("start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
     if isinstance(args, argparse.Namespace):
         args = vars(args)
-    given = None if args is None else masked_arguments(args)
-    write("args.txt", json.dumps(given, default=lambda value: masked(str(value))))
-    write("command.txt", " ".join(masked_command(argv)))
-    write("environ.txt", json.dumps(harmless_environment()))
+    recorded = None if args is None else secrets.masked_arguments(args)
+    write("args.txt", json.dumps(recorded, default=lambda value: secrets.masked(str(value))))
+    write("command.txt", " ".join(secrets.masked_command(argv)))
+    write("environ.txt", json.dumps(secrets.harmless_environment()))
     if under_git:
         for name, command in (("head", "rev-parse HEAD"), ("status", "status"), ("log", "log"), ("diff", "diff HEAD")):
-            text = masked_forms((git(*command.split()) or b"").decode(errors="replace"))
-            write(f"git-{name}.txt", without_known(text) if name == "diff" else text)
+            text = secrets.mask_secret_patterns((git(*command.split()) or b"").decode(errors="replace"))
+            write(f"git-{name}.txt", secrets.mask_known_secrets(text) if name == "diff" else text)
     return outdir

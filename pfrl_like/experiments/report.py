@@ -1,4 +1,4 @@
-"""The report of a finished run: `report.html` and `learning_curve.svg`, which need no other files."""
+"""The report of a finished run: `report.html` and `learning_curve.svg`. Each can be opened without the other."""
 
 import html
 import math
@@ -28,9 +28,8 @@ def write_report(outdir: str) -> None:
     episodes = column_of(outdir, METRICS, "return")
     scores = column_of(outdir, SCORES, "mean")
     svg = learning_curve(episodes, scores)
-    record = record_of(outdir)
     atomic_write(os.path.join(outdir, "learning_curve.svg"), svg.encode(), durable=False)
-    page = _page(svg, record, scores).encode(errors="replace")
+    page = _page(svg, record_of(outdir), scores).encode(errors="replace")
     atomic_write(os.path.join(outdir, "report.html"), page, durable=False)
 
 
@@ -62,8 +61,8 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
         points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(curve[0][::every], curve[1][::every], strict=True))
         return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
-    shown = [array[:: max(len(array) // 2000, 1)] for array in map(np.asarray, episodes)]
-    dots = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="1.2"/>' for a, b in zip(*shown, strict=True))
+    thinned = [array[:: max(len(array) // 2000, 1)] for array in map(np.asarray, episodes)]
+    dots = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="1.2"/>' for a, b in zip(*thinned, strict=True))
     marks = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3"/>' for a, b in zip(*scores, strict=True))
     ticks = "".join(
         f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(v):.1f}" y2="{y(v):.1f}" stroke="#ddd"/>'
@@ -85,7 +84,7 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
 
 
 def round_numbers(low: float, high: float) -> list[float]:
-    """Four to nine equidistant multiples of 1, 2, 2.5 or 5 times a power of ten between `low` and `high`."""
+    """Return four to nine equidistant multiples of 1, 2, 2.5 or 5 times a power of ten between `low` and `high`."""
     power = 10.0 ** math.floor(math.log10((high - low) / 4))
     step = max(size * power for size in (1.0, 2.0, 2.5, 5.0) if size * power * 4 <= (high - low) * (1 + 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -121,7 +120,7 @@ def _text(value: object) -> str:
 
 
 def _part(record: dict[str, object]) -> str:
-    """A short text about an earlier part of a run."""
+    """Return a short text about an earlier part of a run."""
     gap = f"{record[PARTS_LEFT_OUT]} earlier parts omitted; " if PARTS_LEFT_OUT in record else ""
     steps = f"from step {record.get('step_offset', 0)}" + (f" to {record['t']}" if "t" in record else "")
     return f"{gap}{steps}, started {record.get('start')}: {record.get('outcome')}"

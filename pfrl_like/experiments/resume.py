@@ -1,4 +1,4 @@
-"""Loading of the newest complete checkpoint of a run, and comparison of the run's configuration with it."""
+"""Loading of the newest complete checkpoint of a run, and comparison of the saved and the new configuration."""
 
 import contextlib
 import inspect
@@ -20,23 +20,23 @@ from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.plain_values import from_json
 
 _LONGEST = 300  # maximum characters of a description
-_OF_BUFFERS = ("capacity", "num_steps")
+_BUFFER_ATTRIBUTES = ("capacity", "num_steps")
 _SPACES = ("observation_space", "action_space")
-_OF_ENVS = ("num_envs", *_SPACES)
+_ENV_ATTRIBUTES = ("num_envs", *_SPACES)
 
 
 class Configuration:
     """Description of the agent, the environment and the replay buffers of a run; see `loop.Resumable`.
 
-    Construct it before anything is loaded or trained. The description omits values that change during training. The
-    agent itself compares its weights.
+    Construct this object before anything is loaded or trained. The description does not contain values that change
+    during training, such as weights.
 
     Args:
-        agent: Agent. Its description contains its class, the hyperparameters of its optimisers, and those numbers and
-            bools of the agent and its explorer that training does not change.
+        agent: Agent. Its description contains its class, the hyperparameters of its optimisers, and the attributes of
+            the agent and its explorer that are numbers or bools and do not change during training.
         env: Environment. Its description contains its wrappers, the name under which it is registered, and its spaces.
-        source: Source of training steps. The agent and the source may contain replay buffers; their description
-            contains their classes, capacities and `num_steps`.
+        source: Source of training steps. The description of replay buffers in the agent and in the source contains
+            their classes, capacities and `num_steps`.
     """
 
     def __init__(self, agent: Any, env: Any, source: Any) -> None:
@@ -44,7 +44,7 @@ class Configuration:
         self._facts = self._describe()
 
     def saved_state(self) -> dict[str, Any]:
-        """The description."""
+        """Return the description."""
         now = self._describe()
         self._facts = {name: value for name, value in self._facts.items() if now.get(name) == value}
         return {"told": self._facts}
@@ -54,20 +54,20 @@ class Configuration:
         return [*self._differences(state["told"])]
 
     def check_env(self, saved: Mapping[str, Any]) -> None:
-        """Check that the spaces of the environment have the same form as in a checkpoint.
+        """Check that the spaces of the environment have the same shapes and sizes as in a checkpoint.
 
         Args:
             saved: Description that `description_in` returned.
 
         Raises:
-            ValueError: If the forms differ. The message contains both forms.
+            ValueError: If a space has another shape or size. The message contains the old and the new one.
         """
-        forms = {name: saved[name] for name in map(_form_of, _SPACES) if saved.get(name) and self._facts.get(name)}
+        forms = {name: saved[name] for name in map(_form_name, _SPACES) if saved.get(name) and self._facts.get(name)}
         if reasons := [*self._differences(forms)]:
             raise ValueError(f"the checkpoint belongs to another environment: {'; '.join(reasons)}")
 
     def _describe(self) -> dict[str, Any]:
-        return {name: _plain(value) for name, value in _of_all(*self._made)}
+        return {name: _plain(value) for name, value in _facts_of(*self._made)}
 
     def _differences(self, saved: Mapping[str, Any]) -> Iterator[str]:
         for name, before in saved.items():
@@ -76,15 +76,14 @@ class Configuration:
 
 
 def description_in(state: Mapping[str, Any]) -> dict[str, Any]:
-    """The description in the saved state of a run; empty if the state contains no description."""
+    """Return the description in the saved state of a run; empty if the state contains no description."""
     own = state["parts"].get(Configuration.__name__)
     return {} if own is None else dict(from_json(own)["told"])
 
 
-def _of_all(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _facts_of(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "agent", type(agent).__name__
-    explorer = getattr(agent, "explorer", None)
-    for owner, name in ((agent, ""), (explorer, "explorer.")):
+    for owner, name in ((agent, ""), (getattr(agent, "explorer", None), "explorer.")):
         yield from ((name + each, value) for each, value in _constants_of(owner))
     for name, optimizer in _optimizers_of(agent).items():
         yield name, type(optimizer).__name__
@@ -92,20 +91,20 @@ def _of_all(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tuple[
             yield from ((f"{name}[{number}].{each}", value) for each, value in group.items() if each != "params")
     for name, buffer in buffers.items():
         yield name, type(buffer).__name__
-        yield from ((f"{name}.{each}", getattr(buffer, each, None)) for each in _OF_BUFFERS)
+        yield from ((f"{name}.{each}", getattr(buffer, each, None)) for each in _BUFFER_ATTRIBUTES)
     layers = list(layers_of(env))
     yield "env", [type(layer).__name__ for layer in layers]
     yield "env.spec", getattr(getattr(env, "spec", None), "id", None)
-    yield from ((f"env.{each}", str(getattr(env, each, None))[:_LONGEST]) for each in _OF_ENVS)
-    yield from ((_form_of(each), _form(getattr(env, each, None))) for each in _SPACES)
+    yield from ((f"env.{each}", str(getattr(env, each, None))[:_LONGEST]) for each in _ENV_ATTRIBUTES)
+    yield from ((_form_name(each), _form(getattr(env, each, None))) for each in _SPACES)
 
 
-def _form_of(space: str) -> str:
+def _form_name(space: str) -> str:
     return f"form of env.{space}"
 
 
 def _form(space: Any) -> str | None:
-    """The form of a Box or Discrete space, on which networks depend; None for other spaces."""
+    """Return the shape of a Box or the size of a Discrete space, on which networks depend; None for other spaces."""
     kind = space_kind(space)
     if kind == "box":
         return f"a box of shape {space.shape}"
@@ -113,9 +112,9 @@ def _form(space: Any) -> str | None:
 
 
 def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the numbers and bools among an object's attributes that describe its construction and are not saved.
+    """Yield the numbers and bools among the attributes that the constructor of an object sets and that are not saved.
 
-    An attribute that has a default in the class and is not an argument of the constructor is omitted. Such an attribute
+    An attribute that has a default in the class and is not an argument of the constructor is omitted, because it
     describes the current state, like `training` of an agent.
     """
     kind, arguments = type(owner), _arguments_of(type(owner))
@@ -127,15 +126,15 @@ def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _arguments_of(kind: type) -> set[str]:
-    """The argument names of the constructors of a class and of its base classes."""
+    """Return the argument names of the constructors of a class and of its base classes."""
     constructors = filter(inspect.isfunction, (vars(each).get("__init__") for each in kind.__mro__))
     return {name for constructor in constructors for name in inspect.signature(constructor).parameters}
 
 
 def _optimizers_of(agent: Any) -> dict[str, Optimizer]:
     names = [*getattr(agent, "__dict__", {}), *getattr(type(agent), "saved_attributes", ())]
-    found = {name: getattr(agent, name, None) for name in names}
-    return {name: value for name, value in found.items() if isinstance(value, Optimizer)}
+    attributes = {name: getattr(agent, name, None) for name in names}
+    return {name: value for name, value in attributes.items() if isinstance(value, Optimizer)}
 
 
 def _plain(value: Any) -> Any:
@@ -153,8 +152,8 @@ class Checkpoint(NamedTuple):
 
     Attributes:
         path: Directory of the checkpoint.
-        t: Step at which it was saved.
-        state: All other saved state, see `RunState`.
+        t: Step at which the checkpoint was saved.
+        state: Saved state of everything except the agent and the replay buffers, see `RunState`.
         references: Files of the replay buffers of this checkpoint.
     """
 
@@ -163,26 +162,21 @@ class Checkpoint(NamedTuple):
     state: Mapping[str, Any]
     references: Mapping[str, Any]
 
-    @property
-    def is_finish(self) -> bool:
-        """True if the checkpoint was saved at the end of a run."""
-        return self.path.endswith("_finish")
-
     def restore(self, run: RunState, clock: Clock, logger: logging.Logger) -> dict[str, Any]:
-        """Restore the other state of the run.
+        """Restore the state of everything except the agent and the replay buffers.
 
         Args:
-            run: The other state of the run.
-            clock: Clock of the run. It is set to the step and the number of episodes of the checkpoint.
+            run: Object that restores this state.
+            clock: Clock of the run. Its step and its number of episodes are set to the values of the checkpoint.
             logger: Logger that gets a warning if later steps may differ from the steps of an uninterrupted run.
 
         Returns:
-            A record for `run.json`, which contains the checkpoint and the reasons why later steps may differ.
+            A record for `run.json`: the checkpoint, its step, and the reasons why later steps may differ.
 
         Raises:
             CheckpointError: If the checkpoint belongs to another run.
         """
-        with fitting(self.path):
+        with checkpoint_mismatch(self.path):
             clock.t = clock.previous_t = self.t
             clock.episodes = int(self.state["episodes"])
             reasons = run.restore(self.state)
@@ -196,8 +190,8 @@ class Checkpoint(NamedTuple):
 
 
 @contextlib.contextmanager
-def fitting(path: str) -> Iterator[None]:
-    """Convert errors inside the context into a `CheckpointError`: the checkpoint does not match this run.
+def checkpoint_mismatch(path: str) -> Iterator[None]:
+    """Convert an error inside the context into a `CheckpointError`: the checkpoint does not match this run.
 
     Raises:
         CheckpointError: If an error is raised inside the context.
@@ -207,12 +201,12 @@ def fitting(path: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PfrlLikeError):
             raise
-        reason = str(error) if type(error) is ValueError else repr(error)  # keeps messages of this library unchanged
+        reason = str(error) if type(error) is ValueError else repr(error)  # a ValueError has a full message
         raise CheckpointError(path, f"does not match this run: {reason:.300}") from error
 
 
 def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
-    """Load the newest complete agent of a run directory. Asynchronous training resumes only from agents.
+    """Load the newest complete agent of a run directory. Asynchronous training restores only the agent.
 
     Args:
         agent: Agent that was constructed in the same way as the saved agent.
@@ -233,17 +227,17 @@ def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
 def newest_checkpoint(
     agent: Any, source: Any, outdir: str, logger: logging.Logger, configuration: Configuration | None = None
 ) -> Checkpoint | None:
-    """Load agent and replay buffers from the newest complete checkpoint. Other checkpoints do not change.
+    """Load agent and replay buffers from the newest complete checkpoint. No files are changed.
 
-    If this process reruns a program from a given checkpoint, this checkpoint is loaded instead.
+    If this process was started to repeat a run from a certain checkpoint, that checkpoint is loaded instead.
 
     Args:
         agent: Agent that was constructed in the same way as the saved agent.
         source: Source of training steps, which may contain a replay buffer.
         outdir: Run directory. It may be missing.
         logger: Logger that gets a message about every checkpoint that is skipped.
-        configuration: Configuration of the run. Checkpoints of other environments are rejected. If None, the
-            environment is not compared.
+        configuration: Configuration of the run. A checkpoint of an environment with other spaces is skipped. If None,
+            spaces are not compared.
 
     Returns:
         The checkpoint; None if the directory contains no complete checkpoint.
@@ -263,7 +257,7 @@ def newest_checkpoint(
 
 
 def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, hint: str = "") -> _T | None:
-    """Return the result of `load` for the newest save that can be loaded; None if no save is complete."""
+    """Return the result of `load` for the newest agent that can be loaded; None if no saved agent is complete."""
     problems = []
     for saved in saved_in(outdir):
         if saved.is_incomplete:
@@ -287,7 +281,7 @@ def _load_agent(agent: Any, saved: Saved) -> int:
         agent.load(saved.path)
     except PfrlLikeError:
         raise
-    except Exception as error:  # the user's own agents may raise anything
+    except Exception as error:  # agents of the user may raise any exception
         raise CheckpointError(saved.path, f"contains an agent that cannot be loaded: {error!r:.300}") from error
     return saved.t
 
@@ -296,12 +290,12 @@ def _load(agent: Any, source: Any, saved: Saved, outdir: str, configuration: Con
     if not saved.is_checkpoint:
         raise CheckpointError(saved.path, "contains only an agent")
     state = saved.state(agent)
-    with fitting(saved.path):
+    with checkpoint_mismatch(saved.path):
         description = description_in(state)
         if configuration is not None:
             configuration.check_env(description)
     try:
-        with fitting(saved.path):
+        with checkpoint_mismatch(saved.path):
             t, references = int(state["t"]), dict(state["buffers"])
             buffers = buffers_of(agent, source)
             if references.keys() != buffers.keys():

@@ -13,17 +13,17 @@ from pfrl_like.random_streams.reachable import Reachable
 from pfrl_like.random_streams.streams import Streams
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.memory import Memory
-from pfrl_like.runs.environment_record import numeric_circumstances
+from pfrl_like.runs.environment_record import versions_and_hardware
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import masked_text
 from pfrl_like.utils.plain_values import from_json, to_json
 
 #: Maximum nesting depth of the JSON values in the state of a part. The file format allows 32.
-_LEVELS = 28
-#: Exceptions that `restore_state` raises for the state of a different object.
+_MAX_DEPTH = 28
+#: Exceptions that `restore_state` of an object raises if the state belongs to a different object.
 _WRONG_STATE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-_CUT = "training ended in the middle of an episode; a new episode starts"
-#: Maximum length of a saved value in characters. Longer values contain data, not counters.
+_EPISODE_CUT_OFF = "training ended in the middle of an episode; a new episode starts"
+#: Maximum length of the saved value of an attribute in characters. A longer value is data, not a counter.
 _LONGEST = 1 << 20
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -32,7 +32,7 @@ class RunState:
     """The state of a run that `Checkpoints` saves and `resume=True` restores.
 
     Args:
-        agent: The agent. Its `saved_state` is not part of this state.
+        agent: The agent. Its own state is not part of this state, except its attribute `t`.
         env: Environments of the user, which may contain random streams.
         source: Source of training steps.
         parts: All other objects that may have state, such as callbacks, hooks and loggers, in the same order in every
@@ -46,7 +46,7 @@ class RunState:
         self._all = parts
 
     def saved(self, clock: Clock, unsaved: Sequence[str] = ()) -> dict[str, Any]:
-        """The complete state between two ticks, as JSON values. The random streams do not change.
+        """Return the complete state between two ticks as JSON values. The random streams are the same after this call.
 
         Args:
             clock: Clock of the run.
@@ -62,7 +62,7 @@ class RunState:
         for name, part in self.parts.items():
             try:
                 own = part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
-                parts[name] = to_json(own, _LEVELS)
+                parts[name] = to_json(own, _MAX_DEPTH)
             except Exception as error:  # raised by the user's code
                 reasons.append(f"the state of {name} cannot be saved: {error!r:.200}")
         source = self._source(clock, reasons)
@@ -71,12 +71,12 @@ class RunState:
         reasons = [*dict.fromkeys(map(masked_text, [*reasons, *unsaved, *_reasons_of_agent(self.agent)]))]
         return {
             "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": before,
-            "agent_t": getattr(self.agent, "t", None),  # differs from clock.t if the agent only updates
-            "resume": "approximate" if reasons else "exact", "reasons": reasons, **numeric_circumstances(),
+            "agent_t": getattr(self.agent, "t", None),  # is not clock.t in offline training, for example
+            "resume": "approximate" if reasons else "exact", "reasons": reasons, **versions_and_hardware(),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
-        """Restore the result of `saved`. Random streams are restored last, since other parts may draw numbers.
+        """Restore the result of `saved`. Random streams are restored last, because other parts may draw random numbers.
 
         Returns:
             Reasons why later steps may differ from the steps of an uninterrupted run. The list is empty if they are
@@ -93,8 +93,8 @@ class RunState:
                 reasons += _restore(name, part, from_json(state["parts"][name]))
             else:
                 reasons.append(f"the checkpoint has no state for {name}")
-        gone = [name for name in state["parts"] if name not in self.parts]
-        reasons += [f"the checkpoint has a state for {name}, which this run does not have" for name in gone]
+        unknown_names = [name for name in state["parts"] if name not in self.parts]
+        reasons += [f"the checkpoint has a state for {name}, which this run does not have" for name in unknown_names]
         if state["source"] is not None:
             reasons += self.source.restore_state(state["source"])
         reasons += _restore_streams(self._streams(), state["streams"])
@@ -106,7 +106,7 @@ class RunState:
             getattr(part, "flush", lambda: None)()
 
     def _source(self, clock: Clock, reasons: list[str]) -> dict[str, Any] | None:
-        """The state of the source; None if the source cannot resume from this state.
+        """Return the state of the source; None if the source cannot resume from its current state.
 
         Reasons why the state may be incomplete are appended to `reasons`.
         """
@@ -116,7 +116,7 @@ class RunState:
             reasons.append(f"the state of {type(self.source).__name__} cannot be saved: {error!r:.200}")
             return None
         if not clock.between_episodes and source.get("running") is False:
-            reasons.append(_CUT)
+            reasons.append(_EPISODE_CUT_OFF)
             return None
         reasons += _unrestorable_reasons(source)
         return source
@@ -130,7 +130,7 @@ class RunState:
 
 
 def restore_part(part: Any, state: Mapping[str, Any]) -> None:
-    """Restore one part from a saved run state. The part must be the first part of its class."""
+    """Restore one part from a saved run state. In the saved run, the part must have been the first one of its class."""
     for name, _ in _named([part]):
         if name in state["parts"]:
             _restore(name, part, from_json(state["parts"][name]))
@@ -147,7 +147,7 @@ def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
-    """Restore a part. Return reasons why the part may continue differently.
+    """Restore a part. Return reasons why the part may behave differently from now on.
 
     Raises:
         KeyError, TypeError, ValueError: If the part has `restore_state` and the state belongs to a different object.
@@ -165,7 +165,7 @@ def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
 
 
 def _restore_streams(streams: Streams, plain: Mapping[str, Any]) -> Sequence[str]:
-    """Restore the random streams. Return a message about streams that cannot be restored."""
+    """Restore the random streams. Return a list with a message if some streams cannot be restored."""
     try:
         streams.restore(plain)
     except ValueError as error:
@@ -174,7 +174,7 @@ def _restore_streams(streams: Streams, plain: Mapping[str, Any]) -> Sequence[str
 
 
 def _unrestorable_reasons(state: Any) -> Iterator[str]:
-    """Yield the reasons in a source's state why an environment or a dataset cannot be restored."""
+    """Yield the reasons why an environment or a dataset cannot be restored, which the state of a source contains."""
     if isinstance(state, Mapping) and "way" in state:
         if state["way"] == "unknown":
             yield str(state["reason"])
@@ -184,7 +184,7 @@ def _unrestorable_reasons(state: Any) -> Iterator[str]:
 
 
 def _reasons_of_agent(agent: Any) -> list[str]:
-    """Reasons why an agent may continue differently after it was saved and loaded."""
+    """Return reasons why an agent may behave differently after it was saved and loaded."""
     reasons = [*_unsaved(agent)]
     if getattr(agent, "is_compiled", False) is True:
         reasons.append("the agent is compiled only after the first update in the new process")
@@ -194,12 +194,12 @@ def _reasons_of_agent(agent: Any) -> list[str]:
 
 
 def _unsaved(agent: Any) -> Sequence[str]:
-    """Reasons of the agent's `unsaved`: state that the agent does not save, or that was not restored."""
+    """Return messages about state that the agent does not save or that was not restored (method `unsaved`)."""
     return agent.unsaved() if hasattr(type(agent), "unsaved") else ()  # a mock has every attribute
 
 
 def _differences(state: Mapping[str, Any]) -> list[str]:
-    now = numeric_circumstances()
+    now = versions_and_hardware()
     return [
         f"{name} was {before!r} and is {now[kind].get(name)!r}"
         for kind in now
@@ -211,11 +211,12 @@ def _differences(state: Mapping[str, Any]) -> list[str]:
 class OwnAttributes:
     """Saves and restores the attributes of an object that training changes; see `loop.Resumable`.
 
-    Construct it before training starts. Attributes that do not change are not saved, because the constructor of the
-    object sets them. A changed attribute is restored if its value is a number, a bool, a string, an array, a tensor, or
-    a list, tuple or dict of these. Other attributes that are new or were replaced are reported as not saved. Changes
-    inside other objects are not detected; define `saved_state` for these objects. Values larger than 1 MiB are not
-    saved. Random generators inside the attributes are restored with the random streams of the run.
+    Construct this object before training starts. Attributes that do not change are not saved, because the constructor
+    of `owner` sets them. A changed attribute is restored if its value is a number, a bool, a string, an array, a
+    tensor, or a list, tuple or dict of such values. If an attribute with another value was added or replaced, a message
+    says that it is not saved. Changes inside other objects are not detected: define `saved_state` in their classes.
+    Values larger than 1 MiB are not saved. Random generators inside the attributes are restored with the random streams
+    of the run.
 
     Args:
         owner: The object.
@@ -223,18 +224,21 @@ class OwnAttributes:
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner
-        self._begun = {name: (value, _text_of(value)) for name, value in _attributes_of(owner)}
+        self._initial = {name: (value, _text_of(value)) for name, value in _attributes_of(owner)}
 
     @property
     def draws_from(self) -> tuple[Any, ...]:
-        """The object, which may contain random generators."""
+        """Tuple with the object, which may contain random generators."""
         return (self._owner,)
 
     def saved_state(self) -> dict[str, Any]:
-        """The values of changed attributes, and the names of changed attributes that cannot be saved."""
+        """Return the values of changed attributes, and the names of changed attributes that cannot be saved."""
         changed = dict(self._changed())
-        lost = [name for name, text in changed.items() if text is None]
-        return {"values": {name: json.loads(text) for name, text in changed.items() if text is not None}, "lost": lost}
+        unsaved = [name for name, text in changed.items() if text is None]
+        return {
+            "values": {name: json.loads(text) for name, text in changed.items() if text is not None},
+            "lost": unsaved,
+        }
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:
         """Restore the result of `saved_state`. Return messages about attributes that were not saved."""
@@ -246,9 +250,9 @@ class OwnAttributes:
     def _changed(self) -> Iterator[tuple[str, str | None]]:
         """Yield the name of each changed attribute, and its value as text."""
         for name, value in _attributes_of(self._owner):
-            before, text_before = self._begun.get(name, (None, None))
+            before, text_before = self._initial.get(name, (None, None))
             text = _text_of(value)
-            if name not in self._begun or text != text_before or (text is None and value is not before):
+            if name not in self._initial or text != text_before or (text is None and value is not before):
                 yield name, text
 
 
@@ -257,7 +261,7 @@ def _attributes_of(owner: Any) -> list[tuple[str, Any]]:
 
 
 def _text_of(value: Any) -> str | None:
-    """A value as JSON text; None if `from_json` would not restore the value, or if it is too large."""
+    """Return a value as JSON text; None if `from_json` would not restore the value, or if the text is too large."""
     try:
         if _nbytes_of(value) > _LONGEST:
             return None
@@ -269,7 +273,7 @@ def _text_of(value: Any) -> str | None:
 
 
 def _nbytes_of(value: Any) -> int:
-    """The size of the arrays and tensors in a value, in bytes."""
+    """Return the size of the arrays and tensors in a value, in bytes."""
     if isinstance(value, Mapping | list | tuple):
         return sum(map(_nbytes_of, value.values() if isinstance(value, Mapping) else value))
     return getattr(value, "nbytes", 0)
@@ -281,20 +285,18 @@ def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[st
     Returns:
         A dict of replay buffers, and a list of reasons why data cannot be saved. The keys of the dict are valid folder
         names. If a buffer is an attribute of an owner, its key is the name of the attribute. The key of a nested buffer
-        consists of the attributes on the path to the buffer. Data cannot be saved if an object has the methods of a
-        replay buffer but is not an `AbstractReplayBuffer`.
+        consists of the attributes on the path to the buffer. An object that has the methods of a replay buffer but is
+        not an `AbstractReplayBuffer` cannot be saved.
     """
     named: dict[str, Any] = {}
-    for owner in owners:  # first, so that they are named by the shortest path
-        for name, value in getattr(owner, "__dict__", {}).items():
-            if _is_like_a_buffer(value) and all(value is not other for other in named.values()):
-                named[_free(name, named)] = value
-    known, reached = [*named.values()], Reachable(_is_like_a_buffer)
+    reached = Reachable(_is_like_a_buffer)
     for owner in owners:
         reached.visit(owner, "")
-    for path, value in reached.found.items():
-        if all(value is not other for other in known):
-            named[_free(_NOT_IN_NAMES.sub("-", path).strip(".-"), named)] = value
+    attributes = [pair for owner in owners for pair in getattr(owner, "__dict__", {}).items()]
+    paths = [(_NOT_IN_NAMES.sub("-", path).strip(".-"), value) for path, value in reached.found.items()]
+    for name, value in attributes + paths:  # attributes first, so that a buffer is named by its shortest path
+        if _is_like_a_buffer(value) and all(value is not other for other in named.values()):
+            named[_unique_name(name, named)] = value
     buffers = {name: value for name, value in named.items() if isinstance(value, AbstractReplayBuffer)}
     unsaved = [
         f"{name} is {type(value).__name__}, which is not an AbstractReplayBuffer; its content is not saved"
@@ -305,12 +307,12 @@ def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[st
 
 
 def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
-    """The replay buffers that `find_buffers` finds."""
+    """Return the replay buffers that `find_buffers` finds."""
     return find_buffers(*owners)[0]
 
 
-def _free(name: str, taken: dict[str, Any]) -> str:
-    """The name; if it is already used, a number is appended."""
+def _unique_name(name: str, taken: dict[str, Any]) -> str:
+    """Return the name. If it is already used, append a number."""
     number, free = 1, name
     while free in taken:
         number += 1

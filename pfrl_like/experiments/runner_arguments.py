@@ -1,4 +1,4 @@
-"""Checks of the arguments of runners. They run before a run moves or creates any file."""
+"""Checks of the arguments of runners. Runners call them before the run moves or creates any file."""
 
 import inspect
 import logging
@@ -9,14 +9,14 @@ from typing import Any
 from pfrl_like.experiments.run_state import buffers_of
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.runs.run_files import record_of
-from pfrl_like.utils.checks import check_counts, check_flags
+from pfrl_like.utils.checks import check_choice, check_counts, check_flags
 
 
 def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, Any]:
-    """Check the arguments of a runner. Arguments with unknown names are not checked.
+    """Check the arguments of a runner. Arguments whose names this module does not know are not checked.
 
     Args:
-        arguments: All arguments of the runner. The runner passes `locals()` before it defines other variables.
+        arguments: Arguments of the runner, by name. The runner passes `locals()`, before it defines other variables.
         methods: Names of the methods that the agent must have.
 
     Returns:
@@ -32,101 +32,98 @@ def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, An
         check_has("agent", arguments["agent"], *methods)
     for name, (fits, expected) in _EXPECTED.items():
         if name in arguments and not fits(arguments[name]):
-            raise _unfit(name, arguments[name], expected)
+            raise _type_error(name, arguments[name], expected)
     for name, (fits, one, several) in _LISTS.items():
-        if name in arguments:
-            _check_list(name, arguments[name], fits, one, several)
+        value = arguments.get(name, ())
+        if not isinstance(value, Collection):
+            raise _type_error(name, value, f"a list of {several}{': put it in a list' if fits(value) else ''}")
+        for index, each in enumerate(value):
+            if not fits(each):
+                raise _type_error(f"{name}[{index}]", each, one)
     check_flags(**{name: arguments[name] for name in _FLAGS & arguments.keys()})
     check_counts(1, True, **{name: arguments[name] for name in _COUNTS & arguments.keys()})
-    for name in _ON_FAILURE & arguments.keys():
-        if arguments[name] not in ("raise", "warn"):
-            raise ValueError(f"{name} is {arguments[name]!r:.80}, expected 'raise' or 'warn'")
+    for name in {"on_checkpoint_failure", "on_snapshot_failure"} & arguments.keys():
+        check_choice(name, arguments[name], ("raise", "warn"))
     if "eval_n_steps" in arguments and arguments["eval_interval"] is not None:
-        check_extent(eval_n_steps=arguments["eval_n_steps"], eval_n_episodes=arguments["eval_n_episodes"])
+        check_steps_or_episodes(eval_n_steps=arguments["eval_n_steps"], eval_n_episodes=arguments["eval_n_episodes"])
     if "step_offset" in arguments:
         check_counts(0, **{name: arguments[name] for name in ("steps", "step_offset") if name in arguments})
-        _check_start(arguments["step_offset"], arguments.get("steps"), arguments.get("resume", False))
+        step_offset, steps, resume = arguments["step_offset"], arguments.get("steps"), arguments.get("resume")
+        if steps is not None and step_offset > steps:
+            raise ValueError(f"step_offset is {step_offset} and steps is {steps}, expected step_offset <= steps")
+        if resume and step_offset:
+            raise ValueError(f"resume is True and step_offset is {step_offset}, expected only one of them")
     return dict(arguments)
 
 
 def arguments_for(function: Callable[..., Any], arguments: Mapping[str, Any], **others: Any) -> dict[str, Any]:
-    """Return the arguments of a runner that `function` accepts, and `others`; keys are the argument names."""
+    """Return the arguments of a runner that `function` accepts, combined with `others`; keys are the names."""
     names = inspect.signature(function).parameters
     return {name: arguments[name] for name in names if name in arguments} | others
 
 
-def check_extent(**extent: int | None) -> None:
-    """Check that exactly one of two arguments (numbers of steps and of episodes) is given and is a positive integer.
+def check_steps_or_episodes(**limits: int | None) -> None:
+    """Check that exactly one of two arguments (a number of steps and a number of episodes) is a positive integer.
 
     Args:
-        **extent: The two arguments, under the names that the caller uses.
+        **limits: The two arguments, with the names that the user knows. One of them must be None.
 
     Raises:
         ValueError: If both or neither are given, or if the number is less than 1.
         TypeError: If the number is not an integer.
     """
-    if len(extent) - list(extent.values()).count(None) != 1:
-        given = " and ".join(f"{name} is {value}" for name, value in extent.items())
-        raise ValueError(f"{given}, expected exactly one of them")
-    check_counts(1, True, **extent)
+    if len(limits) - list(limits.values()).count(None) != 1:
+        text = " and ".join(f"{name} is {value}" for name, value in limits.items())
+        raise ValueError(f"{text}, expected exactly one of them")
+    check_counts(1, True, **limits)
 
 
 def check_has(name: str, part: Any, *attributes: str, hint: str = "") -> None:
-    """Check that an object has the required attributes. `hint` is appended to the error.
+    """Check that an object is not a class and has the required attributes. `hint` is appended to the error.
 
     Raises:
-        TypeError: If an attribute is missing. The message names the object and the first missing attribute.
+        TypeError: If the object is a class or if an attribute is missing. The message contains the first missing
+            attribute.
     """
     if isinstance(part, type):
         raise TypeError(f"{name} is the class {part.__name__}, expected an instance: {part.__name__}(...)")
     for attribute in attributes:
         if not hasattr(part, attribute):
-            raise _unfit(name, part, f"something with {attribute}{hint}")
+            raise _type_error(name, part, f"something with {attribute}{hint}")
 
 
-def _check_list(name: str, given: Any, fits: Callable[[Any], bool], one: str, several: str) -> None:
-    if not isinstance(given, Collection):
-        raise _unfit(name, given, f"a list of {several}{': put it in a list' if fits(given) else ''}")
-    for index, each in enumerate(given):
-        if not fits(each):
-            raise _unfit(f"{name}[{index}]", each, one)
+def _type_error(name: str, value: Any, expected: str) -> TypeError:
+    first_line = repr(value).partition("\n")[0]
+    return TypeError(f"{name} is {first_line:.80} ({type(value).__name__}), expected {expected}")
 
 
-def _unfit(name: str, given: Any, expected: str) -> TypeError:
-    first_line = repr(given).partition("\n")[0]
-    return TypeError(f"{name} is {first_line:.80} ({type(given).__name__}), expected {expected}")
+def _is_env(value: Any) -> bool:
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("reset", "step"))
 
 
-def _is_env(given: Any) -> bool:
-    return not isinstance(given, type) and all(callable(getattr(given, name, None)) for name in ("reset", "step"))
+def _optional(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or fits(value)
 
 
-def _is_number(given: Any) -> bool:
-    return isinstance(given, numbers.Real) and not isinstance(given, bool)
-
-
-def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda given: given is None or fits(given)
-
-
-_NUMBER = _or_none(_is_number), "a number, or None"
-_EVENT = _or_none(lambda given: hasattr(given, "is_set") and hasattr(given, "set")), "an event, or None"
+_NUMBER = _optional(lambda value: isinstance(value, numbers.Real) and not isinstance(value, bool)), "a number, or None"
+_EVENT = _optional(lambda value: hasattr(value, "is_set") and hasattr(value, "set")), "an event, or None"
 _ENV = "an environment: an object with the methods reset and step"
 _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "env": (_is_env, _ENV),
-    "eval_env": (_or_none(_is_env), f"{_ENV}, or None"),
+    "eval_env": (_optional(_is_env), f"{_ENV}, or None"),
     "evaluator": (
-        _or_none(lambda given: callable(given) or hasattr(given, "evaluate_if_necessary")),
+        _optional(lambda value: callable(value) or hasattr(value, "evaluate_if_necessary")),
         "an object with the method evaluate_if_necessary, a function that makes one, or None",
     ),
     "successful_score": _NUMBER,
     "eval_success_threshold": _NUMBER,
-    "logger": (_or_none(lambda given: hasattr(given, "addHandler")), "a logging.Logger, or None"),
+    "logger": (_optional(lambda value: hasattr(value, "addHandler")), "a logging.Logger, or None"),
     "make_env": (callable, "a function of (process index, test)"),
-    "make_agent": (_or_none(callable), "a function of the process index"),
+    "make_agent": (_optional(callable), "a function of the process index"),
     "stop_event": _EVENT,
     "exception_event": _EVENT,
-    "progress": (lambda given: given is None or isinstance(given, bool), "True, False or None"),
+    "resume": (lambda value: isinstance(value, bool), "True or False"),
+    "progress": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
 }
 _FUNCTIONS = callable, "a function", "functions"
 _LISTS: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
@@ -134,17 +131,16 @@ _LISTS: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
     "step_hooks": _FUNCTIONS,
     "global_step_hooks": _FUNCTIONS,
     "evaluation_hooks": _FUNCTIONS,
-    "loggers": (lambda given: hasattr(given, "log"), "an object with the method log", "loggers of metrics"),
+    "loggers": (lambda value: hasattr(value, "log"), "an object with the method log", "loggers of metrics"),
 }
 _COUNTS = {
     "keep_checkpoints", "keep_snapshots", "checkpoint_freq", "log_interval", "return_window_size", "eval_interval",
     "max_episode_len", "train_max_episode_len", "eval_max_episode_len",
 }  # fmt: skip
-_ON_FAILURE = {"on_checkpoint_failure", "on_snapshot_failure"}
 _FLAGS = {"eval_during_episode", "save_best_so_far_agent", "use_tensorboard", "profile", "use_shared_memory"}
 
 
-#: The runner for agents that have a method; the keys are the methods.
+#: Runners for agents (values), and the method that the agent of each runner has (keys).
 _RUNNERS = {
     "setup_actor_learner_training": "train_agent_actor_learner",
     "batch_act": "train_agent_batch",
@@ -153,28 +149,27 @@ _RUNNERS = {
 
 
 def check_shares(agent: Any, name: str) -> None:
-    """Check that an agent has shared attributes, so that its copies in several processes are trained together.
+    """Check that an agent has shared attributes, so that its copies in several processes can be trained together.
 
     Args:
         agent: The agent.
         name: Name of the agent in the error message.
 
     Raises:
-        TypeError: If the agent has no `shared_attributes`. The message names runners that can train it.
+        TypeError: If the agent has no `shared_attributes`. The message names runners that can train the agent.
     """
     if hasattr(agent, "shared_attributes"):
         return
-    runners = [runner for method, runner in _RUNNERS.items() if hasattr(agent, method)]
+    runners = " or ".join(runner for method, runner in _RUNNERS.items() if hasattr(agent, method))
     raise TypeError(
-        f"{name} is {type(agent).__name__}, which has no shared_attributes. Only agents with "
-        "AsyncAgent.shared_attributes, such as A3C and ACER, can be trained by several processes together. Train "
-        f"{type(agent).__name__} with {' or '.join(runners)}, or pass use_shared_memory=False: then each process "
-        "trains its own copy, and the copy of process 0 is saved"
+        f"{name} is {type(agent).__name__}, which has no shared_attributes, expected an AsyncAgent (A3C or ACER): "
+        f"train {type(agent).__name__} with {runners}, or pass use_shared_memory=False: then each process trains its "
+        "own copy, and the copy of process 0 is saved"
     )
 
 
-def seeds_of_processes(random_seeds: Any, processes: int) -> Sequence[int]:
-    """The seed of each process: `random_seeds`, or 0, 1, ... if it is None.
+def process_seeds(random_seeds: Any, processes: int) -> Sequence[int]:
+    """Return the seed of each process: `random_seeds`, or 0, 1, ... if `random_seeds` is None.
 
     Raises:
         TypeError: If a seed is not an integer.
@@ -193,62 +188,51 @@ def seeds_of_processes(random_seeds: Any, processes: int) -> Sequence[int]:
     return [int(seed) for seed in seeds]
 
 
-def _check_start(step_offset: int, steps: int | None, resume: Any) -> None:
-    if steps is not None and step_offset > steps:
-        raise ValueError(
-            f"step_offset is {step_offset} and steps is {steps}, expected step_offset <= steps: training starts at "
-            "step_offset and ends at steps"
-        )
-    if not isinstance(resume, bool):
-        raise _unfit("resume", resume, "True or False")
-    if resume and step_offset:
-        raise ValueError(
-            f"resume is True and step_offset is {step_offset}, expected only one of them: resume=True "
-            "continues from the step of the newest checkpoint"
-        )
-
-
-def warn_of_other_step(t: int, step_offset: int, logger: logging.Logger) -> None:
-    """Warn that `agent.t` is set to the step of the run, unless `t` is 0 or already equal."""
-    if t not in (0, step_offset):
+def set_step(agent: Any, step_offset: int, logger: logging.Logger) -> None:
+    """Set `agent.t` to the step of the run, if the agent has `t`. Warn if `agent.t` is neither 0 nor this step."""
+    if getattr(agent, "t", 0) not in (0, step_offset):
         logger.warning(
             "agent.t is %s and step_offset is %d: agent.t is set to step_offset; to continue from agent.t, pass "
-            "step_offset=agent.t", t, step_offset,
+            "step_offset=agent.t", agent.t, step_offset,
         )  # fmt: skip
+    if hasattr(agent, "t"):
+        agent.t = step_offset
 
 
 def items_on_disk(*owners: Any) -> dict[str, int]:
-    """The number of items in each persistent replay buffer; keys are the names of the buffers."""
-    found = buffers_of(*owners).items()
-    return {name: len(buffer) for name, buffer in found if isinstance(buffer, PersistentBuffer)}
+    """Return the number of items in each replay buffer on disk; keys are the names of the buffers."""
+    buffers = buffers_of(*owners).items()
+    return {name: len(buffer) for name, buffer in buffers if isinstance(buffer, PersistentBuffer)}
 
 
-def warn_of_items_left(items: Mapping[str, int], outdir: str, logger: logging.Logger) -> None:
-    """Warn that a persistent replay buffer still contains items of the interrupted run.
+def warn_of_old_items(items: Mapping[str, int], outdir: str, logger: logging.Logger) -> None:
+    """Warn that a replay buffer on disk still contains items of the interrupted run.
 
     Args:
-        items: Number of items in each persistent replay buffer; keys are the names of the buffers.
-        outdir: Run directory. Files of the interrupted run must not have been moved yet.
+        items: Number of items in each replay buffer on disk; keys are the names of the buffers.
+        outdir: Run directory, which still contains `run.json` of the interrupted run.
         logger: Logger that gets the warning.
     """
-    then = record_of(outdir).get("items_on_disk", {})
+    before = record_of(outdir).get("items_on_disk", {})
     for name, count in items.items():
-        if then.get(name, count) != count:
+        if before.get(name, count) != count:
             logger.warning(
                 "%s contains %s items; it contained %s when the interrupted run started. No items are removed: the new "
                 "run starts with all of them. To reproduce the run, pass a buffer in an empty directory",
-                name, f"{count:,}", f"{then[name]:,}",
+                name, f"{count:,}", f"{before[name]:,}",
             )  # fmt: skip
 
 
 def warn_of_no_evaluation(
-    evaluator: Any, successful_score: float | None, steps: int, step_offset: int, logger: logging.Logger
+    evaluator: Any, successful_score: float | None, steps: int | None, step_offset: int, logger: logging.Logger
 ) -> None:
-    """Warn if the arguments request an evaluation, but no evaluation will take place."""
+    """Warn if an evaluation is requested but none will take place before the run ends."""
     interval = getattr(evaluator, "eval_interval", None)
     if evaluator is None and successful_score is not None:
         logger.warning("successful_score is %s, but there is no evaluator: it has no effect", successful_score)
-    if isinstance(interval, numbers.Integral) and steps > step_offset and steps // interval == step_offset // interval:
+    if steps is None or not isinstance(interval, numbers.Integral) or steps <= step_offset:
+        return
+    if steps // interval == step_offset // interval:
         logger.warning(
             "no multiple of eval_interval=%d lies between step %d and step %d: there will be no evaluation",
             interval, step_offset, steps,

@@ -1,4 +1,4 @@
-"""Handling of SIGINT and SIGTERM. Training ends after the running tick, so that a complete state can be saved."""
+"""Handling of SIGINT and SIGTERM. Training ends after the current step, so that a complete state can be saved."""
 
 import _thread
 import contextlib
@@ -12,13 +12,13 @@ from typing import Any
 from pfrl_like.runs.loop import Clock, error_of
 from pfrl_like.runs.loop import Terminated as Terminated
 
-#: Seconds after a signal until the running tick is interrupted (`PATIENCE`). Seconds in which a repeated signal has no
-#: effect (`ONCE`), since a terminal and a program that forwards signals may both send the signal.
+#: Seconds after a signal until the current step is interrupted (`PATIENCE`), and seconds after a signal in which
+#: another signal has no effect (`ONCE`), because the terminal and a parent process may both send the signal.
 PATIENCE, ONCE = 1.0, 0.5
 
 
 class Interruption:
-    """Context manager in which signals stop a clock. At its end, the exception of the signal is raised.
+    """Context manager in which SIGINT and SIGTERM stop a clock. At the end, the exception of the signal is raised.
 
     Signals that the user handles or ignores are not affected. Outside the main thread, no signals are handled.
 
@@ -42,25 +42,29 @@ class Interruption:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
-        if error is None and self.clock.interrupted is not None:  # the signal came after training, or during a save
+        if error is None and self.clock.interrupted is not None:  # a signal after training or during a save
             raise error_of(self.clock.interrupted)
 
     @contextlib.contextmanager
-    def of_loop(self) -> Iterator[None]:
-        """Context in which a hanging tick is interrupted. An error after a signal is attributed to the signal."""
+    def training_loop(self) -> Iterator[None]:
+        """Context of the training loop: `PATIENCE` seconds after a signal, the current step is interrupted.
+
+        If an error follows a signal, the exception of the signal is raised instead, because worker processes, which get
+        the signal from the terminal, may fail first.
+        """
         self._in_loop = True
         try:
             yield
         except Exception as error:
             if self.clock.interrupted is None:
                 raise
-            raise error_of(self.clock.interrupted) from error  # processes of the same group got the signal, too
+            raise error_of(self.clock.interrupted) from error
         finally:
             self._in_loop = False
 
     @contextlib.contextmanager
     def critical(self) -> Iterator[None]:
-        """Context in which signals do not interrupt the running code."""
+        """Context in which a signal does not interrupt the code, for example a save."""
         self._in_critical = True
         try:
             yield
@@ -74,18 +78,16 @@ class Interruption:
         elif self.clock.interrupted is None:
             self._since = time.monotonic()
             self.clock.interrupt(signum)
-            _thread.start_new_thread(self._insist, (signum,))  # needs no lock that the main thread may hold
+            _thread.start_new_thread(self._repeat_signal, (signum,))  # needs no lock that the main thread may hold
         elif time.monotonic() - self._since > ONCE and (self._in_loop > self._in_critical or signum == signal.SIGINT):
             raise error_of(self.clock.interrupted)
 
-    def _insist(self, signum: int) -> None:
+    def _repeat_signal(self, signum: int) -> None:
         """Send the signal to the main thread again while the loop runs, since the main thread may be blocked."""
         time.sleep(PATIENCE)
         while self._in_loop or self._in_critical:
-            if self._in_critical:
-                pass
-            elif hasattr(signal, "pthread_kill"):
+            if hasattr(signal, "pthread_kill") and not self._in_critical:
                 signal.pthread_kill(threading.main_thread().ident or 0, signum)
-            else:
+            elif not self._in_critical:
                 _thread.interrupt_main(signal.Signals(signum))
             time.sleep(PATIENCE)

@@ -1,6 +1,6 @@
 """Sources of training steps: one environment, or a vector environment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,9 @@ from pfrl_like.env import as_gymnasium
 from pfrl_like.envs import VectorObs, VectorStep, as_vector_stream
 from pfrl_like.envs.episode_tape import EpisodeTape
 from pfrl_like.envs.vector_stream import BoolArray
+from pfrl_like.errors import NonFiniteError
 from pfrl_like.runs.loop import Clock, Episode
-from pfrl_like.utils.checks import (
-    check_action,
-    check_actions,
-    check_counts,
-    check_finite,
-    check_observation,
-    check_observations,
-    check_step,
-)
+from pfrl_like.utils import checks
 from pfrl_like.utils.env_values import first_values, mask_keyword, own_copy, step_values, takes_mask
 
 _NO_EPISODE = {"way": "unknown", "reason": "no episode was recorded"}
@@ -30,7 +23,8 @@ class SerialSource:
 
     Args:
         agent: Object with the methods `act` and `observe`.
-        env: Environment in any form that `as_gymnasium` accepts. It may return the same arrays at every step.
+        env: Environment in any form that `as_gymnasium` accepts. The environment may reuse its arrays; the source
+            copies them.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         cuts_off_at_end: True to report the last training step to the agent as truncated.
@@ -39,9 +33,8 @@ class SerialSource:
     def __init__(
         self, agent: Any, env: Any, max_episode_len: int | None = None, *, cuts_off_at_end: bool = False
     ) -> None:
-        check_counts(optional=True, max_episode_len=max_episode_len)
-        self.agent = agent
-        self.env = as_gymnasium(env)
+        checks.check_counts(optional=True, max_episode_len=max_episode_len)
+        self.agent, self.env = agent, as_gymnasium(env)
         self.max_episode_len, self.cuts_off_at_end = max_episode_len, cuts_off_at_end
         self.observation_space = getattr(self.env, "observation_space", None)
         self.action_space = getattr(self.env, "action_space", None)
@@ -55,18 +48,14 @@ class SerialSource:
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Make one step. If no episode is running, a new episode starts. The last training step ends the episode."""
         if not self.running:
-            self._begin()
-        agent = self.agent
-        mask = self.mask
+            self._start_episodes()
+        agent, mask = self.agent, self.mask
         action = agent.act(self.obs) if mask is None else agent.act(self.obs, action_mask=mask)
-        try:
-            check_action(self.action_space, action, bounds=False)
-        except ValueError as error:
-            raise with_chooser(error, agent) from None
+        check_selected(agent, checks.check_action, self.action_space, action)
         obs, reward, terminated, truncated, info = step_values(self.env.step(action))
         clock.t += 1
         obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
-        check_step(self.observation_space, obs, reward)
+        checks.check_step(self.observation_space, obs, reward)
         self.last = obs, action, reward
         self.total_reward += float(reward)
         self.length += 1
@@ -85,12 +74,12 @@ class SerialSource:
         return (Episode(self.total_reward, self.length, ended),)
 
     def record(self) -> None:
-        """Start recording episodes, so that `saved_state` can be called."""
+        """Record episodes from now on, so that `saved_state` can be called."""
         if not isinstance(self.env, EpisodeTape):
             self.env = EpisodeTape(self.env)
 
     def saved_state(self) -> dict[str, Any]:
-        """The running episode and the record that reproduces the environment's state; requires `record`."""
+        """Return the running episode and the record of the environment's state. Call `record` before training."""
         began = self.obs is not None and isinstance(self.env, EpisodeTape)
         return {
             "running": self.running, "total_reward": self.total_reward, "length": self.length,
@@ -117,14 +106,14 @@ class SerialSource:
         self.total_reward, self.length = total_reward, length
         return ()
 
-    def _begin(self) -> None:
+    def _start_episodes(self) -> None:
         is_first = self.obs is None
         if is_first:
             stop_episode(self.agent)
         obs, info = first_values(self.env.reset())
         self.obs = own_copy(obs)
-        check_observation(self.observation_space, self.obs)
-        check_finite("obs", self.obs)
+        checks.check_observation(self.observation_space, self.obs)
+        checks.check_finite("obs", self.obs)
         if is_first:
             dry_run(self.agent, self.obs, self.action_space)
         self.mask = own_copy(info.get(ACTION_MASK)) if self.takes_mask else None
@@ -150,13 +139,10 @@ class VectorSource:
     """
 
     def __init__(self, agent: Any, env: Any, max_episode_len: int | None = None) -> None:
-        check_counts(optional=True, max_episode_len=max_episode_len)
-        self.agent = agent
-        self.stream = as_vector_stream(env)
-        self.max_episode_len = max_episode_len
+        checks.check_counts(optional=True, max_episode_len=max_episode_len)
+        self.agent, self.stream, self.max_episode_len = agent, as_vector_stream(env), max_episode_len
         self.num_envs = self.stream.num_envs
-        self.observation_space = self.stream.observation_space
-        self.action_space = self.stream.action_space
+        self.observation_space, self.action_space = self.stream.observation_space, self.stream.action_space
         self.total_reward = np.zeros(self.num_envs)
         self.length = np.zeros(self.num_envs, dtype=np.int64)
         self.end: BoolArray | None = None
@@ -165,7 +151,7 @@ class VectorSource:
         self.takes_mask = takes_mask(agent.batch_act)
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """Make one step in every environment. An environment that only resets does not advance the clock."""
+        """Make one step in every environment. Steps that only reset an environment (autoreset) are not counted."""
         step, reset, end = self.step(clock)
         self.observe(step, reset)
         clock.between_episodes = bool(end.all())
@@ -175,19 +161,16 @@ class VectorSource:
         """Make one step in every environment without passing the result to the agent.
 
         Returns:
-            Three values: the result of the step, a bool array that is True for each environment whose episode is
-            truncated, and a bool array that is True for each environment whose episode ended.
+            Three values: the result of the step, a bool array that is True for each environment whose episode was
+            truncated, and a bool array that is True for each environment whose episode was truncated or terminated.
         """
-        current = self._begin()
-        action = self.agent.batch_act(current.obs, **told_of(current, self.takes_mask))
-        try:
-            check_actions(self.action_space, action, self.num_envs, bounds=False)
-        except ValueError as error:
-            raise with_chooser(error, self.agent) from None
+        current = self._start_episodes()
+        action = self.agent.batch_act(current.obs, **agent_keywords(current, self.takes_mask))
+        check_selected(self.agent, checks.check_actions, self.action_space, action, self.num_envs)
         step = self.stream.step(action)
         clock.t += int(np.count_nonzero(step.active))
         self._check(step.obs)
-        check_finite("reward", step.reward)
+        checks.check_finite("reward", step.reward)
         self.last = step.obs, action, step.reward
         self.total_reward += np.where(step.active, step.reward, 0.0)
         self.length += step.active
@@ -199,16 +182,16 @@ class VectorSource:
 
     def observe(self, step: VectorStep, reset: BoolArray) -> None:
         """Pass the result of a step to the agent."""
-        self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **told_of(step, self.takes_mask))
+        self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **agent_keywords(step, self.takes_mask))
 
     def record(self) -> None:
-        """Start recording episodes, so that `saved_state` can be called."""
+        """Record episodes from now on, so that `saved_state` can be called."""
         if not self._records:
             self.stream.record()
         self._records = True
 
     def saved_state(self) -> dict[str, Any]:
-        """The running episodes and the records that reproduce the states of the environments; requires `record`."""
+        """Return the running episodes and the records of the environments' states. Call `record` before training."""
         began = self.end is not None and self._records
         return {
             "end": None if self.end is None else self.end.tolist(),
@@ -237,7 +220,7 @@ class VectorSource:
         self.total_reward[:], self.length[:] = (0.0, 0) if reasons else (total_reward, length)
         return reasons
 
-    def _begin(self) -> VectorObs:
+    def _start_episodes(self) -> VectorObs:
         if self.end is None:
             stop_episode(self.agent)
             now = self.stream.reset()
@@ -253,20 +236,28 @@ class VectorSource:
         return now
 
     def _check(self, obs: Any) -> None:
-        check_observations(self.observation_space, obs, self.num_envs)
-        check_finite("obs", obs)
+        checks.check_observations(self.observation_space, obs, self.num_envs)
+        checks.check_finite("obs", obs)
 
 
-def with_chooser(error: ValueError, agent: Any) -> ValueError:
-    """Add to an error about an action the part that chose the action. Errors about NaN are returned unchanged."""
-    if type(error) is not ValueError:
-        return error
-    source = "act of the agent"
-    if getattr(agent, "burnin_action_func", None) is not None and getattr(agent, "burning_in", None) is True:
-        source = "burnin_action_func"
-    elif getattr(agent, "explorer", None) is not None:
-        source += f" with the explorer {type(agent.explorer).__name__}"
-    return ValueError(f"{error}; the action comes from {source}")
+def check_selected(agent: Any, check: Callable[..., None], *arguments: Any) -> None:
+    """Check an action of an agent with `check`. An error names the part of the agent that has selected the action.
+
+    Raises:
+        NonFiniteError: If the action is NaN or infinite.
+        ValueError: If the action does not match its space.
+    """
+    try:
+        check(*arguments, bounds=False)
+    except NonFiniteError:
+        raise
+    except ValueError as error:
+        source = "act of the agent"
+        if getattr(agent, "burnin_action_func", None) is not None and getattr(agent, "burning_in", None) is True:
+            source = "burnin_action_func"
+        elif getattr(agent, "explorer", None) is not None:
+            source += f" with the explorer {type(agent.explorer).__name__}"
+        raise ValueError(f"{error}; the action comes from {source}") from None
 
 
 def stop_episode(agent: Any) -> None:
@@ -274,8 +265,8 @@ def stop_episode(agent: Any) -> None:
     getattr(agent, "stop_episode", lambda: None)()
 
 
-def told_of(now: Any, takes_mask: bool = True) -> dict[str, Any]:
-    """The keywords `action_mask` and `active` of an agent's call, each only if it is needed."""
+def agent_keywords(now: Any, takes_mask: bool = True) -> dict[str, Any]:
+    """Return the keyword arguments `action_mask` and `active` of an agent's call, each only if it is needed."""
     keywords = mask_keyword(now.action_mask, takes_mask)
     if not now.active.all():
         keywords["active"] = now.active

@@ -55,29 +55,30 @@ def train_agent(
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
             is due. The progress bar shows its attribute `max_score`. If the evaluator has a method `close`, the runner
             calls `close` at the end. Alternatively, a function that takes the step at which training starts and returns
-            the evaluator. `resume` determines this step.
+            the evaluator. If the run resumes, this is the step of the checkpoint.
         successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
         step_hooks: Functions that are called as `hook(env, agent, t)` after every step.
         eval_during_episode: True to allow evaluation during an episode. The evaluator then needs a separate
             environment.
-        logger: Logger of this run.
+        logger: Logger of this run. If None, the logger of this module is used.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
             evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
             end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
             `state_dict()` and `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
-        resume: True to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped. If
-            nothing was saved in `outdir`, a new run starts. Agent, environment and all other parts must be constructed
-            as before. Everything that belongs to steps after the checkpoint is moved to `outdir/beyond-...`. If later
-            steps may differ from an uninterrupted run, the reasons are logged.
+        resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
+            stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
-            None, all agents are kept, and the complete state of the newest two checkpoints.
+            None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
             has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
@@ -85,21 +86,22 @@ def train_agent(
 
     Returns:
         A list with one dict for each evaluation: the agent's statistics and "eval_score". If the run was resumed, the
-        list also contains the evaluations before that.
+        list also contains the evaluations before the checkpoint.
 
     Raises:
         NonFiniteError: If an observation, a reward, a loss or a gradient is NaN or infinite.
         ValueError: If an observation or action does not match its space in structure, shape or kind of dtype, if a
-            discrete value is out of range, or if a number of steps is out of range. Bounds of a Box are not checked.
+            discrete value is out of range, or if a number of steps is out of range. The bounds of a Box are not
+            checked.
         TypeError: If a number of steps is not an integer, or `outdir` is not a path.
-        EnvError: If the environment breaks its contract.
+        EnvError: If the environment violates its interface, for example returns the wrong number of values.
         CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
             be loaded.
     """
     logger = logger or _LOGGER
-    given = check_arguments(locals(), "act", "observe")
+    arguments = check_arguments(locals(), "act", "observe")
     return train(
-        **arguments_for(train, given),
+        **arguments_for(train, arguments),
         source=SerialSource(agent, env, max_episode_len),
         make_logs=lambda sinks, directory: [EpisodeLog(agent, sinks, logger, directory)],
     )
@@ -151,7 +153,7 @@ def train_agent_with_evaluation(
         train_max_episode_len: Maximum number of steps in a training episode. An episode that reaches this length is
             truncated. If None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `train_max_episode_len` is
             used.
@@ -164,21 +166,22 @@ def train_agent_with_evaluation(
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
         eval_during_episode: True to allow evaluation during an episode. `eval_env` is then required.
-        logger: Logger of this run.
+        logger: Logger of this run. If None, the logger of this module is used.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
-        eval_success_threshold: Minimum return for an evaluation episode to count as a success. If it is given,
+        eval_success_threshold: Minimum return for an evaluation episode to count as a success. If not None,
             "success_rate" is added to the statistics that evaluation hooks and TensorBoard get.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
             evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
             end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
             `state_dict()` and `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
-        resume: True to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped. If
-            nothing was saved in `outdir`, a new run starts. Agent, environment and all other parts must be constructed
-            as before. Everything that belongs to steps after the checkpoint is moved to `outdir/beyond-...`. If later
-            steps may differ from an uninterrupted run, the reasons are logged.
+        resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
+            stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
-            None, all agents are kept, and the complete state of the newest two checkpoints.
+            None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
             has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
@@ -190,23 +193,23 @@ def train_agent_with_evaluation(
     Raises:
         NonFiniteError: If an observation, a reward, a loss or a gradient is NaN or infinite.
         ValueError: If an observation or action does not match its space in structure, shape or kind of dtype, if a
-            discrete value is out of range, or if a number of steps is out of range. Bounds of a Box are not checked.
-            Also if both or neither of `eval_n_steps` and `eval_n_episodes` are given, if a hook does not support this
-            runner, or if `eval_during_episode` is True and `eval_env` is None.
+            discrete value is out of range, or if a number of steps is out of range. The bounds of a Box are not
+            checked. The error is also raised if both or neither of `eval_n_steps` and `eval_n_episodes` are given, if a
+            hook does not support this runner, or if `eval_during_episode` is True and `eval_env` is None.
         TypeError: If a number of steps is not an integer, or `outdir` is not a path.
-        EnvError: If the environment breaks its contract.
+        EnvError: If the environment violates its interface, for example returns the wrong number of values.
         CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
             be loaded.
     """
-    given = check_arguments(locals(), "act", "observe", "eval_mode")
+    arguments = check_arguments(locals(), "act", "observe", "eval_mode")
     if eval_during_episode and eval_env is None:
         raise ValueError("eval_during_episode is True, which needs an eval_env independent of env, got None")
-    return train_and_evaluate(train_agent, given, train_max_episode_len, _LOGGER)
+    return train_and_evaluate(train_agent, arguments, train_max_episode_len, _LOGGER)
 
 
 def train_and_evaluate(
     runner: Callable[..., list[dict[str, Any]]],
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     max_episode_len: int | None,
     logger: logging.Logger,
     *,
@@ -216,30 +219,28 @@ def train_and_evaluate(
 
     Args:
         runner: Function that trains the agent, such as `train_agent`.
-        given: Arguments of the runner and of the evaluation.
+        arguments: Arguments of the runner and of the evaluation.
         max_episode_len: Maximum number of steps in a training episode. An episode that reaches this length is
             truncated. If None, there is no limit.
-        logger: Logger of the run if `given` contains no logger.
+        logger: Logger of the run if `arguments` contains no logger.
         vector: True if the environment is a vector environment.
 
     Returns:
         The agent, and the result of the runner.
     """
-    given = {**given, "logger": given["logger"] or logger}
-    check_hooks(given["evaluation_hooks"], f"support_{runner.__name__}", f"{runner.__name__}_with_evaluation")
-    with evaluating(given, given["env"], max_episode_len, vector=vector) as make_evaluator:
-        history = runner(**arguments_for(runner, given, max_episode_len=max_episode_len, evaluator=make_evaluator))
-    return given["agent"], history
+    arguments = {**arguments, "logger": arguments["logger"] or logger}
+    check_hooks(arguments["evaluation_hooks"], f"support_{runner.__name__}", f"{runner.__name__}_with_evaluation")
+    with evaluating(arguments, arguments["env"], max_episode_len, vector=vector) as make_evaluator:
+        history = runner(**arguments_for(runner, arguments, max_episode_len=max_episode_len, evaluator=make_evaluator))
+    return arguments["agent"], history
 
 
 def check_hooks(hooks: Sequence[Any], flag: str, runner: str) -> None:
     """Check that all evaluation hooks support a runner.
 
     Raises:
-        ValueError: If a hook does not support the runner; the message names the hook.
+        ValueError: If a hook does not support the runner. The message names the hook.
     """
     for hook in hooks:
         if not getattr(hook, flag, False):
-            error = ValueError(f"{hook} does not support {runner}().")  # PFRL's message
-            error.add_note(f"evaluation_hooks: expected hooks with {flag} = True")
-            raise error
+            raise ValueError(f"{hook} does not support {runner}(). evaluation_hooks: expected hooks with {flag} = True")

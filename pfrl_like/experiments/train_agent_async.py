@@ -1,4 +1,4 @@
-"""Asynchronous training in several processes, by agents that share parameters or by actors and a learner."""
+"""Asynchronous training in several processes, with agents that share parameters or with actors and a learner."""
 
 import logging
 import multiprocessing
@@ -16,21 +16,15 @@ from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import evaluator_options, tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
-from pfrl_like.experiments.runner_arguments import (
-    check_arguments,
-    check_has,
-    check_shares,
-    seeds_of_processes,
-    warn_of_other_step,
-)
+from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_shares, process_seeds, set_step
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
 from pfrl_like.processes.worker import resolve_start_method, sendable
 from pfrl_like.runs.loop import Callback
-from pfrl_like.runs.run_directory import check_directory, progress_of, set_aside
-from pfrl_like.runs.run_files import owned
+from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
+from pfrl_like.runs.run_files import directory_lock
 from pfrl_like.utils.checks import check_counts, check_seconds
 
 _LOGGER = logging.getLogger(__name__)
@@ -79,19 +73,19 @@ def train_agent_async(
         outdir: Run directory. It is created if it does not exist.
         processes: Number of processes.
         make_env: Function that makes the environment of each process, called as `make_env(process_index, test=False)`.
-            In process 0 it is also called with `test=True` and then makes the evaluation environment. It may be a
-            lambda.
+            In process 0, `make_env` is also called with `test=True`, to make the evaluation environment. `make_env` may
+            be a lambda.
         profile: True to write a profile of the running time of each process, `profile-<process index>.out`.
         steps: Step at which training ends. Steps are counted over all processes.
         eval_interval: Number of training steps between evaluations. If None, there are no evaluations.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
-        eval_success_threshold: Minimum return for an evaluation episode to count as a success. It adds "success_rate"
-            to the statistics that evaluation hooks and TensorBoard get.
+        eval_success_threshold: Minimum return for an evaluation episode to count as a success. "success_rate", the
+            fraction of such episodes, is added to the statistics that evaluation hooks and TensorBoard get.
         max_episode_len: Maximum number of steps in an episode, in training and in evaluation. An episode that reaches
             this length is truncated. If None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
             ends training.
@@ -103,22 +97,22 @@ def train_agent_async(
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation, in process 0.
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
-        logger: Logger of this run.
+        logger: Logger of this run. If None, the logger of this module is used.
         random_seeds: Seeds of the random streams, one for each process. If None, the seeds are 0, 1, ...
-        stop_event: Event that ends training when it is set. The runner also sets it at the end of training. Only this
-            process reads it, so a `threading.Event` can be used.
-        exception_event: Event that ends training with an error when it is set. Only this process reads it, so a
-            `threading.Event` can be used.
+        stop_event: Event that ends training when it is set. The runner also sets the event at the end of training. Only
+            this process reads the event, so a `threading.Event` can be used. If None, no event ends training.
+        exception_event: Event that ends training with an error when it is set. Only this process reads the event, so a
+            `threading.Event` can be used. If None, no event ends training.
         use_shared_memory: True to share the attributes in the agent's `shared_attributes` between all processes. If
             False, each process trains its own agent, and only the agent of process 0 is saved, at the end.
         start_method: Start method of the processes: "fork", "spawn" or "forkserver". If None, forkserver is used if the
             system has it, else spawn. Forkserver and spawn require the main part of the script under
             `if __name__ == "__main__":`.
-        grace: Number of seconds after the end of training in which a process must end. The time of a running evaluation
-            does not count. The limit must be longer than any step (for an actor, including its wait for the learner),
-            reset, save, hook, or call of `make_env`. A process that takes longer is killed, and the error names it.
-            After another process has failed, the limit is at most 2 seconds. After Ctrl-C, SIGTERM or an error in this
-            process, the limit is at most half a second.
+        grace: Maximum number of seconds that a process may take to end after the end of training. The time of a running
+            evaluation does not count. A process that takes longer is killed, and the error names the process. The limit
+            must be longer than any step (for an actor, including its wait for the learner), reset, save, hook, or call
+            of `make_env`. If another process has failed, the limit is at most 2 seconds. After Ctrl-C, SIGTERM or an
+            error in this process, the limit is at most half a second.
         step_timeout: Maximum number of seconds between two heartbeats of a process during training. A heartbeat is a
             step of training or evaluation, or the construction of an environment or agent. A process that exceeds the
             limit ends training with an error. The error contains the traceback of the process. If None, there is no
@@ -128,27 +122,27 @@ def train_agent_async(
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
         hooks: Functions that are called with the `Clock` of this process several times a second.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
-        resume: True to resume from the newest complete agent in `outdir`. If nothing was saved in `outdir`, a new run
-            starts. Networks, optimisers, counters, scores and tables are restored. Parallel processes are never exactly
-            reproducible. Therefore their environments start new episodes, with the seeds of the new run, and a replay
-            buffer starts empty. `resume` requires shared memory.
+        resume: True to resume from the newest complete agent in `outdir`. If `outdir` contains no agent, a new run
+            starts. Networks, optimisers, counters, scores and tables are restored. The environments start new episodes,
+            with the seeds of the new run, and a replay buffer starts empty, because the steps of parallel processes are
+            never exactly reproducible. `resume` requires shared memory.
 
     Returns:
         `agent`, or, if `make_agent` is given, the agent that `make_agent(0)` returned. If `make_agent` makes actors,
         the agent of the learner is returned. Attributes that the processes do not share, such as running means of
-        statistics, have the values of process 0. If `use_shared_memory` is False, the returned agent is untrained, or
-        None if `make_agent` is given. In this case, load the agent that was saved.
+        statistics, have the values of process 0. If `use_shared_memory` is False, the result is the untrained `agent`,
+        or None if `make_agent` is given: load the trained agent from `outdir`.
 
     Raises:
         AsyncTrainingError: If a process raised an error, died or did not end, or if `exception_event` was set. The
-            error contains all tracebacks. It is raised after the agent was saved as `<t>_except` and all processes have
-            ended.
+            error contains all tracebacks. Before the error is raised, the agent is saved as `<t>_except`, and all
+            processes have ended.
         ValueError: If not exactly one of `agent` and `make_agent` is given, or if a number is out of range.
         TypeError: If a number is not an integer, if an argument has the wrong type, if `use_shared_memory` is True and
             the agent has no `shared_attributes`, or if an object cannot be sent to another process.
     """
     logger = logger or _LOGGER
-    given = check_arguments(locals())
+    arguments = check_arguments(locals())
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
     outdir = check_directory(outdir)
     check_counts(processes=processes)
@@ -159,33 +153,29 @@ def train_agent_async(
     check_seconds(grace=grace)
     check_seconds(optional=True, step_timeout=step_timeout)
     resolve_start_method(start_method)
-    seeds = seeds_of_processes(random_seeds, processes)
-    with owned(outdir):
+    seeds = process_seeds(random_seeds, processes)
+    with directory_lock(outdir):
         if agent is None and make_agent is not None:
             agent = getattr(make_agent, "representative", None)
             if agent is None and use_shared_memory:
                 agent = make_agent(0)
-        represented = hasattr(agent, "starting")  # True if a learner runs in this process
-        if use_shared_memory and not represented:
+        has_learner = hasattr(agent, "starting")  # True if a learner runs in this process
+        if use_shared_memory and not has_learner:
             check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
-        alone = not use_shared_memory and not represented
-        if alone and resume:
-            raise ValueError("resume is True, which requires use_shared_memory=True, got False")
-        if alone and checkpoint_freq is not None:
-            raise ValueError(
-                f"checkpoint_freq is {checkpoint_freq} and use_shared_memory is False, but checkpoints need shared "
-                "memory: expected checkpoint_freq=None"
-            )
+        is_independent = not use_shared_memory and not has_learner
+        for name, value, default in (("resume", resume, False), ("checkpoint_freq", checkpoint_freq, None)):
+            if is_independent and value != default:
+                raise ValueError(f"{name} is {value}, which requires use_shared_memory=True, got False")
         if resume:
             step_offset = min(newest_agent(getattr(agent, "agent", agent), outdir, logger), steps)
-        outcome = os.path.join(outdir, ".process-0") if alone else ""
-        if alone:
-            shutil.rmtree(outcome, ignore_errors=True)  # left by a run that was killed
-        evaluator = evaluator_options(given, max_episode_len) | {
+        save_dir = os.path.join(outdir, ".process-0") if is_independent else ""
+        if is_independent:
+            shutil.rmtree(save_dir, ignore_errors=True)  # a killed run may have left the folder
+        evaluator = evaluator_options(arguments, max_episode_len) | {
             "outdir": outdir, "step_offset": step_offset, "logger": None, "use_tensorboard": False,
         }  # fmt: skip
         spawn = multiprocessing.get_context("spawn")  # its locks work with every start method
-        totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
+        totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset)[0]])
         counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         job = Job(
             counters=counters, make_env=sendable(make_env, "make_env", start_method),
@@ -194,17 +184,14 @@ def train_agent_async(
             steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
             global_step_hooks=sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
             evaluator=None if eval_interval is None else sendable(lambda: evaluator, "evaluation_hooks", start_method),
-            tells_evaluations=use_tensorboard, successful_score=successful_score,
-            profile=outdir if profile else None, outcome=outcome,
+            sends_evaluations=use_tensorboard, successful_score=successful_score,
+            profile=outdir if profile else None, save_dir=save_dir,
         )  # fmt: skip
         if resume and step_offset:
             logger.info("The run resumes from step %d of %s", step_offset, outdir)
-        set_aside(outdir, step_offset, logger, in_vain=resume)  # before processes write
+        move_earlier_files(outdir, step_offset, logger, no_checkpoint=resume)  # before processes write
         learner = getattr(agent, "agent", agent)
-        if hasattr(learner, "t"):
-            warn_of_other_step(learner.t, step_offset, logger)
-            if not represented:
-                learner.t = step_offset
+        set_step(learner, step_offset, logger)
         try:
             with getattr(agent, "starting", nullcontext)(step_offset):
                 source = AsyncWorkers(job, stop_event, exception_event, logger, start_method, grace, step_timeout)
@@ -213,25 +200,25 @@ def train_agent_async(
                 f"agent cannot be sent to another process: {error}; pass make_agent instead of agent, or "
                 'pass start_method="fork"'
             ) from error
-        seen: Any = agent if represented else SharedAgent(agent, source)
-        if alone:
-            seen = AgentOfProcess0(source, outcome, logger)
+        saved_agent: Any = agent if has_learner else SharedAgent(agent, source)
+        if is_independent:
+            saved_agent = AgentOfProcess0(source, save_dir, logger)
         with closing(source):
             if use_tensorboard:  # one file for all processes
                 source.tensorboard = tensorboard_of_run(outdir, step_offset)
                 loggers = [*loggers, source.tensorboard]
             try:
                 train(
-                    seen, None, source, steps, outdir,
-                    make_logs=lambda sinks, directory: [EpisodeLog(seen, sinks, logger, directory)],
+                    saved_agent, None, source, steps, outdir,
+                    make_logs=lambda sinks, directory: [EpisodeLog(saved_agent, sinks, logger, directory)],
                     checkpoint_freq=checkpoint_freq, step_offset=step_offset, logger=logger, progress=progress,
-                    hooks=hooks, loggers=loggers, on_error=lambda _: source.close(), clears=False,
+                    hooks=hooks, loggers=loggers, on_error=lambda _: source.close(), moves_files=False,
                 )  # fmt: skip
             finally:
                 if stop_event is not None:
                     stop_event.set()
-                if alone:
-                    shutil.rmtree(outcome, ignore_errors=True)
+                if is_independent:
+                    shutil.rmtree(save_dir, ignore_errors=True)
     return learner
 
 
@@ -260,31 +247,31 @@ def train_agent_actor_learner(
 ) -> Any:
     """Train an agent from replay. Actors collect steps in other processes; a thread of this process learns.
 
-    Processes start with forkserver or spawn, which require the main part of the script under
-    `if __name__ == "__main__":`. With `start_method="fork"` this is not required.
+    Processes start with forkserver or spawn, which require the main part of the script under `if __name__ ==
+    "__main__":`. `start_method="fork"` does not require it.
 
     Args:
         agent: Agent with the method `setup_actor_learner_training`, such as `pfrl_like.agents.DQN`. The learner counts
-            updates, not steps: the target network is synchronised every
-            `target_update_interval / update_interval * n_times_update` updates. `update_interval` has no other effect.
-        make_env: Function that makes the environment of each actor's process, called as
-            `make_env(process_index, test=False)`. In process 0 it is also called with `test=True` and then makes the
-            evaluation environment. The argument `test` is passed by name.
+            updates, not steps: it synchronises the target network every `target_update_interval / update_interval *
+            n_times_update` updates. `update_interval` has no other effect.
+        make_env: Function that makes the environment of each actor's process, called as `make_env(process_index,
+            test=False)`. In process 0, `make_env` is also called with `test=True`, to make the evaluation environment.
+            The argument `test` is passed by name.
         steps: Step at which training ends. Steps are counted over all actors.
         outdir: Run directory. It is created if it does not exist.
         n_actors: Number of actors.
         n_updates: Number of updates after which training ends. If None, there is no limit.
-        actor_update_interval: Number of updates between two transfers of the parameters to the actors.
+        actor_update_interval: Number of updates after which the learner sends its parameters to the actors.
         updates_per_step: Number of updates per step. If None, actors and learner each run as fast as possible.
         **options: Additional arguments of `train_agent_async`: evaluation, hooks, checkpoints, progress, start method.
             The defaults of `train_agent_async` apply: the agent is evaluated for 10 episodes every 10**6 steps, and the
-            best agent is saved. For a shorter run, pass a smaller `eval_interval`.
+            best agent is saved. If the run is shorter, pass a smaller `eval_interval`.
 
     Returns:
         The agent in its final state, which is also saved as `<t>_finish`.
 
     Raises:
-        AsyncTrainingError: If an actor or the learner raised an error or died. The error is raised after the agent was
+        AsyncTrainingError: If an actor or the learner raised an error or died. Before the error is raised, the agent is
             saved.
     """
     check_arguments({"agent": agent}, "setup_actor_learner_training")

@@ -43,8 +43,8 @@ def train_agent_batch(
 
     Args:
         agent: Object with the methods `batch_act`, `batch_observe`, `save` and `get_statistics`.
-        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. If
-            training ends with an error, it is closed.
+        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. The
+            runner closes `env` if training ends with an error.
         steps: Step at which training ends. Steps are counted over all environments.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
@@ -54,28 +54,29 @@ def train_agent_batch(
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
             is due. The progress bar shows its attribute `max_score`. If the evaluator has a method `close`, the runner
             calls `close` at the end. Alternatively, a function that takes the step at which training starts and returns
-            the evaluator. `resume` determines this step.
+            the evaluator. If the run resumes, this is the step of the checkpoint.
         successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
         step_hooks: Functions that are called as `hook(env, agent, t)` for every step.
         return_window_size: Number of episodes in the logged mean return.
-        logger: Logger of this run.
+        logger: Logger of this run. If None, the logger of this module is used.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
             evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
             end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
             `state_dict()` and `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
-        resume: True to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped. If
-            nothing was saved in `outdir`, a new run starts. Agent, environment and all other parts must be constructed
-            as before. Everything that belongs to steps after the checkpoint is moved to `outdir/beyond-...`. If later
-            steps may differ from an uninterrupted run, the reasons are logged.
+        resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
+            stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
-            None, all agents are kept, and the complete state of the newest two checkpoints.
+            None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
             has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
@@ -83,22 +84,23 @@ def train_agent_batch(
 
     Returns:
         A list with one dict for each evaluation: the agent's statistics and "eval_score". If the run was resumed, the
-        list also contains the evaluations before that.
+        list also contains the evaluations before the checkpoint.
 
     Raises:
         WorkerError: If an environment in another process raised or died.
         NonFiniteError: If an observation, a reward, a loss or a gradient is NaN or infinite.
         ValueError: If an observation or action does not match its space in structure, shape or kind of dtype, if a
-            discrete value is out of range, or if a number of steps is out of range. Bounds of a Box are not checked.
+            discrete value is out of range, or if a number of steps is out of range. The bounds of a Box are not
+            checked.
         TypeError: If a number of steps is not an integer, or `outdir` is not a path.
-        EnvError: If the environment breaks its contract.
+        EnvError: If the environment violates its interface, for example returns the wrong number of values.
         CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
             be loaded.
     """
     logger = logger or _LOGGER
-    given = check_arguments(locals(), "batch_act", "batch_observe")
+    arguments = check_arguments(locals(), "batch_act", "batch_observe")
     return train(
-        **arguments_for(train, given),
+        **arguments_for(train, arguments),
         source=VectorSource(agent, env, max_episode_len),
         make_logs=lambda sinks, directory: [
             EpisodeLog(agent, sinks, None, directory),
@@ -143,8 +145,8 @@ def train_agent_batch_with_evaluation(
 
     Args:
         agent: Object with the methods `batch_act`, `batch_observe`, `eval_mode`, `save` and `get_statistics`.
-        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. If
-            training ends with an error, it is closed.
+        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. The
+            runner closes `env` if training ends with an error.
         steps: Step at which training ends. Steps are counted over all environments.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
@@ -156,14 +158,15 @@ def train_agent_batch_with_evaluation(
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `max_episode_len` is used.
         return_window_size: Number of episodes in the logged mean return.
         eval_env: Environment for evaluation, a single or a vector environment. If None, a new environment is made from
             `env.spec`, or a deep copy of `env` if that is impossible. If `env` is a `MultiprocessVectorEnv`, `eval_env`
-            is required, because `env` cannot be copied. If `env` is a `VectorFrameStack(env, k)`, pass a single
-            environment in `atari_wrappers.FrameStack(env, k, channel_order="chw")`, or another `VectorFrameStack`.
+            is required, because `env` cannot be copied. If `env` is a `VectorFrameStack` of k frames, `eval_env` must
+            be another `VectorFrameStack` of k frames, or a single environment with the wrapper
+            `atari_wrappers.FrameStack(eval_env, k, channel_order="chw")`.
         log_interval: Number of steps between log lines. If None, no lines are logged.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
             ends training.
@@ -171,21 +174,22 @@ def train_agent_batch_with_evaluation(
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
-        logger: Logger of this run.
+        logger: Logger of this run. If None, the logger of this module is used.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
-        eval_success_threshold: Minimum return for an evaluation episode to count as a success. If it is given,
+        eval_success_threshold: Minimum return for an evaluation episode to count as a success. If not None,
             "success_rate" is added to the statistics that evaluation hooks and TensorBoard get.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
             evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
             end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
             `state_dict()` and `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
-        resume: True to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped. If
-            nothing was saved in `outdir`, a new run starts. Agent, environment and all other parts must be constructed
-            as before. Everything that belongs to steps after the checkpoint is moved to `outdir/beyond-...`. If later
-            steps may differ from an uninterrupted run, the reasons are logged.
+        resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
+            stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
-            None, all agents are kept, and the complete state of the newest two checkpoints.
+            None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
             has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
@@ -198,14 +202,15 @@ def train_agent_batch_with_evaluation(
         WorkerError: If an environment in another process raised or died.
         NonFiniteError: If an observation, a reward, a loss or a gradient is NaN or infinite.
         ValueError: If an observation or action does not match its space in structure, shape or kind of dtype, if a
-            discrete value is out of range, or if a number of steps is out of range. Bounds of a Box are not checked.
-            Also if both or neither of `eval_n_steps` and `eval_n_episodes` are given, if a hook does not support this
-            runner, or if `eval_env` is None and `env` can neither be made again from its specification nor be copied.
-            Evaluation cannot use a vector environment whose episodes are running.
+            discrete value is out of range, or if a number of steps is out of range. The bounds of a Box are not
+            checked. The error is also raised if both or neither of `eval_n_steps` and `eval_n_episodes` are given, if a
+            hook does not support this runner, or if `eval_env` is None and `env` can neither be made again from its
+            specification nor be copied. An evaluation cannot use the training environment, because its episodes are
+            running.
         TypeError: If a number of steps is not an integer, or `outdir` is not a path.
-        EnvError: If the environment breaks its contract.
+        EnvError: If the environment violates its interface, for example returns the wrong number of values.
         CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can
             be loaded.
     """
-    given = check_arguments(locals(), "batch_act", "batch_observe", "eval_mode")
-    return train_and_evaluate(train_agent_batch, given, max_episode_len, _LOGGER, vector=True)
+    arguments = check_arguments(locals(), "batch_act", "batch_observe", "eval_mode")
+    return train_and_evaluate(train_agent_batch, arguments, max_episode_len, _LOGGER, vector=True)

@@ -20,24 +20,20 @@ from pfrl_like.utils.random import check_rng
 
 _LOGGER = logging.getLogger(__name__)
 
-_OF_ESTIMATOR = "; pass the attribute `impl` of the estimator, which is its agent"
-_OF_UPDATES = (
-    "; use an agent with a replay buffer, such as DQN or SoftActorCritic, or an agent of pfrl_like.agents.offline"
-)
-_OF_EPISODES = "; MDPDataset.from_episodes converts a list of episodes into a dataset"
+_ESTIMATOR_HINT = "; pass the attribute `impl` of the estimator, which is its agent"
+_AGENT_HINT = "; use an agent with a replay buffer, such as DQN, or an agent of pfrl_like.agents.offline"
+_EPISODES_HINT = "; MDPDataset.from_episodes converts a list of episodes into a dataset"
 
 
-def _check_options(dataset: Any, sample: str, *given: Any, **options: Any) -> None:
+def _check_options(dataset: Any, sample: str, *arguments: Any, **options: Any) -> None:
     """Check that the method that samples minibatches accepts the arguments."""
     signature = inspect.signature(getattr(dataset, sample))
     try:
-        signature.bind(*given, **options)
+        signature.bind(*arguments, **options)
     except TypeError as error:
-        names, own = (", ".join(each.parameters) for each in (signature, inspect.signature(train_agent_offline)))
-        raise TypeError(
-            f"{sample} of {type(dataset).__name__}: {error}; it accepts {names}. "
-            f"train_agent_offline itself accepts {own}"
-        ) from error
+        names, others = (", ".join(each.parameters) for each in (signature, inspect.signature(train_agent_offline)))
+        text = f"{sample} of {type(dataset).__name__}: {error}; it accepts {names}"
+        raise TypeError(f"{text}. train_agent_offline itself accepts {others}") from error
 
 
 class DatasetSource:
@@ -49,44 +45,40 @@ class DatasetSource:
             agents that learn from sequences, an object with the method `sample_sequences(n, max_len, gamma, device)`,
             such as an episodic replay buffer.
         minibatch_size: Number of items in a minibatch. If None, the agent's `minibatch_size` is used.
-        options: Additional arguments of `sample_batch`. They are combined with the arguments that the agent needs
-            (`agent.sampling`).
+        options: Additional arguments of `sample_batch`. Arguments that the agent itself needs (`agent.sampling`) are
+            added.
     """
 
     def __init__(self, agent: Any, dataset: Any, minibatch_size: int | None = None, **options: Any) -> None:
-        self.of_sequences = getattr(agent, "learns_from_sequences", False)
-        self._sample = "sample_sequences" if self.of_sequences else "sample_batch"
-        check_has("agent", agent, "update", "gamma", "device", hint=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
-        check_has("dataset", dataset, self._sample, hint=_OF_EPISODES if isinstance(dataset, list) else "")
+        self.samples_sequences = getattr(agent, "learns_from_sequences", False)
+        self._sample = "sample_sequences" if self.samples_sequences else "sample_batch"
+        check_has("agent", agent, "update", "gamma", "device", hint=_ESTIMATOR_HINT if hasattr(agent, "impl") else "")
+        check_has("dataset", dataset, self._sample, hint=_EPISODES_HINT if isinstance(dataset, list) else "")
         if minibatch_size is None:
-            check_has("agent", agent, "minibatch_size", hint=_OF_UPDATES)
+            check_has("agent", agent, "minibatch_size", hint=_AGENT_HINT)
         self.agent, self.dataset = agent, dataset
         self.minibatch_size = agent.minibatch_size if minibatch_size is None else minibatch_size
         check_counts(minibatch_size=self.minibatch_size)
         self.last: Any = None  # minibatch: observations, actions, rewards
         self.options = {**getattr(agent, "sampling", {}), **options}
-        _check_options(dataset, self._sample, *self._wanted, **self.options)
-        self._check_size()
+        _check_options(dataset, self._sample, *self._sample_arguments, **self.options)
+        unit, size = "transitions", getattr(self.dataset, "n_steps", None)
+        if hasattr(self.dataset, "stored_steps"):  # a replay buffer
+            size = len(self.dataset)
+        if self.samples_sequences and hasattr(self.dataset, "n_episodes"):
+            unit, size = "episodes", self.dataset.n_episodes
+        if size is not None and size < self.minibatch_size:
+            raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset has {size} {unit}")
 
     @property
-    def _wanted(self) -> tuple[Any, ...]:
-        """The positional arguments with which minibatches are sampled."""
-        lengths = [self.agent.sequence_length] if self.of_sequences else []
+    def _sample_arguments(self) -> tuple[Any, ...]:
+        """Positional arguments with which minibatches are sampled."""
+        lengths = [self.agent.sequence_length] if self.samples_sequences else []
         return self.minibatch_size, *lengths, self.agent.gamma, self.agent.device
-
-    def _check_size(self) -> None:
-        """Check that a minibatch is not larger than the dataset, if the dataset has a size."""
-        what, held = "transitions", getattr(self.dataset, "n_steps", None)
-        if hasattr(self.dataset, "stored_steps"):  # a replay buffer
-            held = len(self.dataset)
-        if self.of_sequences and hasattr(self.dataset, "n_episodes"):
-            what, held = "episodes", self.dataset.n_episodes
-        if held is not None and held < self.minibatch_size:
-            raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset has {held} {what}")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Make one update."""
-        batch = getattr(self.dataset, self._sample)(*self._wanted, **self.options)
+        batch = getattr(self.dataset, self._sample)(*self._sample_arguments, **self.options)
         td_error, _ = self.agent.update(batch)
         self.last = batch.obs, batch.action, batch.reward
         if batch.weight is not None:
@@ -96,22 +88,22 @@ class DatasetSource:
         return ()
 
     def record(self) -> None:
-        """Do nothing; `saved_state` needs no recording."""
+        """Do nothing. Sources with an environment record episodes here; a dataset needs no recording."""
 
     @property
     def draws_from(self) -> tuple[Any, ...]:
-        """The objects whose random streams choose the minibatches."""
+        """Objects whose random generators choose the minibatches."""
         return self.dataset, self.options
 
     def saved_state(self) -> dict[str, Any]:
-        """The dataset's own state, or numbers that identify it. A replay buffer is saved by the run."""
+        """Return the state of the dataset, see `state_of_data`. Replay buffers are saved separately by the run."""
         return {"data": state_of_data(self.dataset)}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Restore the dataset's own state, or compare the dataset with the saved numbers.
+        """Restore the state of the dataset, or compare the dataset with the saved sizes and checksum.
 
         Returns:
-            A list of differences between the dataset and the saved numbers. It is empty if they are equal.
+            A list of differences between the dataset and the saved dataset; empty if there are no differences.
 
         Raises:
             KeyError, TypeError, ValueError: If the state belongs to a different object.
@@ -175,7 +167,7 @@ def train_agent_offline(
             `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
             checkpoints are saved.
         step_offset: Number of updates at which training starts, at most `steps`. If positive, the run in `outdir`
-            resumes: its number of seconds continues, and everything that belongs to later updates is moved to
+            resumes: its count of seconds continues, and everything that belongs to later updates is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         eval_env: Environment for evaluation. If None, there are no evaluations.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
@@ -191,19 +183,20 @@ def train_agent_offline(
         use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
         minibatch_size: Number of items in a minibatch. If None, the agent's `minibatch_size` is used.
         log_interval: Number of updates between rows of `metrics.csv`.
-        logger: Logger of this run.
+        logger: Logger of this run. If None, the logger of this module is used.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
         hooks: Functions that are called with the `Clock` after every update, after logging and evaluation.
             `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the end. `resume`
             restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or `state_dict()` and
             `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
-        resume: True to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped. If
-            nothing was saved in `outdir`, a new run starts. Agent, environment and all other parts must be constructed
-            as before. Everything that belongs to steps after the checkpoint is moved to `outdir/beyond-...`. If later
-            steps may differ from an uninterrupted run, the reasons are logged.
+        resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
+            stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
+            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
+            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
+            are logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
-            None, all agents are kept, and the complete state of the newest two checkpoints.
+            None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
             has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
@@ -225,7 +218,7 @@ def train_agent_offline(
     if (eval_env is None) != (eval_interval is None):
         raise ValueError(f"eval_env and eval_interval: expected both or neither, got {eval_env} and {eval_interval}")
     logger = logger or _LOGGER
-    given = check_arguments(locals())
+    arguments = check_arguments(locals())
     check_counts(log_interval=log_interval)
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_offline")
     source = DatasetSource(agent, dataset, minibatch_size, **sampling)
@@ -233,9 +226,9 @@ def train_agent_offline(
         check_rng(sampling.get("rng"))
         if hasattr(agent, "check_dataset"):
             agent.check_dataset(dataset, sampling.get("n_frames", 1))
-    with evaluating(given, eval_env) as make_evaluator:
+    with evaluating(arguments, eval_env) as make_evaluator:
         history = train(
-            **arguments_for(train, given),
+            **arguments_for(train, arguments),
             env=eval_env,
             source=source,
             make_logs=lambda sinks, _: [UpdateLog(agent, sinks, log_interval)],

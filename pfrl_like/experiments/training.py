@@ -1,4 +1,4 @@
-"""The common part of the runners: training loop, callbacks, files of the run directory, and error handling."""
+"""`train`, which all runners call: training loop, callbacks, files of the run directory, and error handling."""
 
 import contextlib
 import logging
@@ -18,30 +18,25 @@ from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
-from pfrl_like.experiments.runner_arguments import (
-    items_on_disk,
-    warn_of_items_left,
-    warn_of_no_evaluation,
-    warn_of_other_step,
-)
+from pfrl_like.experiments.runner_arguments import items_on_disk, set_step, warn_of_no_evaluation, warn_of_old_items
 from pfrl_like.experiments.signals import Interruption
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.loop import Callback, Clock, Source, run
-from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file, progress_of, set_aside
-from pfrl_like.runs.run_files import METRICS, FailedWrites, owned
+from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file, move_earlier_files, progress_of, run_info
+from pfrl_like.runs.run_files import METRICS, FailedWrites, directory_lock
 from pfrl_like.utils.env_values import mask_keyword, takes_mask
 
 
 @contextlib.contextmanager
-def reported(outdir: str, writes: FailedWrites) -> Iterator[None]:
-    """Write the report of a run at the end of the context. If this fails, the error is only logged."""
+def writing_report(outdir: str, writes: FailedWrites) -> Iterator[None]:
+    """Write the report of a run at the end of the context. If this is impossible, the error is only logged."""
     try:
         yield
     finally:
         try:
-            with writes.told("report.html", stops=False):
+            with writes.handling("report.html", stops=False):
                 write_report(outdir)
         except Exception:
             writes.logger.exception("outdir:%s the report could not be written", outdir)
@@ -63,12 +58,12 @@ def closing_all(things: Sequence[Any], logger: logging.Logger | None = None) -> 
 
 
 @contextlib.contextmanager
-def saved_on_error(
+def saving_on_error(
     checkpoints: Checkpoints, clock: Clock, record: RunRecord, on_error: Callable[[], None]
 ) -> Iterator[None]:
     """Save the agent as `<t>_except` after an error, and raise the error again.
 
-    Errors that occur while the agent is saved are logged; they do not replace the error.
+    If another error occurs while the agent is saved, this error is only logged.
     """
     outdir, logger = checkpoints.outdir, checkpoints.logger
     try:
@@ -86,7 +81,7 @@ def saved_on_error(
         ):
             try:
                 act()
-            except PfrlLikeError as failure:  # the message is enough, without a traceback
+            except PfrlLikeError as failure:  # its message explains the error without a traceback
                 logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
             except Exception:
                 logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
@@ -98,7 +93,7 @@ def saved_on_error(
 
 
 class UpdateCount:
-    """Detects if an agent has made an update since construction, from `optim_t` or the agent's statistics.
+    """Detects if an agent has made an update since this object was constructed.
 
     Args:
         agent: The agent.
@@ -107,19 +102,17 @@ class UpdateCount:
     def __init__(self, agent: Any) -> None:
         self.agent = getattr(agent, "agent", agent)
         self.before = self._updates()
-        self.missing = self.before is not None
 
     def warning(self) -> str:
-        """A message that no update was made; empty if an update was made or if this is unknown."""
+        """Return a warning that no update was made; empty if an update was made, or if the agent counts no updates."""
         return ": ".join(["no update was made", *self._reasons()]) if self._is_missing() else ""
 
     def waits(self) -> str:
-        """The reason why no update has been made yet; empty if an update was made or if this is unknown."""
-        return ": ".join(["no updates yet", *reasons]) if self._is_missing() and (reasons := self._reasons()) else ""
+        """Return the reason why no update was made yet; empty if an update was made, or if the reason is unknown."""
+        return "".join(f"no updates yet: {reason}" for reason in self._reasons()) if self._is_missing() else ""
 
     def _is_missing(self) -> bool:
-        self.missing = self.missing and self._updates() == self.before
-        return self.missing
+        return self.before is not None and self._updates() == self.before
 
     def _updates(self) -> Any:
         updates = getattr(self.agent, "optim_t", None)
@@ -130,7 +123,7 @@ class UpdateCount:
         return [reason] if reason and isinstance(reason, str) else []
 
 
-Drive = Callable[[Source, Clock, Sequence[Callback], Checkpoints], None]
+RunLoop = Callable[[Source, Clock, Sequence[Callback], Checkpoints], None]
 
 
 def train(
@@ -152,20 +145,20 @@ def train(
     eval_during_episode: bool = False,
     progress: bool | None = None,
     on_error: Callable[[Any], None] = lambda _: None,
-    clears: bool = True,
+    moves_files: bool = True,
     resume: bool | Checkpoint = False,
     keep_checkpoints: int | None = None,
     on_checkpoint_failure: str = "raise",
     parts: Sequence[Any] = (),
-    drive: Drive = lambda source, clock, callbacks, _: run(source, clock, callbacks),
+    run_loop: RunLoop = lambda source, clock, callbacks, _: run(source, clock, callbacks),
 ) -> list[dict[str, Any]]:
     """Train, evaluate and save an agent. All runners call this function.
 
     Args:
         agent: The agent.
-        env: Environment of the user. It is passed to the step hooks and may contain random streams.
+        env: Environment that the user passed. The step hooks get this environment, and its random streams are saved.
         source: Source of training steps.
-        steps: Step at which training ends. If None, `drive` ends training.
+        steps: Step at which training ends. If None, `run_loop` ends training.
         outdir: Run directory. It is created if it does not exist.
         make_logs: Function that takes the loggers of metrics and the run directory, and returns the callbacks that log.
         logger: Logger of this run.
@@ -178,29 +171,29 @@ def train(
             `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
             checkpoints are saved.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
             is due. The progress bar shows its attribute `max_score`. If the evaluator has a method `close`, the runner
             calls `close` at the end. Alternatively, a function that takes the step at which training starts and returns
-            the evaluator. `resume` determines this step.
+            the evaluator. If the run resumes, this is the step of the checkpoint.
         successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
         step_hooks: Functions that are called as `hook(env, agent, t)` after every step.
         eval_during_episode: True to allow evaluation during an episode. The evaluator then needs a separate
             environment.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
-        on_error: Function that is called with the evaluator after an error, when the agent has been saved.
-        clears: True if files of an earlier run have not been moved yet.
+        on_error: Function that is called with the evaluator after an error, as soon as the agent has been saved.
+        moves_files: True to move files of an earlier run. False if the caller has already moved them.
         resume: True to resume from the newest complete checkpoint in `outdir`, or a checkpoint that is already loaded.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
-            None, all agents are kept, and the complete state of the newest two checkpoints.
+            None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
             has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
             error. Failed writes of `run.log` and of the report never end training.
-        parts: Additional parts that are saved and restored, see `RunState`.
-        drive: Function that calls the source's `tick` until training is over, and may save checkpoints. The default is
-            `loop.run`.
+        parts: Additional objects that are saved and restored, see `RunState`.
+        run_loop: Function that calls the source's `tick` until training is over, and may save checkpoints. The default
+            calls `loop.run`.
 
     Returns:
         A list with one dict for each evaluation: the agent's statistics and "eval_score".
@@ -209,23 +202,30 @@ def train(
         return []
     outdir = check_directory(outdir)
     clock = Clock(steps, step_offset)
-    with owned(outdir), Interruption(clock) as interruption:
+    with directory_lock(outdir), Interruption(clock) as interruption:
         resume = resume or checkpoint() is not None
         configuration = Configuration(agent, env, source)
         resumed_from = resume if isinstance(resume, Checkpoint) else None
         if resume is True:
             resumed_from = newest_checkpoint(agent, source, outdir, logger, configuration)
         items = items_on_disk(agent, source)
-        if in_vain := resume is True and resumed_from is None:
-            warn_of_items_left(items, outdir, logger)
+        if no_checkpoint := resume is True and resumed_from is None:
+            warn_of_old_items(items, outdir, logger)
         if resumed_from is not None:
             step_offset = clock.t = clock.previous_t = resumed_from.t
         saves = hasattr(source, "saved_state") and (checkpoint_freq is not None or resume is not False or bool(parts))
         if saves:
             source.record()  # type: ignore[attr-defined]
-        evaluator = _begin(agent, evaluator, outdir, step_offset, clears, in_vain, logger)
-        if steps is not None:
-            warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
+        if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
+            evaluator = evaluator(step_offset)
+        board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None
+        if moves_files:  # the evaluator has moved its own files
+            move_earlier_files(
+                outdir, step_offset, logger,
+                evaluation=evaluator is None, tensorboard=board is None, no_checkpoint=no_checkpoint,
+            )  # fmt: skip
+        set_step(agent, step_offset, logger)
+        warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
         clock.episodes, seconds = progress_of(outdir, step_offset)
         csv = CSVLogger(os.path.join(outdir, METRICS.name), append=step_offset > 0, elapsed=seconds)
         evaluation, updates = None, UpdateCount(agent)
@@ -233,7 +233,6 @@ def train(
         if hasattr(source, "last"):
             callbacks.append(Trace(source, agent, outdir, checkpoint_freq, step_offset))
         callbacks += [StepHooks(step_hooks, env, agent)] if step_hooks else []
-        board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None  # the evaluator closes it
         callbacks += make_logs([csv, *loggers, *([board] if board is not None else [])], outdir)
         if steps is not None and wants_progress(progress):
             begins = "" if resumed_from is None else f"resuming from step {step_offset:,} of {outdir}"
@@ -244,22 +243,21 @@ def train(
             callbacks.append(evaluation)
         callbacks += hooks
         evaluation_hooks = evaluator.evaluation_hooks if isinstance(evaluator, Evaluator) else ()
-        remembering = [configuration, csv, *loggers, *callbacks, *step_hooks, evaluator, *evaluation_hooks, *parts]
-        state = RunState(agent, env, source, remembering)
+        stateful_parts = [configuration, csv, *loggers, *callbacks, *step_hooks, evaluator, *evaluation_hooks, *parts]
+        state = RunState(agent, env, source, stateful_parts)
         writes = FailedWrites(logger, stops=on_checkpoint_failure == "raise")
-        writes.govern([csv, *loggers, *callbacks, evaluator])
+        writes.handle_writes_of([csv, *loggers, *callbacks, evaluator])
         checkpoints = Checkpoints(
             agent, state if saves else None, checkpoint_freq, outdir, writes, critical=interruption.critical,
             at_end=isinstance(source, VectorSource),  # as in PFRL, a serial run saves only `<t>_finish` at its end
             keep=keep_checkpoints, resumed_from=resumed_from,
         )  # fmt: skip
-        callbacks.append(checkpoints)  # last, so that it saves the effects of the other callbacks
-        record = RunRecord(
-            outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator,
-            items_on_disk=items, writes=writes, source=source,
-        )  # fmt: skip
+        callbacks.append(checkpoints)  # last, so that a checkpoint contains the effects of the other callbacks
+        info = run_info(agent, env, source, evaluator)
+        info |= {"steps": steps, "step_offset": step_offset, "items_on_disk": items}
+        record = RunRecord(outdir, info, writes)
         with (
-            reported(outdir, writes),
+            writing_report(outdir, writes),
             log_file(outdir, writes, append=step_offset > 0),
             closing_all([csv, *loggers, *callbacks], logger),
         ):
@@ -267,12 +265,12 @@ def train(
                 record.resumed(resumed_from.restore(state, clock, logger))
                 if evaluation is not None:
                     evaluation.stop_if_successful(clock)
-            with saved_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
-                with interruption.of_loop():
-                    drive(source, clock, callbacks, checkpoints)
+            with saving_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
+                with interruption.training_loop():
+                    run_loop(source, clock, callbacks, checkpoints)
                 if clock.t > step_offset and (text := updates.warning()):
                     logger.warning(text)
-                if resumed_from is None or (resumed_from.t, resumed_from.is_finish) != (clock.t, True):
+                if resumed_from is None or os.path.basename(resumed_from.path) != f"{clock.t}_finish":
                     checkpoints.save(clock, "_finish")
                 outcome = ": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished"
                 if checkpoints.failure:
@@ -283,25 +281,6 @@ def train(
         return evaluation.history if evaluation is not None else []
 
 
-def _begin(
-    agent: Any, evaluator: Any, outdir: str, step_offset: int, clears: bool, in_vain: bool, logger: logging.Logger
-) -> Any:
-    """Prepare a run: make the evaluator, move files of later steps to another folder, and set `agent.t`.
-
-    Returns:
-        The evaluator.
-    """
-    if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
-        evaluator = evaluator(step_offset)
-    if clears:  # an evaluator moves its own files
-        boards = isinstance(evaluator, Evaluator) and evaluator.tensorboard is not None
-        set_aside(outdir, step_offset, logger, evaluation=evaluator is None, tensorboard=not boards, in_vain=in_vain)
-    if hasattr(agent, "t"):
-        warn_of_other_step(agent.t, step_offset, logger)
-        agent.t = step_offset
-    return evaluator
-
-
 #: Keys of `info` that mark an episode as successful.
 _SUCCESS = ("is_success", "success")
 _ENOUGH = "enough paths"
@@ -310,7 +289,7 @@ _ENOUGH = "enough paths"
 class Actor(Protocol):
     """Interface of objects that choose the actions of sampled paths and observe the results.
 
-    Both methods may also accept the keyword `action_mask`, like the methods of a `BatchAgent`.
+    Both methods may also accept the keyword argument `action_mask`, like the methods of a `BatchAgent`.
     """
 
     def act(self, obs: Any) -> Any:
@@ -325,8 +304,8 @@ class PathRecorder:
 
     A path is a dict with the keys "observations", "actions", "rewards" and "terminations" (arrays with one row per
     step), "env_infos" (one dict per step), "last_observation", "complete" (True if the episode is over),
-    "undiscounted_return" and "success". "undiscounted_return" and "success" describe the whole episode so far. An
-    earlier path may contain the first steps of the episode.
+    "undiscounted_return" and "success". "undiscounted_return" and "success" describe the whole episode so far, whose
+    first steps may belong to an earlier path.
 
     Args:
         actor: The actor.
@@ -378,10 +357,10 @@ class PathRecorder:
             }
         )  # fmt: skip
 
-    def walk(
+    def sample(
         self, source: Source, clock: Clock, callbacks: Sequence[Callback], n_paths: int, n_steps: int | None
     ) -> list[dict[str, Any]]:
-        """Sample `n_paths` complete paths, or `n_steps` steps. After `n_steps`, the last path may be incomplete.
+        """Sample `n_paths` complete paths, or `n_steps` steps. If `n_steps` is given, the last path may be incomplete.
 
         Args:
             source: Source of this recorder, or a wrapper around the source.
@@ -403,7 +382,7 @@ class PathRecorder:
         try:
             run(source, clock, [*callbacks, enough])
         finally:
-            clock.between_ticks = False  # the algorithm still has to use the paths
+            clock.between_ticks = False  # the algorithm has not used the paths yet, so the state is incomplete
         if clock.reason == _ENOUGH:
             clock.stopped, clock.reason = False, ""
         if self._rows:
@@ -411,9 +390,9 @@ class PathRecorder:
         return self.paths
 
     def saved_state(self) -> dict[str, Any]:
-        """The state of the running episode that the source does not save."""
+        """Return the state of the running episode that the source does not save."""
         return {"success": self._success}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `saved_state` returned."""
+        """Restore the result of `saved_state`."""
         self._success = bool(state["success"])

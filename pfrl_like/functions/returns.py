@@ -93,7 +93,7 @@ def gae(reward: Tensor, discount: Tensor, value: Tensor, next_value: Tensor, con
         lambd: lambda, in [0, 1].
 
     Returns:
-        [T, B].
+        [T, B], or [T] if all arguments have the shape [T].
 
     Raises:
         ValueError: If the shapes differ.

@@ -1,4 +1,4 @@
-"""The loops under all agents: replay, rollout, acting, critics, the update; and which methods may be overridden."""
+"""The training loops of all agents and their parts, and the table of PFRL's methods that may be overridden."""
 
 from pfrl_like.learning.overrides.hooks import HOOKS, Hook, HookType
 

@@ -1,9 +1,9 @@
-"""Action selection of agents: from observations through features, network, action mask and explorer to actions."""
+"""Action selection of agents: the steps from observations to actions."""
 
 import contextlib
 import copy
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.learning.acting_copy import export, greedy_copy, observations_seen
-from pfrl_like.learning.model_outputs import INPUT_ERRORS, check_one_for_each, input_error, taken_by, wrong_value
+from pfrl_like.learning.model_outputs import INPUT_ERRORS, check_one_for_each, input_error, obs_in_errors, wrong_value
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward
@@ -31,10 +31,17 @@ from pfrl_like.utils.recurrent import forward
 
 
 class ValueChoice:
-    """Action selection by a Q-function: greedy actions in evaluation, the explorer's choice in training."""
+    """Action selection with a Q-function: greedy actions in evaluation, the explorer's actions in training."""
 
     def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Select actions for a batch of features, array [k, ...]; see `Acting.select_actions` for the arguments."""
+        """Select an action for each of k rows of features. Return an array [k, ...].
+
+        Args:
+            agent: The agent.
+            obs: Features of k observations.
+            action_mask: True for allowed actions, [k, n_actions]. None allows all actions.
+            active: False for environments whose action will be ignored, [k]. None if all are active.
+        """
         compiled, explorer = agent._compiled_greedy, agent.explorer
         reads_value = agent.training and getattr(explorer, "reads_action_value", True)
         if compiled is None or action_mask is not None or reads_value:
@@ -54,13 +61,21 @@ class ValueChoice:
 
 
 class PolicyChoice:
-    """Action selection by a policy: samples in training, which an explorer may change; modes in evaluation.
+    """Action selection with a policy.
 
-    If `act_deterministically` of the agent is False, actions are sampled in evaluation, too.
+    In training, actions are sampled, and an explorer may change them. In evaluation, an action is the mode of the
+    distribution if `act_deterministically` of the agent is True, otherwise a sample.
     """
 
     def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Select actions for a batch of features, array [k, ...]; see `Acting.select_actions` for the arguments."""
+        """Select an action for each of k rows of features. Return an array [k, ...].
+
+        Args:
+            agent: The agent.
+            obs: Features of k observations.
+            action_mask: True for allowed actions, [k, n_actions]. None allows all actions.
+            active: False for environments whose action will be ignored, [k]. None if all are active.
+        """
         training = agent.training
         if agent.act_deterministically and not training:
             return agent.greedy_actions(obs, action_mask, active)[0].cpu().numpy()
@@ -71,7 +86,7 @@ class PolicyChoice:
         if burning_in:
             return burnin_actions(agent, len(first_leaf(obs)), action_mask, active)
         actions = sample_of(distribution, active).cpu().numpy()
-        return actions if agent.explorer is None or not training else explored(agent, actions, action_mask, active)
+        return actions if agent.explorer is None or not training else explore(agent, actions, action_mask, active)
 
     def greedy(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> tuple[Tensor, Any]:
         """Return the mode of each action distribution, [k, ...], and the distributions."""
@@ -80,26 +95,27 @@ class PolicyChoice:
 
 
 class Acting:
-    """The part of an agent that selects actions. This part works without the learning part.
+    """Part of an agent that selects actions.
 
-    An agent that cannot use `_chooses` overrides `select_actions` and `greedy_actions`.
+    An agent whose actions come neither from a Q-function nor from a policy overrides `select_actions` and
+    `greedy_actions`.
     """
 
-    #: Object that computes actions from the network's output.
-    _chooses: ValueChoice | PolicyChoice = ValueChoice()
+    #: Object that selects actions with the network's output.
+    _selector: ValueChoice | PolicyChoice = ValueChoice()
 
     #: Attribute names of the modules that select actions. The first module receives the features.
     _acting_attributes: tuple[str, ...] = ("model",)
     #: Name of the acting network in error messages.
     _acting_argument: str = "q_function"
-    #: Class of the network's output. The default `select_actions` uses the attribute `greedy_actions` of this output.
+    #: Class of the network's output. The default `select_actions` reads the attribute `greedy_actions` of the output.
     value_type: type[Any] = ActionValue
 
-    #: Explorer that selects the actions in training. None keeps the policy's sample unchanged.
+    #: Explorer that selects the actions in training. If None, the actions are samples of the policy.
     explorer: Any = None
     #: True to take the mode of the policy's distribution in evaluation, False to sample from the distribution.
     act_deterministically: bool = True
-    #: Function that returns the training actions while `burning_in` is True, in place of the policy.
+    #: Function that returns the training actions as long as `burning_in` is True.
     burnin_action_func: Callable[..., Any] | None = None
     #: Arguments `action_mask` and `active` of the running `batch_act` call, for an overridden method of PFRL's agent.
     _hooked_choice: tuple[Any, Any] = (None, None)
@@ -111,20 +127,20 @@ class Acting:
     t: int
     batch_last_obs: Any = None
     batch_last_action: Any = None
-    #: Methods of PFRL's agent that the class or the agent overrides (`learning.HookType`).
+    #: Names of the methods of PFRL's agent that the class or the agent overrides. `learning.HookType` sets them.
     _overridden_hooks: frozenset[str] = frozenset()
     #: Name of the method of PFRL's agent that selects actions for raw observations. A subclass may override this
     #: method.
     _acting_hook: str = ""
     #: True after the dry run on an observation.
-    _was_tried: bool = False
+    _has_dry_run: bool = False
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
     _compiled_greedy: CompiledFunction | None = None
 
     @property
     def is_compiled(self) -> bool:
-        """True if updates are compiled. The first update of a process is never compiled."""
+        """True if updates are compiled, from the second update of a process on."""
         return self._compiled is not None
 
     @property
@@ -145,9 +161,9 @@ class Acting:
             k actions.
 
         Raises:
-            ValueError: If the observations have the wrong shape or type for the network. NaN in observations is not
-                detected, also not in `eval_mode`; the action is then arbitrary. Runners, evaluators and the update
-                reject NaN.
+            ValueError: If the observations have the wrong shape or type for the network. The method never checks
+                observations for NaN. If an observation contains NaN, its action is arbitrary. Runners, evaluators and
+                the update reject NaN.
         """
         if isinstance(batch_obs, Mapping) or len(batch_obs) == 0:
             got = f"a dict with the keys {sorted(batch_obs)}" if isinstance(batch_obs, Mapping) else "empty"
@@ -158,16 +174,16 @@ class Acting:
             return act_through_hook(self, batch_obs, action_mask, active)
         try:
             obs = self.features(batch_obs, self.device)
-            if self.training and not self._was_tried:
+            if self.training and not self._has_dry_run:
                 with isolated_rng():
-                    self._try_on(map_nested(lambda leaf: leaf[:1], obs))
+                    self._dry_run_features(map_nested(lambda leaf: leaf[:1], obs))
             module = getattr(self, self._acting_attributes[0])
             learns_moments = self.training or not normalizations_of(module)
             still = contextlib.nullcontext() if learns_moments else holding_still(module)
             with torch.inference_mode(), evaluating_readers(module), still:
                 action = self.select_actions(obs, action_mask, active)
         except (ValueError, TypeError, AttributeError) as error:
-            if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
+            if isinstance(batch_obs, list | tuple) and any(map(_is_reset_result, (batch_obs, *batch_obs[:1]))):
                 hint = "; did you pass reset()'s (obs, info)?"
                 raise input_error(batch_obs, error.__cause__ or error, self._acting_argument, hint) from error
             raise
@@ -176,15 +192,22 @@ class Acting:
         return action
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Select actions for a batch of features, array [k, ...]; inactive environments draw no random numbers."""
-        return self._chooses.select(self, obs, action_mask, active)
+        """Select an action for each of k rows of features. Return an array [k, ...].
+
+        Args:
+            obs: Features of k observations.
+            action_mask: True for allowed actions, [k, n_actions]. None allows all actions.
+            active: False for environments whose action will be ignored, [k]. No random numbers are drawn for these
+                environments. None if all environments are active.
+        """
+        return self._selector.select(self, obs, action_mask, active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Return the evaluation actions for a batch of features, [k, ...], and the network output that determines them.
+        """Return the evaluation actions for a batch of features, [k, ...], and the network's output.
 
         The method uses only torch operations, because `export` writes the method to a file.
         """
-        return self._chooses.greedy(self, obs, action_mask, active)
+        return self._selector.greedy(self, obs, action_mask, active)
 
     @property
     def burning_in(self) -> bool:
@@ -208,26 +231,26 @@ class Acting:
         return value
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Return the policy's distribution for features, restricted to allowed actions."""
+        """Return the policy's distribution for a batch of features, restricted to allowed actions."""
         distribution = self._value(obs, active)
         check_one_for_each(distribution, first_leaf(obs).shape[0])
         return distribution if action_mask is None else masked(distribution, action_mask)
 
     def _greedy_actions(self, obs: Any) -> dict[str, Tensor]:
         greedy, value = self.greedy_actions(obs)
-        found = {"greedy_actions": greedy, "action_mask": getattr(value, "action_mask", None)}
-        return {name: tensor for name, tensor in found.items() if tensor is not None}
+        tensors = {"greedy_actions": greedy, "action_mask": getattr(value, "action_mask", None)}
+        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     def dry_run(self, obs: Any, action_space: Any = None) -> Any:
         """Check with one observation that the agent's parts and the environment match. The observation is not stored.
 
-        Every run starts with this check, also a run on a dataset. Without a runner, the first `act` call in training
-        makes the check. The check draws random numbers only if the network draws random numbers when it acts
-        (candidates of BCQ, fractions of IQN).
+        Every run starts with this check, including runs on datasets. If there is no runner, the first `act` call in
+        training makes the check. The check draws random numbers only if the network draws random numbers, such as the
+        candidates of BCQ and the fractions of IQN.
 
         Args:
             obs: The observation.
-            action_space: Action space of the environment; None if there is no environment.
+            action_space: Action space of the environment. None if there is no environment.
 
         Returns:
             Output of the acting network for the observation.
@@ -238,27 +261,28 @@ class Acting:
             ValueError: If the observations have the wrong shape for a part, or if the number, shape or first index of
                 the agent's actions differs from the action space.
         """
-        features, given = copy.deepcopy((self.features, obs))
-        return self._try_on(features([given], self.device), action_space)
+        features, obs = copy.deepcopy((self.features, obs))
+        return self._dry_run_features(features([obs], self.device), action_space)
 
-    def _try_on(self, obs: Any, action_space: Any = None) -> Any:
-        """Run `dry_run` on features of one observation, [1, ...]."""
-        self._was_tried = True
+    def _dry_run_features(self, obs: Any, action_space: Any = None) -> Any:
+        """Make the checks of `dry_run` with features of one observation, [1, ...]. Return the network's output."""
+        self._has_dry_run = True
         output = self.probe(obs)
         self._check_output(output, obs, action_space)
         return output
 
     def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """Make the checks of `dry_run`; this base method checks the type of the network's output.
+        """Make the checks of `dry_run`. This base method only checks the type of the network's output.
 
         Args:
             output: Output of the acting network.
             obs: Features of the observation, [1, ...].
-            action_space: Action space of the environment; None if there is no environment.
+            action_space: Action space of the environment. None if there is no environment.
         """
         if not isinstance(output, self.value_type):
             raise wrong_value(output, self.value_type, self._acting_argument)
 
+    @torch.no_grad()
     def probe(self, obs: Any) -> Any:
         """Return the network's output for features of one observation, [1, ...]. The call does not change the network.
 
@@ -266,30 +290,30 @@ class Acting:
             ValueError: If the features have the wrong shape or type for the network.
         """
         module = getattr(self, self._acting_attributes[0])
-        with taken_by(self._acting_argument, obs), torch.no_grad(), evaluating_readers(module), holding_still(module):
+        with obs_in_errors(self._acting_argument, obs), evaluating_readers(module), holding_still(module):
             return forward(module, obs)[0]
 
     export = export
     _observations_seen = observations_seen
 
     def greedy_copy(self) -> Any:
-        """Return a copy on the CPU that cannot learn.
+        """Return a copy on the CPU that acts like this agent in evaluation and cannot learn.
 
-        The copy acts like this agent in evaluation; it always takes the mode of a policy's distribution.
+        The actions of a policy are always the modes of its distributions.
         """
         acting = greedy_copy(self)
-        if isinstance(self._chooses, PolicyChoice):
+        if isinstance(self._selector, PolicyChoice):
             acting.act_deterministically = True
         return acting
 
 
 def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
-    """Select actions with the overridden method of PFRL's agent. In training, the explorer may change these actions.
+    """Select actions with an overridden method of PFRL's agent. In training, the explorer may change these actions.
 
     Args:
-        agent: The agent; its `_acting_hook` is the method's name.
+        agent: The agent. Its attribute `_acting_hook` is the name of the method.
         batch_obs: k observations.
-        action_mask: True where an action is allowed, [k, n_actions]; None allows all actions.
+        action_mask: True where an action is allowed, [k, n_actions]. None allows all actions.
         active: False for environments whose action will be ignored, [k].
 
     Returns:
@@ -304,7 +328,7 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
         else:
             actions = getattr(agent, name)(batch_obs, **({} if agent.training else options))
             if agent.training and agent.explorer is not None:
-                actions = explored(agent, np.asarray(actions), action_mask, active)
+                actions = explore(agent, np.asarray(actions), action_mask, active)
     finally:
         agent._hooked_choice = (None, None)
     if agent.training:
@@ -312,18 +336,20 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     return actions
 
 
-def explored(agent: Any, actions: Any, action_mask: Any, active: Any) -> Any:
-    """Return the policy's actions as changed by the explorer, array [k, ...]."""
+def explore(agent: Any, actions: Any, action_mask: Any, active: Any) -> Any:
+    """Return the actions that the explorer selects, array [k, ...]. `actions` are samples of the policy."""
     return select_actions(agent.explorer, agent.t, actions, _mask_for_explorers(action_mask, actions), active)
 
 
 def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
-    """Return the policy's actions for raw observations, array [k, ...]; default of PFRL's acting methods.
+    """Return the policy's actions for raw observations, array [k, ...].
+
+    This is the default implementation of PFRL's acting methods.
 
     Args:
         agent: The agent.
         batch_obs: k observations.
-        deterministic: True to take the mode of each distribution, False to sample from it.
+        deterministic: True to take the mode of each distribution, False to sample from each distribution.
     """
     action_mask, active = agent._hooked_choice
     still = contextlib.nullcontext() if agent.training else holding_still(agent.policy)
@@ -334,10 +360,10 @@ def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
 
 
 def burnin_actions(agent: Any, k: int, action_mask: Any, active: Any) -> list[Any]:
-    """Call `burnin_action_func` for each active environment; an inactive environment repeats its last action.
+    """Call `burnin_action_func` for each active environment. For an inactive environment, repeat its last action.
 
     Raises:
-        TypeError: If there is an action mask, but `burnin_action_func` has no argument `action_mask`.
+        TypeError: If there is an action mask and `burnin_action_func` has no argument `action_mask`.
     """
     choose = agent.burnin_action_func
     masks = [None] * k if action_mask is None else _rows_of(action_mask, k).numpy()
@@ -347,7 +373,7 @@ def burnin_actions(agent: Any, k: int, action_mask: Any, active: Any) -> list[An
     ]
 
 
-def _is_of_reset(obs: Any) -> bool:
+def _is_reset_result(obs: Any) -> bool:
     """Return True if `obs` may be the pair (obs, info) that an environment's `reset` returns."""
     if not isinstance(obs, tuple) or len(obs) != 2:
         return False
@@ -361,7 +387,7 @@ def has_mask(batch_obs: Any) -> bool:
 
 
 def _mask_for_explorers(action_mask: Any, actions: Any) -> Allowed | None:
-    """Return the mask for explorers; None for multi-discrete actions, because explorers cannot apply a mask to them."""
+    """Return the mask for explorers. Return None for multi-discrete actions, because explorers cannot mask these."""
     return None if action_mask is None or actions.ndim > 1 else Allowed(_rows_of(action_mask, len(actions)))
 
 
@@ -370,14 +396,14 @@ def _rows_of(action_mask: Any, k: int) -> Tensor:
     return as_action_mask(action_mask, torch.Size((k, np.shape(action_mask)[-1])), torch.device("cpu"))
 
 
-def samples_its_policy(agent: Any) -> bool:
-    """Return True if training actions are samples of the agent's `policy`.
+def samples_from_policy(agent: Any) -> bool:
+    """Return True if training actions are samples of the agent's attribute `policy`.
 
-    BCQ, for example, acts with a different module.
+    This is False, for example, for BCQ, which acts with other modules.
     """
     return (
         getattr(type(agent), "select_actions", None) is Acting.select_actions
-        and isinstance(agent._chooses, PolicyChoice)
+        and isinstance(agent._selector, PolicyChoice)
         and agent._acting_hook not in agent._overridden_hooks
         and agent._acting_attributes[0] == "policy"
         and isinstance(agent.policy, nn.Module)
@@ -385,7 +411,7 @@ def samples_its_policy(agent: Any) -> bool:
 
 
 def sample_of(distribution: Any, active: Any = None) -> Tensor:
-    """Sample an action for each row, [k, ...]. Inactive rows are zeros and draw no random numbers.
+    """Sample an action for each row, [k, ...]. The actions of inactive rows are 0, without random numbers.
 
     Args:
         distribution: Distribution of batch shape [k].
@@ -395,22 +421,15 @@ def sample_of(distribution: Any, active: Any = None) -> Tensor:
         sample: Tensor = distribution.sample()
         return sample
     rows = torch.from_numpy(np.flatnonzero(active))
-    return at_rows(rows_of(distribution, rows).sample(), rows, len(active))
+    return scatter_rows(rows_of(distribution, rows).sample(), rows, len(active))
 
 
-def at_rows(some: Tensor, rows: Tensor, k: int) -> Tensor:
-    """Scatter rows [n, ...] to the indices `rows`, [n], of a tensor with k rows; the other rows are zeros."""
-    return some.new_zeros(k, *some.shape[1:]).index_copy(0, rows.to(some.device), some)
+def scatter_rows(values: Tensor, rows: Tensor, k: int) -> Tensor:
+    """Return a tensor with k rows: `values`, [n, ...], at the indices `rows`, [n], and zeros in all other rows."""
+    return values.new_zeros(k, *values.shape[1:]).index_copy(0, rows.to(values.device), values)
 
 
-def check_observed(
-    agent: Any,
-    batch_obs: Any,
-    batch_reward: Sequence[float],
-    batch_done: Sequence[bool],
-    batch_reset: Sequence[bool],
-    active: Any = None,
-) -> None:
+def check_observed(agent: Any, obs: Any, reward: Any, done: Any, reset: Any, active: Any = None) -> None:
     """Check the arguments of `BatchAgent.batch_observe` against the agent's last actions.
 
     Raises:
@@ -419,14 +438,14 @@ def check_observed(
         NonFiniteError: In training, if a reward is NaN, infinite or too large for float32.
         TypeError: In training, if a reward is not a number.
     """
-    if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
-        raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
-    if active is not None and len(active) != len(batch_obs):
-        raise unequal_lengths(obs=batch_obs, active=active)
+    if not len(obs) == len(reward) == len(done) == len(reset):
+        raise unequal_lengths(obs=obs, reward=reward, done=done, reset=reset)
+    if active is not None and len(active) != len(obs):
+        raise unequal_lengths(obs=obs, active=active)
     if not agent.training:
         return
     if agent.batch_last_obs is None:
-        raise RuntimeError("observe was called in training before act")
-    if len(agent.batch_last_action) != len(batch_obs):
-        raise unequal_lengths(obs=batch_obs, last_action=agent.batch_last_action)
-    check_rewards(batch_reward, active)
+        raise RuntimeError("observe was called in training before act: call act first")
+    if len(agent.batch_last_action) != len(obs):
+        raise unequal_lengths(obs=obs, last_action=agent.batch_last_action)
+    check_rewards(reward, active)

@@ -1,4 +1,4 @@
-"""Copies of an agent that only act: for actors in other processes, for a learner in a thread, and for export."""
+"""Copies of an agent that only act, training with actors in other processes, and export of the greedy policy."""
 
 import copy
 import os
@@ -22,15 +22,16 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
-#: Attributes that are None in an acting copy, like the optimisers and the modules that do not select actions.
-_LEFT_BEHIND = ("gradient_steps", "_last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
+#: Attributes that an acting copy sets to None, in addition to optimisers and modules that do not select actions.
+_CLEARED_ATTRIBUTES = ("gradient_steps", "_last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
 def acting_copy(agent: Any) -> Any:
     """Return a copy on the CPU that selects actions like the agent and cannot learn."""
     acting = copy.copy(agent)
     parts = [name for name, value in vars(agent).items() if isinstance(value, nn.Module | Optimizer)]
-    vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_LEFT_BEHIND)))  # bypasses `constructor_only`
+    # `vars` bypasses `constructor_only`
+    vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_CLEARED_ATTRIBUTES)))
     for name in agent._acting_attributes:
         setattr(acting, name, frozen_copy(getattr(agent, name)).cpu())
     acting.explorer = copy.deepcopy(acting.explorer)
@@ -55,7 +56,7 @@ def setup_actor_learner_training(
 ) -> tuple[ActorFactory, StoppableThread, StoppableThread, learner.FailureEvent]:
     """Prepare training with actors in other processes and a learner in a thread of this process.
 
-    Use it as follows, or through `experiments.train_agent_actor_learner`::
+    The runner `experiments.train_agent_actor_learner` calls this method. To train without this runner::
 
         make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=4)
         poller.start()
@@ -69,25 +70,28 @@ def setup_actor_learner_training(
         poller.join()
         learner.join()
 
-    The learner updates as fast as it can, or at the rate `updates_per_step`; `update_interval` does not limit it. While
-    the learner runs, do not use the agent directly. Use the actors or `make_actor.representative`, a proxy that locks
-    the agent. After training, the agent has the state of the runner's last save, `<t>_finish` or `<t>_except`.
+    The learner makes updates as fast as it can, or at the rate `updates_per_step`. The agent's `update_interval` does
+    not limit the learner. While the learner runs, do not use the agent directly. Use the actors or
+    `make_actor.representative`, a proxy that locks the agent. When training ends, the agent has the state
+    that the runner has saved last, in `<t>_finish` or `<t>_except`.
 
     Args:
         agent: The agent.
         n_actors: Number of actors.
-        update_counter: A `multiprocessing.Value` that counts how often the actors' parameters were updated.
-        n_updates: Number of updates after which the learner stops and sets its `stop_event`. None sets no limit.
-        actor_update_interval: Number of updates between two transfers of the parameters to the actors.
+        update_counter: A `multiprocessing.Value` that counts the transfers of parameters to the actors.
+        n_updates: Number of updates after which the learner stops and sets its `stop_event`. If None, there is no
+            limit.
+        actor_update_interval: Number of updates from one transfer of parameters to the actors to the next one.
         step_hooks: Functions that the learner calls as (None, agent, step) after every update. `step` is the number of
             updates times `update_interval`.
         optimizer_step_hooks: Functions that the learner calls as (None, agent, number of updates) after every update.
-        updates_per_step: Number of updates per environment step after the first update. If the learner is ahead, it
-            waits for steps. If the learner is behind, the actors wait. None lets both run as fast as they can.
+        updates_per_step: Number of updates per environment step. The rate applies from the first update on. If the
+            learner is ahead of this rate, the learner waits for steps. If the learner is behind, the actors wait. If
+            None, neither the learner nor the actors wait.
 
     Returns:
-        Four objects: a function that creates actor i (counted from 0) in its process; the learner's thread; the thread
-        that receives the actors' data; and an event that is set if one of these threads fails. The attribute `error` of
+        Four objects: a function that creates actor i (counted from 0) in its process, the learner's thread, the thread
+        that receives the actors' data, and an event that is set if one of these threads fails. The attribute `error` of
         the event is the exception.
 
     Raises:
@@ -129,7 +133,7 @@ def setup_actor_learner_training(
     return make_actor, threads[0], threads[1], failure
 
 
-#: Maximum number of observations taken from a replay buffer.
+#: Maximum number of example observations that are read from a replay buffer.
 _MAX_EXAMPLE_OBS = 256
 
 
@@ -144,44 +148,51 @@ def export(
 ) -> Signature:
     """Write the greedy policy to a file that runs without this library.
 
-    The file takes raw observations in batches of any size, as `batch_act` does. The file contains `phi` (a cast, a
-    scale or a change of axes), the observation normaliser with fixed statistics, and the action selection. The file
-    does not contain the wrappers of the environment: if a wrapper stacks frames, pass the stacked frames, with the
-    newest frame last. Before the file is written, its actions are compared with the agent's actions for 1,000
-    observations. Continuous actions must agree to 1e-5. Discrete actions must be equal, unless the two best values
-    differ by less than 1e-5.
+    The inputs of the file are raw observations in batches of any size, as in `batch_act`. The file contains `phi`,
+    which must be a cast, a scale or a change of axes. The file also contains the observation normaliser with fixed
+    statistics, and the action selection. The file does not contain the wrappers of the environment. For example, if a
+    wrapper stacks frames, pass the stacked frames, with the newest frame last.
 
-    The inputs have this order: `input_0`, ..., one for each part of a nested observation (the parts of a dict are
-    sorted by key); `action_mask`, if the argument is given; `state_0`, ..., the recurrent state, zeros [layers, B, ...]
-    at the start of an episode; `noise_0`, and so on. The outputs are `action`, `next_state_0`, and so on.
+    Before the file is written, its actions are compared with the agent's actions for 1,000 observations. Continuous
+    actions must agree to 1e-5. Discrete actions must be equal, unless the two best values differ by less than 1e-5.
+
+    The file has the following inputs, in this order:
+
+    - `input_0`, `input_1`, ...: the parts of the observation. The parts of a dict are sorted by key.
+    - `action_mask`: only if the argument `action_mask` is given.
+    - `state_0`, `state_1`, ...: the recurrent state, [layers, B, ...]. Pass zeros at the start of an episode.
+    - `noise_0`, `noise_1`, ...: random numbers, only if `noise` is "input".
+
+    The outputs are `action`, and `next_state_0`, `next_state_1`, ... for the next call.
 
     Args:
         agent: Agent with the method `greedy_actions`.
         path: Path of the file. `.pt` is TorchScript, for `torch.jit.load`. `.onnx` is a graph with weights, for example
             for onnxruntime. `.pt2` is for `torch.export.load`. An existing file is replaced atomically.
         example_obs: Observations for tracing and for the comparison: a list of observations, an array or dict of
-            stacked observations, or a space to sample from. None takes observations from the replay buffer or, if the
-            buffer is empty, from the last `act` call. The file takes observations of the same dtype. Pass observations
-            of the unwrapped environment, for example `env.unwrapped.observation_space`: if a wrapper casts float64
-            observations in training, the file casts them, too.
-        action_mask: Example of an action mask, [n_actions], True where an action is allowed. With an example, the file
-            takes masks as well. Masks in observations, under the key "action_mask", are separate inputs.
+            stacked observations, or a space to sample from. If None, observations are read from the replay buffer or,
+            if the buffer is empty, from the last `act` call. The dtype of these observations is the dtype of the file's
+            input. If a wrapper of the environment casts float64 observations and changes nothing else, pass float64
+            observations, for example `env.unwrapped.observation_space`. The file then makes the cast itself.
+        action_mask: Example of an action mask, [n_actions], True where an action is allowed. If an example is given,
+            the file has the input `action_mask`. Masks in observations, under the key "action_mask", are parts of the
+            observation.
         noise: Treatment of random numbers that greedy action selection draws, as in IQN, BCQ, BEAR and noisy networks.
-            "fixed": the file draws no random numbers; quantile fractions are evenly spaced, weights have no noise, and
-            other numbers are drawn once and are the same for every observation. "input": the random numbers are inputs
-            of the file.
+            "fixed": the file draws no random numbers. Quantile fractions are evenly spaced, weights have no noise, and
+            other random numbers are drawn once and are the same for every observation. "input": the random numbers are
+            inputs of the file.
         format: File format, ".pt", ".onnx" or ".pt2", if `path` has a different extension.
 
     Returns:
-        Names, shapes and dtypes of inputs and outputs, which the file also contains as JSON ("signature.json").
+        Names, shapes and dtypes of inputs and outputs. The file contains the same data as JSON ("signature.json").
 
     Raises:
         ExportError: If the policy cannot be exported to this format, if the exported policy acts differently from the
             agent, or if `example_obs` is None and the agent has not received any observation.
         CheckpointError: If the file cannot be written. An existing file is kept.
         MissingDependencyError: If a package for the format is not installed.
-        NonFiniteError: If the agent's own actions are NaN or infinite.
-        ValueError: If the file format or `noise` is not one of the values listed.
+        NonFiniteError: If the agent's actions for the example observations are NaN or infinite.
+        ValueError: If the file format or `noise` is not one of the values listed above.
     """
     if agent._acting_hook in agent._overridden_hooks:
         raise ExportError(
@@ -209,15 +220,15 @@ def greedy_copy(agent: Any) -> Any:
 
 
 def observations_seen(agent: Any) -> Any:
-    """Return raw observations from the replay buffer or, if it is empty, from the last `act` call.
+    """Return raw observations from the replay buffer or, if the buffer is empty, from the last `act` call.
 
     Raises:
         ExportError: If the agent has no observations.
     """
     items = getattr(getattr(agent, "replay_buffer", None), "memory", ())
     if len(items):
-        chosen = range(0, len(items), -(-len(items) // _MAX_EXAMPLE_OBS))
-        return [items[i][0]["state"] for i in chosen]
+        step = -(-len(items) // _MAX_EXAMPLE_OBS)
+        return [items[i][0]["state"] for i in range(0, len(items), step)]
     if agent.batch_last_obs is not None:
         return list(agent.batch_last_obs)
     raise ExportError(

@@ -25,7 +25,7 @@ from pfrl_like.learning.critics import critic_loss, value_of
 from pfrl_like.learning.model_outputs import check_one_for_each
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
-from pfrl_like.learning.overrides.off_policy import learn_through_hooks, own_step
+from pfrl_like.learning.overrides.off_policy import learn_through_hooks, steps_of_update
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.optimizers.gradient_step import StepsOfUpdate
 from pfrl_like.q_functions.state_action_q_functions import QFunctionEnsemble, members_by_name, members_of
@@ -35,15 +35,15 @@ from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
 
-#: Statistics of two critics in the order of `get_statistics`. With one critic, the statistics of the second critic are
-#: omitted.
+#: Statistics of two critics, in the order in which `get_statistics` returns them. With one critic, `get_statistics`
+#: omits the statistics of the second critic.
 STATISTICS_OF_CRITICS = ("average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss")
 
 
 def critics_of(agent: Any, prefix: str = "") -> list[Any]:
-    """Return the critics of an agent as a list; `prefix` precedes each attribute name.
+    """Return the critics of an agent as a list, with an ensemble replaced by its members.
 
-    An ensemble contributes its members.
+    `prefix` is put in front of the critics' attribute names.
     """
     parts = [getattr(agent, prefix + name) for name in agent.critic_arguments]
     return [each for part in parts for each in (part.members if isinstance(part, QFunctionEnsemble) else (part,))]
@@ -52,8 +52,8 @@ def critics_of(agent: Any, prefix: str = "") -> list[Any]:
 class OffPolicyActorCritic(OffPolicyAgent):
     """Base class of agents that train critics on replayed transitions and a policy on the critics.
 
-    An algorithm defines the value that the critics bootstrap from (`bootstrap`) and the gradient step of the policy
-    (`policy_step`). Importance weights apply to all losses, including the policy loss.
+    An algorithm defines two methods: `bootstrap` computes the value that the critics bootstrap from, and `policy_step`
+    makes the gradient step of the policy. Importance weights apply to all losses, including the policy loss.
 
     Args:
         policy: Module from observations to distributions of actions.
@@ -75,7 +75,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
-            `update_interval`. None if the agent updates its `targets` itself.
+            `update_interval`. None if the agent updates its target networks itself.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
@@ -96,11 +96,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
     """
 
-    _chooses = PolicyChoice()
+    _selector = PolicyChoice()
     _acting_attributes: tuple[str, ...] = ("policy", "_policy_updates")
     _acting_argument = "policy"
     value_type: type[Any] = Distribution
-    #: (kind of the action space, its name in error messages, agents that error messages recommend for other kinds)
+    #: Three texts: kind of the action space, name of this kind in error messages, and agents that error messages
+    #: recommend for other kinds.
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
     #: Agent for discrete actions that error messages recommend.
     _discrete_form: str = "DiscreteSAC"
@@ -109,15 +110,16 @@ class OffPolicyActorCritic(OffPolicyAgent):
     #: Names of statistics whose mean is taken over the last 100 updates.
     averaged_updates: tuple[str, ...] = ()
     _saved_counters = {**OffPolicyAgent._saved_counters, "n_policy_updates": "n_policy_updates"}
-    #: Names that `get_statistics` returns, in this order.
+    #: Names of the statistics that `get_statistics` returns, in the order of `get_statistics`.
     reported: tuple[str, ...] = ("n_updates",)
     #: Function that computes the loss of each TD error, for critics that return tensors of Q-values.
     _elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
     #: Function (critic, batch) that returns the critic's values of the actions in the batch.
     value_of: Callable[..., Any] = staticmethod(value_of)
-    #: Names of the methods of PFRL's agent that make one update in PFRL.
+    #: Names of the methods that PFRL's `update` calls. If a subclass overrides one of them, `learn` calls these
+    #: methods.
     _hooks_of_update: frozenset[str] = frozenset()
-    #: True if the policy is trained; otherwise the policy has no optimiser.
+    #: True if the policy is trained. If False, the policy has no optimiser.
     policy_learns: bool = True
     #: True if the losses need log-probabilities of the policy's distributions.
     _needs_densities: bool = False
@@ -164,8 +166,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
     ) -> None:
         check_counts(policy_update_delay=policy_update_delay)
         check_function(optional=True, burnin_action_func=burnin_action_func)
-        own_parts, own_optimizers = self.extra_modules()
-        further, optimizers = {**(further or {}), **own_parts}, {**optimizers, **own_optimizers}
+        extra_parts, extra_optimizers = self.extra_modules()
+        further, optimizers = {**(further or {}), **extra_parts}, {**optimizers, **extra_optimizers}
         named = members_by_name(critics)
         self.critic_arguments, self._critic_names = tuple(critics), tuple(named)
         self.averaged_rows = (*(f"q{i}" for i in range(1, len(named) + 1)), *self.averaged_rows)
@@ -186,9 +188,9 @@ class OffPolicyActorCritic(OffPolicyAgent):
             setattr(self, f"target_{name}", frozen_copy(modules[name]))
         targets = [f"target_{name}" for name in self._target_attributes]
         self.saved_attributes = (*modules, *targets, *optimizers)
-        own = [*optimizers][self.policy_learns :][: len(critics)]
+        critic_optimizers = [*optimizers][self.policy_learns :][: len(critics)]
         self._critics_of_optimizers = {
-            name: len([*members_of(critic)]) for name, critic in zip(own, critics.values(), strict=True)
+            name: len([*members_of(critic)]) for name, critic in zip(critic_optimizers, critics.values(), strict=True)
         }
         self._bootstraps = any(getattr(critic, "bootstrap", False) for critic in critics.values())
         self._policy_updates = Count()
@@ -203,15 +205,15 @@ class OffPolicyActorCritic(OffPolicyAgent):
         return {}, {}
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Check the inputs of the critics (the state, or state and action), and check the explorer.
+        """Check the explorer. Subclasses also check whether a critic takes the state, or the state and an action.
 
         Raises:
-            TypeError: If a critic or the explorer is not suitable; the message names the argument.
+            TypeError: If the explorer or a critic is not suitable. The message names the argument.
         """
         check_explorer(self.explorer, "continuous", type(self).__name__)
 
     def _critics_among(self, modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
-        """Return the critics by name; an ensemble is replaced by its members."""
+        """Return the critics, keyed by name, with an ensemble replaced by its members."""
         return members_by_name({name: modules[name] for name in self.critic_arguments})
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
@@ -219,17 +221,16 @@ class OffPolicyActorCritic(OffPolicyAgent):
         raise NotImplementedError
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise the policy's loss and the losses of modules that depend on the policy; returns statistics.
+        """Make gradient steps on the policy's loss and on losses that depend on the policy. Return statistics.
 
         Args:
             batch: Minibatch whose observations are features (after `phi`).
-            step: Function that makes a gradient step, called as `step("policy_optimizer", loss)` with the optimiser's
-                attribute name.
+            step: Function that makes a gradient step, called as (name of the optimiser's attribute, loss).
         """
         raise NotImplementedError
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the result of `critic_loss` for each critic. Each result is computed when the caller requests it."""
+        """Yield the result of `critic_loss` for each critic. Each loss is computed only when the caller asks for it."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         every = self._rows_of_critics(batch) if self._bootstraps else [batch] * len(self._critic_names)
@@ -240,7 +241,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
     def _rows_of_critics(self, batch: Batch) -> list[Batch]:
         """Return one batch per critic.
 
-        Each member of a bootstrapped ensemble gets its own random weights of the rows.
+        If an ensemble is bootstrapped, each of its members gets other random weights of the rows.
         """
         if not self._bootstraps:
             return [batch] * len(self._critic_names)
@@ -259,12 +260,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
         Every `policy_update_delay`-th update also makes a gradient step on the policy's loss.
         """
-        if batch.action.dtype == torch.float64:  # dtype of random actions from NumPy functions
+        if batch.action.dtype == torch.float64:  # random actions of NumPy functions have this dtype
             batch = batch.replace(action=batch.action.float())
         if self._overridden_hooks and not self._hooks_of_update.isdisjoint(self._overridden_hooks):
             return learn_through_hooks(self, batch)
         with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
-        if self._compiled is None:  # the usual case of `_run_update_step`, inlined
+        if self._compiled is None:  # same as `_run_update_step`; inlined for speed
             steps = self._last_steps = StepsOfUpdate(self.gradient_steps)
             td_error, stats = self.update_step(batch, steps, with_policy)
             self.guard.restore_moments(steps.refused)
@@ -272,8 +273,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
             td_error, stats = self._compiled(batch, with_policy)
         if with_policy:
             self._policy_updates.count += 1
-        moved = self._targets.moved
-        if moved == "every update" or (with_policy and moved == "with policy"):
+        schedule = self._targets.schedule
+        if schedule == "every update" or (with_policy and schedule == "with policy"):
             self.sync_target_network()
         return td_error, stats
 
@@ -282,30 +283,33 @@ class OffPolicyActorCritic(OffPolicyAgent):
         raise NotImplementedError
 
     def _step_on_critics(self, batch: Any) -> None:
-        """Make a gradient step on the critics' losses; default implementation of PFRL's methods that update critics.
+        """Make a gradient step on each critic's loss.
+
+        This is the default implementation of PFRL's methods that update critics.
 
         Args:
             batch: Minibatch in any form that `to_batch` accepts.
         """
-        self._record(self.update_step(to_batch(batch), own_step(self), False)[1])
+        self._record(self.update_step(to_batch(batch), steps_of_update(self), False)[1])
 
     def _step_on_policy(self, batch: Any) -> None:
-        """Make a gradient step on the policy's loss and on losses that depend on the policy.
+        """Make gradient steps on the policy's loss and on losses that depend on the policy.
 
-        See `_step_on_critics` for `batch`.
+        Args:
+            batch: Minibatch in any form that `to_batch` accepts.
         """
-        self._record(self.policy_step(to_batch(batch), own_step(self)))
+        self._record(self.policy_step(to_batch(batch), steps_of_update(self)))
         self.n_policy_updates += 1
 
     def _td_errors_of(self, batch: Batch) -> Tensor:
-        """Return the TD errors of a minibatch of features, one for each row, [N]."""
+        """Return the mean over the critics of the absolute TD errors, [N], for a minibatch of features."""
         with isolated_rng():
             return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
 
     def _run_update_step(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
         """Run `update_step`, in compiled form if updates are compiled.
 
-        `choice` contains the arguments of `update_step` after `step`.
+        `choice` contains the arguments that follow `step` in `update_step`.
         """
         if self._compiled is not None:
             return self._compiled(batch, *choice)
@@ -315,12 +319,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
         return td_error, stats
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make all gradient steps of one update, in order; returns the TD errors [N] and statistics.
+        """Make all gradient steps of one update. Return the TD errors, [N], and statistics.
 
         Args:
             batch: Minibatch whose observations are features (after `phi`).
-            step: Function that makes a gradient step on a loss.
-            with_policy: True if the policy is updated as well.
+            step: Function that makes a gradient step, called as (name of the optimiser's attribute, loss).
+            with_policy: True to update the policy as well as the critics.
         """
         results, extra_stats = self.critics_step(batch, step)
         losses, errors, values = zip(*results, strict=True)
@@ -336,17 +340,17 @@ class OffPolicyActorCritic(OffPolicyAgent):
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Minimise the critics' losses and auxiliary losses; returns the items of `critic_losses` and statistics."""
+        """Make gradient steps on the critics' losses. Return the items of `critic_losses` and additional statistics."""
         return self._step_critics(self.critic_losses(batch), step), {}
 
     def _step_critics(
         self, results: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
     ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
-        """Minimise the critics' losses, in order; returns the items of `results`.
+        """Make a gradient step on each critic's loss, one after the other. Return the items of `results`.
 
         Each loss is computed only after the gradient step on the previous loss. This keeps the tensors of a loss in the
-        CPU cache until its backward pass. The losses of the members of an ensemble, which share an optimiser, are
-        summed.
+        CPU cache until its backward pass. The members of an ensemble share one optimiser, so the sum of their losses is
+        minimised in one step.
         """
         used: list[tuple[Tensor, Tensor, Tensor]] = []
         remaining = iter(results)
@@ -361,7 +365,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
             raise ValueError(f"{message}, expected one for each of {', '.join(self._critic_names)}")
         return used
 
-    critics = property(critics_of, doc="List of critics; an ensemble is replaced by its members.")
+    critics = property(critics_of, doc="List of critics, with an ensemble replaced by its members.")
     target_critics = property(functools.partial(critics_of, prefix="target_"), doc="Target networks of the critics.")
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
@@ -373,19 +377,19 @@ class OffPolicyActorCritic(OffPolicyAgent):
         batch = batch_of_states(obs, action)
         values = [self.value_of(critic, batch) for critic in self.critics]
         if not values or isinstance(values[0], Tensor):
-            has = ", ".join(self._critic_names) or "no critic"
-            raise TypeError(f"{type(self).__name__} has {has}, expected critics that compute Q(s, a)")
+            got = ", ".join(self._critic_names) or "no critic"
+            raise TypeError(f"{type(self).__name__} has {got}, expected critics that compute Q(s, a)")
         return torch.stack([value.evaluate_actions(action) for value in values])
 
     # Progress
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Return means over the last 1,000 rows or 100 updates (NaN before the first), and counters."""
-        known = {**dict(super().get_statistics()), **self.extra_statistics()}
-        return [(name, known[name]) for name in self.reported if name in known]  # no second critic if there is only one
+        """Return means over the last 1,000 rows or 100 updates (NaN if there is no value yet), and counters."""
+        values = {**dict(super().get_statistics()), **self.extra_statistics()}
+        return [(name, values[name]) for name in self.reported if name in values]  # a single critic has no `q2`
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Return statistics that are not means."""
+        """Return additional statistics of the algorithm, keyed by name."""
         return {}
 
     @property
@@ -430,9 +434,9 @@ class OffPolicyActorCritic(OffPolicyAgent):
         try_critics(self, batch)
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Check that dataset and policy have the same kind of actions.
+        """Check that the dataset and the policy have the same kind of actions.
 
-        Logs a warning for actions that the policy cannot produce.
+        Log a warning if the dataset contains actions that the policy cannot produce.
         """
         kind, _, others = self.action_kind
         spaces.check_kind(self, dataset, kind == "discrete", others)
@@ -446,17 +450,16 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Check that the policy's output for one observation fits the action space."""
         kind, name, others = self.action_kind
         if space_kind(action_space) not in (kind, "other"):
-            raise TypeError(
-                f"{type(self).__name__} has {name} actions, but the environment has {action_space}; use {others}"
-            )
+            text = f"{type(self).__name__} has {name} actions, but the environment has {action_space}"
+            raise TypeError(f"{text}; use {others}")
         spaces.check_policy_fits(distribution, action_space)
-        differ = spaces.bounds_that_differ(self._bounds_of_actions(distribution), action_space)
-        if differ and differ != self._last_bounds_warning:
-            self.logger.warning(differ)
-        self._last_bounds_warning = differ
+        warning = spaces.bounds_warning(self._bounds_of_actions(distribution), action_space)
+        if warning and warning != self._last_bounds_warning:
+            self.logger.warning(warning)
+        self._last_bounds_warning = warning
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Return the action bounds of policy and explorer, keyed by part. The value is None if the bounds are unknown.
+        """Return the action bounds of the policy and of the explorer, keyed by part; None for unknown bounds.
 
         Args:
             distribution: Output of the policy for any observation.
@@ -469,7 +472,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
 
 class Count(nn.Module):
-    """A counter that is sent with the parameters to actors in other processes."""
+    """A counter in a module, so that actors in other processes receive the counter together with the parameters."""
 
     count: Tensor
 

@@ -1,4 +1,4 @@
-"""The base class of A3C and ACER: act for a few steps in an environment and update a shared model with them."""
+"""The base class of A3C and ACER, whose processes act for a few steps and then update a shared model."""
 
 import copy
 import logging
@@ -30,13 +30,13 @@ from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad, copy_param
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
-#: Attributes that each process creates itself.
-_OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
+#: Attributes that are not sent to another process. Each process creates them itself.
+_PROCESS_ATTRIBUTES = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
 
 
 @constructor_only("phi", "batch_states", "recurrent")
 class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
-    """Base of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
+    """Base class of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
 
     Every process acts with a copy of the shared model for at most `t_max` steps, or until the episode ends. The process
     computes the gradient of `loss` on its copy, applies the gradient to the shared parameters with the shared state of
@@ -46,8 +46,9 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     An algorithm defines `loss(batch)`. The agent computes on the CPU.
 
     Args:
-        model: Module from observations to a tuple that begins with distributions of actions; a copy of it acts.
-        optimizer: Optimiser of the model's parameters. The processes share its state.
+        model: Module from observations to a tuple that begins with distributions of actions. The agent acts with a copy
+            of the model.
+        optimizer: Optimiser of the model's parameters. The processes share the optimiser's state.
         t_max: Maximum number of steps between updates. The agent also updates at the end of each episode.
         gamma: Discount factor per step.
         phi: Feature extractor applied to each observation.
@@ -67,7 +68,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     _gradient_step: GradientStep | None = None
     _shared_buffers: Sequence[tuple[Tensor, Tensor]] = ()
 
-    _chooses = PolicyChoice()
+    _selector = PolicyChoice()
     _acting_argument = "model"
     _acting_attributes = ("model",)
     value_type: type[Any] = tuple
@@ -75,9 +76,9 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     #: Classes of the model's outputs after the distribution.
     _further_outputs: tuple[type[Any], ...] = (Tensor,)
 
-    #: Names of statistics with one value per row. The attribute `average_<name>` is the running mean.
+    #: Names of statistics with one value per row. The attribute `average_<name>` is the running mean of a statistic.
     _averaged: tuple[str, ...] = ("value", "entropy")
-    #: Names of other numeric attributes that are saved.
+    #: Names of additional numeric attributes that are saved.
     _kept_numbers: tuple[str, ...] = ()
     #: Description of the model's output in error messages.
     _model_parts = "(distribution, values)"
@@ -87,7 +88,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     #: True to skip the on-policy updates.
     disable_online_update: bool = False
 
-    #: Batch that an overridden method of PFRL's agent learns from. None if no such method is running.
+    #: Batch that an overridden method of PFRL's agent learns from. None if no overridden method is running.
     _hooked_batch: Batch | None = None
     #: Number of gradient steps that `update` made while the overridden method was running.
     _hooked_updates: int = 0
@@ -125,9 +126,11 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         devices = {param.device.type for param in model.parameters()} - {"cpu"}
         if devices:
             raise ValueError(
-                f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: move the model to the CPU"
+                f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: call model.cpu()"
             )
-        self._share_model(model, optimizer)
+        self._shared_model = model
+        self.optimizer = optimizer
+        self.model = copy.deepcopy(model)
         self.features = FeatureExtractor(self.phi, batch_states)
         self.memory = RecurrentMemory(t_max, self.device) if recurrent else None
         self.t = 0  # steps of this process
@@ -142,7 +145,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     # Hooks of an algorithm
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the scalar loss, the value errors [N] and statistics, for consecutive steps of one episode."""
+        """Return the scalar loss, the value errors, [N], and statistics, for consecutive steps of one episode."""
         raise NotImplementedError
 
     def _learn_from(self, batch: Batch) -> None:
@@ -150,10 +153,10 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.learn(batch)
 
     def _learn_by_hooks(self, statevar: Any) -> None:
-        """Call the overridden methods of PFRL's agent, as PFRL does after the last step of a batch.
+        """Call the overridden methods of PFRL's agent, as PFRL does after `t_max` steps.
 
         Args:
-            statevar: Features of the last observation; None if the observation is terminal.
+            statevar: Features of the last observation. None if the observation is terminal.
         """
         batch: Any = self._hooked_batch if update_takes_batch(self) else statevar
         self.update(batch)
@@ -164,15 +167,19 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return value
 
     def _store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
-        """Store the last step of each environment for replay; see `store_step` for the arguments.
+        """Store the last step of each environment for replay. The default does nothing.
 
-        The default does nothing.
+        Args:
+            step: Observations, actions, rewards, next observations, terminal flags and truncation flags of k
+                environments.
+            next_mask: True where an action is allowed in the next observations, [k, n_actions]. None for no mask.
+            active: False for environments that took no step, [k]. None if all environments took a step.
         """
 
     # Acting
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Select actions for a batch of features; in training, the features are stored for the update."""
+        """Select actions for a batch of features. In training, store the features for the update."""
         if self.training:
             self._features = obs
         return super().select_actions(obs, action_mask, active)
@@ -184,7 +191,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return outputs[0]
 
     def _check_output(self, outputs: Any, obs: Any, action_space: Any) -> None:
-        """Check the types of the model's outputs and that the policy has densities and fits the action space."""
+        """Check the types of the model's outputs. Check that the policy has densities and fits the action space."""
         super()._check_output(outputs, obs, action_space)
         check_outputs(outputs, 1, self._acting_argument, self._model_parts, self._further_outputs)
         check_distribution(self._acting_argument, outputs[0], densities=True)
@@ -203,16 +210,16 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """Process the results of the last actions; in training, learn from each environment's steps separately.
+        """Process the results of the last actions. In training, learn from each environment's steps separately.
 
-        This method checks the rewards. It does not check the observations: runners check them, and the model or the
+        This method checks the rewards, but not the observations. Runners check observations, and the model or the
         update rejects NaN.
 
         Args:
             batch_obs: The k observations after the actions. At the end of an episode, the final observation, not the
                 first observation of the next episode.
             batch_reward: k rewards.
-            batch_done: True for terminal observations, [k]. The update does not bootstrap from them.
+            batch_done: True for terminal observations, [k]. The update does not bootstrap from terminal observations.
             batch_reset: True where the episode is truncated, [k].
             action_mask: True where an action is allowed in the new observations, [k, n_actions]. Pass the same mask to
                 the next `act`.
@@ -221,8 +228,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         Raises:
             RuntimeError: In training, if `act` was not called before.
             ValueError: If the arguments have different lengths.
-            NonFiniteError: In training, if a reward is NaN, infinite or too large for float32; nothing is stored.
-            TypeError: In training, if a reward is not a number; nothing is stored.
+            NonFiniteError: In training, if a reward is NaN, infinite or too large for float32. Nothing is stored.
+            TypeError: In training, if a reward is not a number. Nothing is stored.
         """
         check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         if self.training:
@@ -237,7 +244,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
                     steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
                 obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)  # noqa: B023 - called at once
                 mask = None if self._last_mask is None else self._last_mask[i]
-                steps.append(obs, self.batch_last_obs[i], self.batch_last_action[i], float(batch_reward[i]), mask)
+                reward = float(batch_reward[i])
+                steps.rows.append((obs, self.batch_last_obs[i], self.batch_last_action[i], reward, mask))
                 self.t += 1
                 if batch_done[i] or batch_reset[i] or len(steps) >= self.t_max:
                     del self._steps[i]
@@ -245,14 +253,17 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
                     last_mask = None if action_mask is None else action_mask[i]
                     batch = steps.batch(last_obs, last_mask, self.gamma, bool(batch_done[i]))
                     if self._overridden_hooks:
-                        learn_from_steps(self, batch, steps.raw_obs, i)
+                        learn_from_steps(self, batch, [row[1] for row in steps.rows], i)
                     else:
                         self._learn_from(batch)
         if self.memory is not None:
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
 
     def stop_episode(self) -> None:
-        """Discard the running episodes; the next observations start new episodes. Runners call this method first."""
+        """Discard the running episodes: the next observations start new episodes.
+
+        Runners call this method before their first step, because the previous run may have stopped within an episode.
+        """
         self._steps.clear()
         if self.memory is not None:
             self.memory.forget(self.training)
@@ -262,38 +273,40 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def update(self, batch: Batch, errors_out: list[float] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once from consecutive steps of one episode. No other method changes the parameters.
 
-        A subclass may override this method in two forms. The agent calls the override after `t_max` steps or at the end
-        of an episode. `update(batch, ...)` gets the steps as a `Batch` of features. `update(statevar)`, the form of
-        PFRL's A3C, gets the features of the last observation, tensors [1, ...], or None if the observation is terminal.
-        In this second form the agent stores the steps in attributes. `past_obs`, `past_action` and `past_rewards` are
-        dicts with the keys `t_start`, ..., `t - 1`. `past_recurrent_state` contains only the recurrent state at
-        `t_start`. `train_recurrent_states` is the recurrent state after the last step.
+        A subclass may override this method with one of two signatures. The agent calls the override after `t_max` steps
+        or at the end of an episode.
+
+        - `update(batch, ...)` gets the steps as a `Batch` of features.
+        - `update(statevar)`, as in PFRL's A3C, gets the features of the last observation, tensors [1, ...], or None if
+          the observation is terminal. The agent stores the steps in attributes: `past_obs`, `past_action` and
+          `past_rewards` are dicts with the keys `t_start`, ..., `t - 1`. `past_recurrent_state` contains only the
+          recurrent state at `t_start`. `train_recurrent_states` is the recurrent state after the last step.
 
         Args:
             batch: Steps in time order, with raw observations. Within an overridden `update(statevar)`, `statevar` is
                 also accepted.
-            errors_out: List that is cleared and filled with the absolute errors. None stores no errors.
+            errors_out: List that is cleared and filled with the absolute errors. If None, no errors are stored.
 
         Returns:
             Value errors, [N], and the statistics of the loss. For a sequence, only the largest error is returned, [1].
 
         Raises:
             ValueError: If the batch contains several sequences.
-            NonFiniteError: If the loss or a gradient is NaN or infinite; no parameter is changed. The attribute `batch`
+            NonFiniteError: If the loss or a gradient is NaN or infinite. No parameter is changed. The attribute `batch`
                 of the error contains the steps.
         """
         is_hooked = self._hooked_batch is not None
         if is_hooked:
             batch = batch_of_steps(self, batch)
         if batch.lengths is not None and len(batch.lengths) != 1:
-            raise ValueError(f"batch holds {len(batch.lengths)} sequences, expected the steps of one episode")
-        ready = batch
+            raise ValueError(f"batch has {len(batch.lengths)} sequences, expected the steps of one episode")
+        features = batch
         if not self.features.is_identity and not is_hooked:  # a hooked batch already has features
             obs, next_obs = (self.features.on_batch(each, self.device) for each in (batch.obs, batch.next_obs))
-            ready = batch.replace(obs=obs, next_obs=next_obs)
+            features = batch.replace(obs=obs, next_obs=next_obs)
         try:
             with learning(self.model):
-                error, stats = self.learn(ready)
+                error, stats = self.learn(features)
         except NonFiniteError as rejection:
             rejection.batch = batch
             raise
@@ -344,11 +357,11 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     # Statistics and files
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Return running means over the rows that this process has learnt from."""
+        """Return the running means over the steps with which this process has made updates."""
         return [(f"average_{name}", getattr(self, f"average_{name}")) for name in self._averaged]
 
     def saved_state(self) -> dict[str, Any]:
-        """Return counters, running means, recurrent states, and the steps that the agent has not learnt from yet."""
+        """Return counters, running means, recurrent states, and the steps since the last update."""
         state: dict[str, Any] = self._numbers()
         if self.memory is not None:
             state["memory"] = self.memory.state_dict()
@@ -360,22 +373,23 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def restore_state(self, state: dict[str, Any]) -> None:
         """Restore the result of `saved_state`.
 
-        Entries missing in `state` are not changed, but pending steps are always cleared.
+        If an entry is missing in `state`, the agent keeps its value. Only the steps since the last update are always
+        replaced.
 
         Raises:
-            ValueError: If `state` has an unknown entry or a value of a wrong type; the agent is not changed.
+            ValueError: If `state` has an unknown entry or a value of a wrong type. The agent is not changed.
         """
         state = dict(state)
-        steps = {int(i): Steps.of_state(each) for i, each in state.pop("steps", {}).items()}
+        steps = {int(i): Steps.from_state(each) for i, each in state.pop("steps", {}).items()}
         memory = copy.copy(self.memory)
         if memory is not None and "memory" in state:
             memory.load_state_dict(state.pop("memory"))
-        known = self._numbers()
+        numbers = self._numbers()
         for name, value in state.items():
-            if name not in known:
+            if name not in numbers:
                 raise ValueError(f"unknown entry {name!r} in the state of this {type(self).__name__}")
-            if type(value) not in (int, type(known[name])):
-                raise ValueError(f"{name} is {value!r:.80}, expected a number such as {known[name]!r}")
+            if type(value) not in (int, type(numbers[name])):
+                raise ValueError(f"{name} is {value!r:.80}, expected a number such as {numbers[name]!r}")
         vars(self).update(state)
         self.memory, self._steps = memory, steps
 
@@ -385,12 +399,6 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
     # The shared model (arXiv:1602.01783, algorithm S3)
 
-    def _share_model(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Set the shared model and the optimiser of its parameters, and create the copy of the model that acts."""
-        self._shared_model = model
-        self.optimizer = optimizer
-        self.model = copy.deepcopy(model)
-
     @property
     def shared_attributes(self) -> tuple[str, ...]:
         """Names of the attributes that processes share: the model and the optimiser."""
@@ -398,7 +406,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
     @property
     def shared_model(self) -> torch.nn.Module:
-        """Model that all processes share. Assigning a new model updates the acting copy as well."""
+        """Model that all processes share. An assignment also copies the parameters to the model that acts."""
         return self._shared_model
 
     @shared_model.setter
@@ -415,8 +423,9 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         """Check that the processes share all parameters and that each process acts with its own copy.
 
         Raises:
-            AssertionError: If only some tensors of the shared model and its optimiser are in shared memory, or if any
-                tensor of the acting copy is in shared memory. Without shared memory, the agent trains in one process.
+            AssertionError: If some, but not all, tensors of the shared model and its optimiser are in shared memory, or
+                if a tensor of the acting copy is in shared memory. If no tensor is in shared memory, the agent trains
+                in one process.
         """
         states = self.optimizer.state_dict()["state"].values()
         shared = [*self._shared_model.state_dict().values()]
@@ -429,28 +438,24 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         """Update the shared parameters with the gradient of the acting copy's loss, then copy the parameters back.
 
         Raises:
-            NonFiniteError: If the loss or the gradient is NaN or infinite; no parameter is changed.
+            NonFiniteError: If the loss or the gradient is NaN or infinite. No parameter is changed.
         """
         step = self._gradient_step
         if step is None or step.optimizer is not self.optimizer or step.max_grad_norm != self.max_grad_norm:
-            step = self._make_gradient_step()
+            shared, acting = self._shared_model, self.model
+            params = [param for group in self.optimizer.param_groups for param in group["params"]]
+            copies: dict[Tensor, Tensor] = {param: param for param in params}  # parameters that are not in the model
+            copies |= dict(zip(shared.parameters(), acting.parameters(), strict=True))
+            self._shared_buffers = list(zip(shared.buffers(), acting.buffers(), strict=True))
+            step = self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies=copies)
         step(loss)
-        for shared, own in self._shared_buffers:
-            shared.copy_(own)  # for example running moments
+        for buffer, acting_buffer in self._shared_buffers:
+            buffer.copy_(acting_buffer)  # for example running moments
         self.sync_parameters()
 
-    def _make_gradient_step(self) -> GradientStep:
-        shared, own = self._shared_model, self.model
-        params = [param for group in self.optimizer.param_groups for param in group["params"]]
-        copies: dict[Tensor, Tensor] = {param: param for param in params}  # for parameters outside the model
-        copies |= dict(zip(shared.parameters(), own.parameters(), strict=True))
-        self._shared_buffers = list(zip(shared.buffers(), own.buffers(), strict=True))
-        self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies=copies)
-        return self._gradient_step
-
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the acting copy. Pickling would move the tensors of the copy to shared memory."""
-        return {name: value for name, value in vars(self).items() if name not in _OF_ONE_PROCESS}
+        """Return the state without the acting copy, because pickling would move the copy's tensors to shared memory."""
+        return {name: value for name, value in vars(self).items() if name not in _PROCESS_ATTRIBUTES}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -459,12 +464,17 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def load(self, dirname: Any) -> None:
         """Load a directory written by `save` or by PFRL, and copy the parameters to the shared model.
 
-        See `AttributeSavingMixin`.
+        Raises:
+            CheckpointError: If the directory contains no complete save of such an agent. The agent does not change.
         """
         super().load(dirname)
         copy_param(self._shared_model, self.model)
 
     def load_state_dict(self, state_dict: Any) -> None:
-        """Load the result of `state_dict` and copy the parameters to the shared model; see `AttributeSavingMixin`."""
+        """Load the result of `state_dict`, and copy the parameters to the shared model.
+
+        Raises:
+            CheckpointError: If the dict is the state of another agent. The agent does not change.
+        """
         super().load_state_dict(state_dict)
         copy_param(self._shared_model, self.model)

@@ -1,8 +1,8 @@
-"""Values of actions computed by critics, action distributions of a policy, and the loss of a critic.
+"""Evaluation of critics and policies on a batch, and the loss of a critic.
 
-A critic is called as `critic((obs, action))`. It returns Q-values, [N, 1], or an `ActionValue` with one action:
-quantiles [N, n, 1], probabilities of atoms [N, 1, n], ... The batch may contain sequences. A recurrent critic updates
-its recurrent state with the recorded actions. The value of any other action is computed from this state.
+A critic is called as `critic((obs, action))`. It returns Q-values, [N, 1], or an `ActionValue` with one action, for
+example quantiles [N, n, 1] or probabilities of atoms [N, 1, n]. The batch may contain sequences. A recurrent critic
+updates its recurrent state with the actions of the batch. The value of any other action is computed from this state.
 """
 
 import dataclasses
@@ -24,26 +24,26 @@ from pfrl_like.utils import recurrent
 
 @dataclasses.dataclass(frozen=True)
 class Targets:
-    """Specifies which parts of an agent have target networks, and when the target networks are updated.
+    """Specification of the parts of an agent that have target networks, and of the times of target updates.
 
     Args:
         of_policy: True if the policy has a target network.
         of_critics: True if the critics have target networks.
-        moved: When the target networks are updated. "by interval": every `target_update_interval` steps. "every
-            update": after every update. "with policy": after every update that trains the policy.
+        schedule: Times at which the target networks are updated. "by interval": every `target_update_interval` steps.
+            "every update": after every update. "with policy": after every update that trains the policy.
     """
 
     of_policy: bool = True
     of_critics: bool = True
-    moved: Literal["by interval", "every update", "with policy"] = "by interval"
+    schedule: Literal["by interval", "every update", "with policy"] = "by interval"
 
 
-#: No part has a target network.
-NO_TARGETS = Targets(of_policy=False, of_critics=False, moved="every update")
+#: Specification for agents without target networks.
+NO_TARGETS = Targets(of_policy=False, of_critics=False, schedule="every update")
 
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Return the policy's distribution for each row's state (or next state), restricted to allowed actions."""
+    """Return the policy's distribution for each row's state (or next state), restricted to the allowed actions."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     distribution = fast_forward(policy, obs) if batch.lengths is None else output_of(policy, batch, next=next)
     distribution = distribution if mask is None else masked(distribution, mask)
@@ -56,7 +56,7 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
     Args:
         critic: The critic.
         batch: Transitions or sequences.
-        action: Actions, [N, ...]. None uses the actions of the batch.
+        action: Actions, [N, ...]. If None, the actions of the batch are used.
         next: True to evaluate the actions in the next states.
 
     Returns:
@@ -79,16 +79,19 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
     n = len(batch.action if action is None else action)
     if isinstance(output, Tensor) and output.shape in {(n, 1), (n,)}:
         return DiscreteActionValue(output.reshape(-1, 1))
+    if isinstance(output, Tensor):
+        got = tuple(output.shape)
+        raise ValueError(f"a critic gives numbers of shape {got} for {n} rows, expected one for each, ({n}, 1)")
     if not isinstance(output, DiscreteActionValue):
-        raise _not_for_each_row(output, n)
+        raise wrong_critic(type(output), DiscreteActionValue)
     return output
 
 
 def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool = False) -> Tensor:
     """Return the mean values of M actions for each row's state (or next state), [M, N].
 
-    On the CPU, the critic is called with chunks of the pairs. On other devices, it is called once. A recurrent critic
-    is called once for each of the M actions, with its recurrent state after the recorded history.
+    On the CPU, the critic is called with chunks of the M * N pairs. On other devices, it is called once. A recurrent
+    critic is called once for each of the M actions, with its recurrent state after the recorded history.
 
     Args:
         critic: The critic.
@@ -115,10 +118,12 @@ def least_value(critics: Sequence[Any], batch: Batch, action: Tensor | None = No
     return least([mean_value(value_of(critic, batch, action)) for critic in critics])
 
 
-def with_own_memory(network: Any, batch: Batch, *, next: bool = False) -> Batch:
-    """Return the batch for a recurrent network of the state that starts each sequence from its initial recurrent state.
+def with_initial_states(network: Any, batch: Batch, *, next: bool = False) -> Batch:
+    """Return the batch with initial recurrent states, for a network whose input is the state only.
 
-    The batch contains the recurrent states of the policy. This function replaces them.
+    The recurrent states in a batch are the states of the policy. Another network starts each sequence from its initial
+    recurrent state. If `next` is True, the returned batch also has the network's states after the first observations,
+    which are needed to evaluate `next_obs`.
     """
     if batch.lengths is None:
         return batch
@@ -137,11 +142,9 @@ def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
     Raises:
         ValueError: If the log-probabilities or the actions have the wrong shape.
     """
-    event_shape, shape = distribution.event_shape, action.shape[1:]
-    if event_shape != shape and len(distribution.batch_shape) == 1:  # some distributions would broadcast silently
-        raise ValueError(
-            f"policy gives actions of shape {tuple(event_shape)}, but the batch has actions of shape {tuple(shape)}"
-        )
+    expected, got = tuple(distribution.event_shape), tuple(action.shape[1:])
+    if expected != got and len(distribution.batch_shape) == 1:  # some distributions would broadcast silently
+        raise ValueError(f"policy gives actions of shape {expected}, but the batch has actions of shape {got}")
     log_prob: Tensor = distribution.log_prob(action)
     if log_prob.ndim != 1:
         raise not_one_for_each_row(log_prob)
@@ -165,9 +168,9 @@ def next_obs_of(batch: Batch) -> Any:
 
 @torch.no_grad()
 def _histories(critic: Any, batch: Batch, after: bool) -> Any:
-    """Return the critic's recurrent state before (or after) each row, as a batch of N states.
+    """Return the critic's recurrent state before each row, or after each row if `after` is True, for all N rows.
 
-    None if all are initial states.
+    The result is None if all these states are initial states.
     """
     assert batch.lengths is not None
     state, start, count, states = None, 0, len(batch.lengths), []
@@ -183,12 +186,12 @@ def _histories(critic: Any, batch: Batch, after: bool) -> Any:
         states[0] = recurrent.map_recurrent_state(
             lambda part: part.new_zeros(part.shape[0], count, *part.shape[2:]), states[-1]
         )
-    return _joined(states)
+    return _concatenate_states(states)
 
 
-def _joined(states: Sequence[Any]) -> Any:
+def _concatenate_states(states: Sequence[Any]) -> Any:
     if isinstance(states[0], tuple):
-        return tuple(_joined(parts) for parts in zip(*states, strict=True))
+        return tuple(_concatenate_states(parts) for parts in zip(*states, strict=True))
     return torch.cat(list(states), dim=1)
 
 
@@ -219,17 +222,17 @@ def critic_loss(
     elementwise: Callable[[Tensor], Tensor] = half_square,
     accumulator: str = "mean",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss between a critic's values and the targets `reward + discount * next_value`.
+    """Return the loss between a critic's values and the targets `reward + discount * next_value`.
 
     Args:
         value: Action value for each state. It contains several actions, or only the action taken.
         batch: Transitions or sequences.
         next_value: Action value for each next state. No gradient flows into it.
-        reward: Rewards that replace the rewards of the batch, [N].
-        action: Index of the action taken, [N]. None if `value` contains only this action.
-        next_action: Index of the action to bootstrap from, [N]. None if `next_value` contains only this action.
+        reward: Rewards, [N]. If None, the rewards of the batch are used.
+        action: Index of the action taken, [N]. If None, `value` contains only this action.
+        next_action: Index of the action to bootstrap from, [N]. If None, `next_value` contains only this action.
         elementwise: Function that computes the loss of each TD error, for critics of Q-values. Distributional critics
-            ignore it and use their own loss.
+            have their own loss and ignore this argument.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -242,12 +245,3 @@ def critic_loss(
     next_action = only if next_action is None else next_action
     loss, td_error, mean = value.td_loss(action, reward, batch.discount, next_value, next_action, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
-
-
-def _not_for_each_row(output: Any, n: int) -> Exception:
-    """Return the error for a critic whose output is not one value per row."""
-    if not isinstance(output, Tensor):
-        return wrong_critic(type(output), DiscreteActionValue)
-    return ValueError(
-        f"a critic gives numbers of shape {tuple(output.shape)} for {n} rows, expected one for each, ({n}, 1)"
-    )

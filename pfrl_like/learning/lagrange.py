@@ -1,6 +1,6 @@
 """Lagrange multipliers: learnt weights of loss terms, for example the temperature of Soft Actor-Critic.
 
-(Haarnoja et al. 2018, arXiv:1812.05905, section 5.)
+The method is described by Haarnoja et al. 2018 (arXiv:1812.05905, section 5).
 """
 
 import math
@@ -40,13 +40,13 @@ def temperature_loss(
     weight: Tensor | None = None,
     accumulator: str = "mean",
 ) -> Tensor:
-    """Temperature loss `-temperature * (log_prob + entropy_target)`, a scalar (arXiv:1812.05905, eq. 18).
+    """Return the temperature loss `-temperature * (log_prob + entropy_target)`, a scalar (arXiv:1812.05905, eq. 18).
 
     Args:
-        temperature: The temperature; the gradient flows into it.
+        temperature: The temperature, a scalar. Gradients flow into this argument.
         log_prob: Log-probabilities of the policy's actions, [N].
         entropy_target: Target entropy of the policy.
-        weight: Importance weights, [N].
+        weight: Importance weights, [N]. If None, all weights are 1.
         accumulator: "mean" or "sum" over the rows.
     """
     return weighted_mean(-temperature * (log_prob + entropy_target), weight, accumulator)
@@ -59,12 +59,12 @@ class LagrangeMultiplier:
         name: Name of the multiplier.
         initial: Initial value, positive. 0 is allowed for a constant.
         target_name: Name of the target in error messages.
-        target: Target of the constrained quantity. None makes the weight constant.
-        lr: Learning rate of the Adam optimiser of the multiplier; None uses Adam's default.
+        target: Target of the constrained quantity. If None, the multiplier is constant.
+        lr: Learning rate of the multiplier's Adam optimiser. If None, Adam's default is used.
 
     Attributes:
-        holder: Module that holds the learnt value; None for a constant.
-        optimizer: Optimiser of the holder; None for a constant.
+        holder: Module with the learnt value. None if the multiplier is constant.
+        optimizer: Optimiser of the holder. None if the multiplier is constant.
 
     Raises:
         TypeError: If an argument is not a number.
@@ -86,35 +86,35 @@ class LagrangeMultiplier:
         return self.initial if self.holder is None else self.holder.log_temperature.detach().exp()
 
     def update(self, step: Step, quantity: Tensor, target: Any, weight: Tensor | None, accumulator: str) -> None:
-        """Minimise `temperature_loss` if the value is learnt.
+        """Make a gradient step on `temperature_loss`. A constant multiplier does not change.
 
-        The value grows if the mean of quantity + target is positive.
+        The multiplier grows if the mean of quantity + target is positive.
 
         Args:
-            step: Function that makes a gradient step on a loss.
-            quantity: The constrained quantity, [N]; no gradient flows into it.
-            target: Minus the target of the quantity. Unused for a constant.
-            weight: Importance weights, [N].
+            step: Function that makes a gradient step, called as (name of the optimiser's attribute, loss).
+            quantity: The constrained quantity, [N].
+            target: Minus the target of the quantity. A constant multiplier ignores it.
+            weight: Importance weights, [N]. If None, all weights are 1.
             accumulator: "mean" or "sum" over the rows.
         """
         if self.holder is not None:
             step(f"{self.name}_optimizer", temperature_loss(self.holder(), quantity, target, weight, accumulator))
 
     def constant(self) -> Self:
-        """Return a multiplier that is constant at the initial value."""
+        """Return a constant multiplier with the initial value of this multiplier."""
         return type(self)(self.name, self.initial, "target", None, None)
 
 
 def parts_of(
     multipliers: Iterable[LagrangeMultiplier],
 ) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Return the holders and optimisers of the learnt multipliers.
+    """Return the modules (`holder`) and optimisers of the learnt multipliers, as two dicts.
 
-    Both dicts are keyed by the agent's attribute names.
+    The keys are attribute names of the agent: `<name>_holder` and `<name>_optimizer`.
     """
-    learnt = [each for each in multipliers if each.holder is not None]
-    holders: dict[str, Any] = {f"{each.name}_holder": each.holder for each in learnt}
-    optimizers: dict[str, Any] = {f"{each.name}_optimizer": each.optimizer for each in learnt}
+    trainable = [each for each in multipliers if each.holder is not None]
+    holders: dict[str, Any] = {f"{each.name}_holder": each.holder for each in trainable}
+    optimizers: dict[str, Any] = {f"{each.name}_optimizer": each.optimizer for each in trainable}
     return holders, optimizers
 
 
@@ -125,8 +125,8 @@ def check_multiplier(name: str, initial: float, target_name: str, target: float 
         name: Name of the multiplier.
         initial: Initial value.
         target_name: Name of the target in error messages.
-        target: Target of the constrained quantity. None makes the weight constant.
-        lr: Learning rate of the Adam optimiser of the multiplier; None uses Adam's default.
+        target: Target of the constrained quantity. If None, the multiplier is constant.
+        lr: Learning rate of the multiplier's Adam optimiser. If None, Adam's default is used.
 
     Raises:
         TypeError: If an argument is not a number.

@@ -1,4 +1,4 @@
-"""Minibatches of collected steps, and the conversion of batches to features or episodes."""
+"""Minibatches of the steps in a rollout, and conversion of batches to features or to episodes."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
-from pfrl_like.columns import packed
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.recurrent_memory import batch_first, burn_in
 from pfrl_like.learning.rollout import Episodes
@@ -22,18 +21,18 @@ Rows = NDArray[np.int64]
 FEATURES = "features"
 
 
-def everything(episodes: Episodes, max_len: int | None = None) -> Batch:
+def all_steps(episodes: Episodes, max_len: int | None = None) -> Batch:
     """Return all steps as one minibatch.
 
-    With recurrent states, the minibatch contains sequences of at most `max_len` steps.
+    If the episodes have recurrent states, the minibatch contains sequences of at most `max_len` steps.
     """
     if episodes.states is None:
         return episodes.steps
     return sequences(episodes, *pieces(episodes.lengths, max_len))
 
 
-def one_by_one(episodes: Episodes) -> Iterator[Batch]:
-    """Yield each episode as a minibatch. With recurrent states, the minibatch is one sequence."""
+def episode_batches(episodes: Episodes) -> Iterator[Batch]:
+    """Yield each episode as a minibatch. If the episodes have recurrent states, the minibatch is one sequence."""
     begin = np.cumsum(episodes.lengths) - episodes.lengths
     for start, length in zip(begin, episodes.lengths, strict=True):
         if episodes.states is None:
@@ -43,28 +42,28 @@ def one_by_one(episodes: Episodes) -> Iterator[Batch]:
 
 
 def shuffled(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
-    """Yield the minibatches of each epoch; with recurrent states, minibatches of sequences.
+    """Yield the minibatches of each epoch, in random order. Minibatches of recurrent models contain sequences.
 
     Every minibatch of steps has `size` steps: the last minibatch of an epoch is filled with steps of the next
-    permutation. The total number of minibatches is the minimum that uses each step `epochs` times.
+    permutation. The total number of minibatches is the smallest number with which each step is used `epochs` times.
 
     Args:
         episodes: All steps.
         size: Number of steps per minibatch.
-        epochs: Number of times that each step is used. The steps that fill the last minibatch are used once more.
-        max_len: Maximum number of steps per sequence; None for whole episodes.
+        epochs: Number of times that each step is used. Steps that fill the last minibatch are used one more time.
+        max_len: Maximum number of steps per sequence. If None, each sequence is a whole episode.
     """
     if episodes.states is not None:
         yield from shuffled_sequences(episodes, size, epochs, max_len)
         return
     steps = episodes.steps
     n = len(steps)
-    left = np.zeros(0, np.int64)
+    remaining = np.zeros(0, np.int64)
     for epoch in range(1, epochs + 1):
-        wanted = size * (-(-n * epoch // size) - -(-n * (epoch - 1) // size))
-        while len(left) < wanted:
-            left = np.concatenate([left, np.random.permutation(n)])
-        rows, left = left[:wanted], left[wanted:]
+        n_rows = size * (-(-n * epoch // size) - -(-n * (epoch - 1) // size))
+        while len(remaining) < n_rows:
+            remaining = np.concatenate([remaining, np.random.permutation(n)])
+        rows, remaining = remaining[:n_rows], remaining[n_rows:]
         yield _split(steps, torch.from_numpy(rows).to(steps.reward.device), size)
 
 
@@ -72,15 +71,14 @@ def _split(steps: Batch, rows: Tensor, size: int) -> Iterator[Batch]:
     """Yield minibatches of `size` rows each."""
     if len(rows) == 0:
         return
-    chosen = steps[rows]
-    columns = {name: getattr(chosen, name) for name in Batch.__slots__ if getattr(chosen, name) is not None}
+    batch = steps[rows]
+    columns = {name: getattr(batch, name) for name in Batch.__slots__ if getattr(batch, name) is not None}
     nested = {name: columns.pop(name) for name in [*columns] if not isinstance(columns[name], Tensor)}
     parts = [column.split(size) for column in columns.values()]
-    absent: dict[str, Any] = {"next_obs": None}
     for i, values in enumerate(zip(*parts, strict=True)):
         place = slice(i * size, (i + 1) * size)
         others = {name: map_nested(lambda leaf: leaf[place], value) for name, value in nested.items()}  # noqa: B023
-        yield Batch(**{**absent, **others, **dict(zip(columns, values, strict=True))})
+        yield Batch(**{"next_obs": None, **others, **dict(zip(columns, values, strict=True))})
 
 
 def shuffled_sequences(
@@ -88,35 +86,35 @@ def shuffled_sequences(
 ) -> Iterator[Iterator[Batch]]:
     """Yield the minibatches of each epoch: sequences whose lengths add up to `size`.
 
-    The sequences are concatenated in random order and cut when a minibatch is full. Remaining steps that do not fill a
-    minibatch are left out. With fewer than `size` steps in total, one minibatch contains all steps.
+    The sequences are concatenated in random order and cut when a minibatch is full. Steps at the end that do not fill a
+    minibatch are left out. If there are fewer than `size` steps in total, one minibatch contains all steps.
 
     Args:
         episodes: All steps.
         size: Number of steps per minibatch.
         epochs: Number of epochs.
-        max_len: Maximum number of steps per sequence; None for whole episodes.
+        max_len: Maximum number of steps per sequence. If None, each sequence is a whole episode.
     """
     begin, length = pieces(episodes.lengths, max_len)
     size = min(size, len(episodes))
     for _ in range(epochs):
         order = np.random.permutation(len(begin))
-        yield (sequences(episodes, *chosen) for chosen in _filled(begin[order], length[order], size))
+        yield (sequences(episodes, *parts) for parts in _full_minibatches(begin[order], length[order], size))
 
 
 def pieces(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
-    """Return the first rows and the lengths of the sequences after cutting episodes every `max_len` steps."""
+    """Cut episodes every `max_len` steps. Return the first row and the length of each resulting sequence."""
     begin = np.cumsum(lengths) - lengths
     if max_len is None:
         return begin, lengths
     counts = -(-lengths // max_len)
     number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    left = np.repeat(lengths, counts) - max_len * number
-    return np.repeat(begin, counts) + max_len * number, np.minimum(left, max_len)
+    remaining = np.repeat(lengths, counts) - max_len * number
+    return np.repeat(begin, counts) + max_len * number, np.minimum(remaining, max_len)
 
 
 def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
-    """Return packed sequences that begin at the rows `begin`, with the recurrent states before their first steps."""
+    """Return packed sequences. They begin at the rows `begin`, with the recurrent states before these rows."""
     order = np.argsort(-lengths, kind="stable")
     begin, lengths = begin[order], lengths[order]
     step = np.arange(lengths[0])[:, None]
@@ -129,8 +127,8 @@ def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
     )
 
 
-def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]:
-    """Yield, for each minibatch, the first rows and lengths of its sequences, cut when the minibatch is full."""
+def _full_minibatches(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]:
+    """Yield the first rows and lengths of each minibatch's sequences. A sequence is cut if the minibatch is full."""
     stop = np.cumsum(length)
     for full in range(size, int(stop[-1]) + 1, size):
         first, last = np.searchsorted(stop, full - size, "right"), np.searchsorted(stop, full, "left")
@@ -142,10 +140,10 @@ def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]
         yield chosen_begin, chosen_length
 
 
-def rows_following(episodes: Episodes) -> Tensor:
+def next_obs_rows(episodes: Episodes) -> Tensor:
     """Return the row of each step's next observation in the concatenation of `obs` and `last_obs`, [N].
 
-    After a terminal step, the row is the step's own row.
+    For a terminal step, the result is the row of the step itself.
     """
     n, device = len(episodes), episodes.steps.reward.device
     ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1).to(device)
@@ -155,31 +153,24 @@ def rows_following(episodes: Episodes) -> Tensor:
 
 
 def batch_of_episodes(episodes: Episodes) -> Batch:
-    """Return the steps of episodes as packed sequences; `episodes_of_batch` is the inverse.
+    """Return the steps of episodes as packed sequences. `episodes_of_batch` is the inverse function.
 
-    After a terminal step, `next_obs` repeats `obs`.
+    In terminal steps, `next_obs` repeats `obs`.
     """
-    steps, lengths = episodes.steps, episodes.lengths
-    n, device = len(steps), steps.reward.device
-    next_rows = rows_following(episodes)
+    steps, next_rows = episodes.steps, next_obs_rows(episodes)
     next_obs = map_nested(lambda leaf: leaf[next_rows], concatenate_nested([steps.obs, episodes.last_obs]))
-    order = np.argsort(-lengths, kind="stable")
-    time, sequence = packed(lengths[order])
-    first = torch.from_numpy((np.cumsum(lengths) - lengths)[order]).to(device)
-    rows = first[torch.from_numpy(sequence).to(device)] + torch.from_numpy(time).to(device)
-    return steps.replace(next_obs=next_obs)[rows].replace(
-        lengths=torch.from_numpy(lengths[order]),
-        recurrent_state=map_nested(lambda leaf: leaf[first].movedim(0, 1).contiguous(), episodes.states),
-        extra={FEATURES: torch.ones(n, dtype=torch.bool)},
-    )
+    episodes = dataclasses.replace(episodes, steps=steps.replace(next_obs=next_obs))
+    batch = sequences(episodes, *pieces(episodes.lengths, None))
+    return batch.replace(extra={FEATURES: torch.ones(len(steps), dtype=torch.bool)})
 
 
 def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
-    """Return the steps of a batch as episodes, with features on the agent's device, one sequence after the other.
+    """Return the steps of a batch as episodes, with features on the agent's device.
 
     Args:
         agent: On-policy agent whose feature extractor, model and normaliser are used.
-        batch: Transitions or sequences. Each transition becomes an episode of one step.
+        batch: Transitions or sequences. Each sequence becomes an episode. Each transition becomes an episode of one
+            step.
 
     Returns:
         The episodes, and the batch row of each of their steps, [N], on the CPU.
@@ -196,7 +187,7 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
         batch = batch.to(agent.device).replace(**features)
     if batch.lengths is None:
         if agent.memory is not None:
-            raise ValueError("batch holds transitions, but a recurrent agent learns from sequences: lengths is None")
+            raise ValueError("batch has lengths = None: a recurrent agent learns from sequences, not from transitions")
         rows = torch.arange(len(batch))
         every = rows.to(agent.device)
         steps = batch.replace(next_obs=None, next_action_mask=None, index=None)
@@ -216,7 +207,7 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
 
 
 def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
-    """Return the recurrent states before each packed row and after the last row of each sequence, batch first."""
+    """Return the recurrent states before each packed row, and after the last row of each sequence, batch first."""
     state, start, before, after = batch.recurrent_state, 0, [], []
     sizes = [*batch_sizes_of(lengths).tolist(), 0]
     with torch.no_grad(), evaluating_readers(agent.model):
@@ -233,7 +224,7 @@ def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
 def features_of_batch(agent: Any, batch: Batch) -> Batch:
     """Return the batch with features on the agent's device, after burn-in.
 
-    If the batch contains sequences, its rewards are n-step returns.
+    If the batch contains sequences, the returned rewards and discounts are those of n-step returns.
     """
     if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may remove the mask
         batch = batch.replace(

@@ -1,4 +1,4 @@
-"""Outputs of models for observations and minibatches, and the errors for outputs of the wrong type or shape."""
+"""Outputs of models for minibatches, and errors for inputs and outputs of the wrong type or shape."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -33,10 +33,7 @@ _EXAMPLES = {
 
 
 #: Example critics Q(s, a) for each class of output, for error messages.
-_CRITIC_EXAMPLES = {
-    "DiscreteActionValue": "an FCSAQFunction",
-    "QuantileDiscreteActionValue": "a QuantileFCSAQFunction",
-}
+_CRITIC_EXAMPLES = {"DiscreteActionValue": "an FCSAQFunction", "QuantileDiscreteActionValue": "a QuantileFCSAQFunction"}
 
 
 class OutputError(TypeError):
@@ -48,23 +45,23 @@ def wrong_value(value: Any, value_type: type, argument: str = "q_function", exam
     return wrong_type(type(value), value_type, argument, example)
 
 
-def wrong_type(given: type, value_type: type, argument: str, example: str | None = None) -> TypeError:
-    """Return the error of `wrong_value` when only the class of the output is known."""
-    needed, got = value_type.__name__, given.__name__
+def wrong_type(output_type: type, value_type: type, argument: str, example: str | None = None) -> TypeError:
+    """Return the error for a network output of the wrong class, with an example of a suitable network."""
+    needed, got = value_type.__name__, output_type.__name__
     example = example or _EXAMPLES.get(needed)
     return OutputError(f"{argument} gives {got}, expected {needed}{example and f': use for example {example}' or ''}")
 
 
-def wrong_critic(given: type, value_type: type, argument: str = "a critic") -> TypeError:
-    """Return the error of `wrong_type` for a critic Q(s, a)."""
+def wrong_critic(output_type: type, value_type: type, argument: str = "a critic") -> TypeError:
+    """Return the error for an output of the wrong class of a critic Q(s, a), with an example."""
     example = _CRITIC_EXAMPLES.get(value_type.__name__, "a critic of pfrl_like.q_functions")
-    return wrong_type(given, value_type, argument, example)
+    return wrong_type(output_type, value_type, argument, example)
 
 
-def hint_of_pairs(error: BaseException) -> str:
-    """Return a hint if the network expects a tensor and got a pair, or expects a pair and got a tensor.
+def pair_hint(error: BaseException) -> str:
+    """Return a hint if a network that expects a tensor got a pair, or if a network that expects a pair got a tensor.
 
-    Otherwise return an empty string.
+    For any other error, return an empty string.
     """
     text = str(error)
     if "not tuple" in text or "'tuple' object" in text:
@@ -75,8 +72,8 @@ def hint_of_pairs(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def taken_by(argument: str, obs: Any) -> Iterator[None]:
-    """Convert errors of the network inside the context to a ValueError that describes the input."""
+def obs_in_errors(argument: str, obs: Any) -> Iterator[None]:
+    """Context that converts a network's input errors to a ValueError that describes the observation."""
     try:
         yield
     except INPUT_ERRORS as error:
@@ -86,15 +83,15 @@ def taken_by(argument: str, obs: Any) -> Iterator[None]:
 
 
 def input_error(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
-    """Return the error for observations, or features, that a network cannot process."""
+    """Return the error for observations or features `obs` that a network rejected with `error`."""
     got = described(obs)
-    # a tuple may be reset()'s (obs, info)
-    hint = hint or ("" if isinstance(obs, tuple) else hint_of_pairs(error)) or _hint(obs, str(got))
+    # no hint for a tuple, which may be the result (obs, info) of reset()
+    hint = hint or ("" if isinstance(obs, tuple) else pair_hint(error)) or _hint(obs, str(got))
     return ValueError(f"obs does not fit {argument}; obs is {got}, and the network raised: {error}{hint}")
 
 
 def _hint(obs: Any, got: str) -> str:
-    """Return a hint for common mistakes with features of this form."""
+    """Return a hint for a common mistake with observations or features of this type; else an empty string."""
     if isinstance(obs, Mapping) and {OBSERVATION, DESIRED_GOAL} <= obs.keys():
         return "; phi=concatenate_goal, of pfrl_like.utils.goals, joins observation and goal"
     if isinstance(obs, Mapping):
@@ -114,11 +111,9 @@ def check_one_for_each(distribution: Any, k: int) -> None:
         ValueError: If the batch shape is different.
     """
     if distribution.batch_shape != (k,):
-        raise ValueError(
-            f"policy gives distributions of batch shape {tuple(distribution.batch_shape)} for {k} observations, "
-            f"expected ({k},): act takes one observation, batch_act takes a sequence of observations, and the policy "
-            f"takes features of shape [{k}, ...]"
-        )
+        text = f"policy gives distributions of batch shape {tuple(distribution.batch_shape)} for {k} observations"
+        advice = f"act takes one observation, batch_act a sequence of observations, the policy features [{k}, ...]"
+        raise ValueError(f"{text}, expected ({k},): {advice}")
 
 
 def output_of(model: Any, batch: Batch, *, next: bool = False) -> Any:
@@ -141,7 +136,7 @@ def policy_and_value(model: Any, batch: Batch) -> tuple[Any, Tensor]:
 
 
 def allowed(distribution: Any, action_mask: Any) -> Any:
-    """Return the distribution restricted to allowed actions; None allows all actions."""
+    """Return the distribution, restricted to allowed actions. A mask of None allows all actions."""
     return distribution if action_mask is None else masked(distribution, action_mask)
 
 
@@ -152,14 +147,14 @@ def check_outputs(
     expected: str = "(distribution, values)",
     further: tuple[type[Any], ...] = (Tensor,),
 ) -> None:
-    """Check that a model's output for k observations begins with a distribution and ends with k values.
+    """Check that a model's output is a tuple of a distribution, optional further parts, and k values.
 
     Args:
         outputs: Output of the model.
         k: Number of observations.
         argument: Name of the model in error messages.
-        expected: Names of the expected parts, comma-separated, for the error message. Their number is the expected
-            number of parts.
+        expected: Names of the expected parts, separated by commas, for the error message. The number of names is the
+            expected number of parts.
         further: Classes of the parts after the distribution.
 
     Raises:
@@ -174,6 +169,5 @@ def check_outputs(
     if not isinstance(outputs[-1], Tensor):
         raise wrong_value(outputs[-1], torch.Tensor, f"{argument} (last output)")
     if outputs[-1].shape[:1] != (k,) or outputs[-1].numel() != k:
-        raise ValueError(
-            f"{argument} gives values of shape {tuple(outputs[-1].shape)} for {k} observations, expected ({k}, 1)"
-        )
+        got = tuple(outputs[-1].shape)
+        raise ValueError(f"{argument} gives values of shape {got} for {k} observations, expected ({k}, 1)")

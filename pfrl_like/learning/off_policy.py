@@ -1,4 +1,4 @@
-"""The training loop of replay agents: store, schedule, sample, update, update target networks, record statistics."""
+"""The training loop of replay agents: store steps, sample minibatches, update networks and target networks."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ from pfrl_like.learning import statistics
 from pfrl_like.learning.acting import Acting, check_observed
 from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_training
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts, check_start
-from pfrl_like.learning.compatibility.spaces import check_dataset, refuse_unknown_actions
+from pfrl_like.learning.compatibility.spaces import check_dataset, raise_for_unknown_action
 from pfrl_like.learning.critics import Targets
 from pfrl_like.learning.minibatches import features_of_batch, not_in_rows
 from pfrl_like.learning.overrides import off_policy as overrides
@@ -39,7 +39,7 @@ from pfrl_like.utils.contexts import MODES, NO_LOCK, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import max_over_sequences
 
-#: Name of the replay buffer's file in a snapshot.
+#: Name of the replay buffer's file in a directory written by `save_snapshot`.
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
@@ -47,12 +47,12 @@ SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents with a replay buffer and target networks.
 
-    An algorithm adds its modules and optimisers as attributes. It defines `loss(batch)`, or `learn(batch)` if it needs
-    several losses or optimisers. It overrides `select_actions` if it selects actions differently.
+    An algorithm adds its modules and optimisers as attributes. It defines `loss(batch)`, or `learn(batch)` if there
+    are several losses or optimisers. It may override `select_actions`.
 
     Args:
-        modules: Trained modules, keyed by the name of the constructor argument, which error messages use. They are
-            moved to the device.
+        modules: Trained modules, keyed by the name of the constructor argument, which error messages use. The agent
+            moves them to the device.
         optimizers: Optimisers of the modules, keyed by the name of the constructor argument. `gradient_steps` has a
             `GradientStep` for each optimiser.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
@@ -91,39 +91,41 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
     #: Names of the modules with a target network. The target network of `name` is the attribute `target_<name>`.
     _target_attributes: tuple[str, ...] = ("model",)
-    #: Specifies the parts with a target network, and when the target networks are updated.
+    #: Specification of the parts with target networks, and of the times of target updates.
     _targets: Targets = Targets()
     #: True for offline agents. They learn from recorded data and may leave the replay buffer unused.
     _is_offline: bool = False
     #: True if the losses use the next observations.
     bootstraps: bool = True
-    #: True if states and next states pass through a network in one batch. Batch normalisation then includes both.
+    #: True if a network processes states and next states in one batch, so that batch normalisation uses both.
     joins_next_states: bool = False
-    _ignores_modes: bool | None = None  # True if no network depends on its mode, as dropout does; None: unknown
+    _ignores_modes: bool | None = None  # True if no network has layers such as dropout; None if unknown
     #: True if the agent can learn from sequences with recurrent networks.
     _may_be_recurrent: bool = True
-    #: True if the agent learns from sequences; always True if `recurrent` is True.
+    #: True if the agent learns from sequences. It is always True if `recurrent` is True.
     learns_from_sequences: bool = False
     #: Additional arguments of `sample_batch` and `sample_sequences`, for columns that only some losses need.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 
-    #: Names of statistics of the losses with one value per row, [N]. The attribute `<name>_record` holds the last
-    #: values of statistic `name`; a deque or list may replace it. The mean is reported as "average_<name>".
+    #: Names of statistics of the losses with one value per row, [N]. The attribute `<name>_record` contains the last
+    #: values of statistic `name`. A user may replace this record with a deque or list. The statistic "average_<name>"
+    #: is the mean of the record.
     averaged_rows: tuple[str, ...] = ("q",)
-    #: Names of statistics of the losses with one value per update, recorded in the same way.
+    #: Names of statistics of the losses with one value per update. They have records like `averaged_rows`.
     averaged_updates: tuple[str, ...] = ("loss",)
-    #: Attributes of the saved counters, keyed by the name of the counter.
+    #: Attribute names of the saved counters, keyed by the counter's name in the saved state.
     _saved_counters: Mapping[str, str] = types.MappingProxyType(
         {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
     )
-    _records: Mapping[str, str]  # attributes of the records, keyed by statistic
+    _records: Mapping[str, str]  # attribute names of the records, keyed by statistic
     _unrestored: tuple[str, ...] = ()  # parts of the last loaded state that were not restored
 
-    #: Function that changes the minibatch of features, on the agent's device, before each update. None changes nothing.
-    #: The function may return several copies of all rows, one copy of the batch after the other.
+    #: Function that changes the minibatch of features before each update, for example for data augmentation. If it
+    #: returns several versions of each row, the first N rows of the result are the first version of all N rows, and so
+    #: on. If None, the minibatch is not changed.
     augment: Callable[[Batch], Batch] | None = None
 
-    #: Minibatch that an overridden method of PFRL's agent is processing; None if no such method is running.
+    #: Minibatch that an overridden method of PFRL's agent is processing. None if no overridden method is running.
     _hooked_batch: Batch | None = None
 
     def __init__(
@@ -190,48 +192,50 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         overrides.check_not_compiled(self, compile)
         has_learn = type(self).learn is not OffPolicyAgent.learn
         if compile and has_learn and type(self).update_step is OffPolicyAgent.update_step:
-            raise ValueError(
-                f"compile is True, but {type(self).__name__} defines learn(batch) and not update_step(batch, step)"
-            )
+            name = type(self).__name__
+            raise ValueError(f"compile is True, but {name} defines learn(batch) and not update_step(batch, step)")
         self._compiled = CompiledStep(self.update_step, optimizers, max_grad_norm) if compile else None
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
         self.guard = UpdateGuard(self.device, modules.values())
-        #: Gradient steps of the last update. On a GPU, they record whether the update was skipped.
+        #: Gradient steps of the last update. On a GPU, their attribute `refused` is 1 if the update was skipped.
         self._last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
-        self._updates_left = self._updates_per_move()  # before the next update of the target networks
+        self._updates_left = self._updates_per_sync()  # until the next update of the target networks
         self._clear_records()
 
     # Hooks of an algorithm
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the scalar loss, the TD errors [N] and statistics of a minibatch.
+        """Return the scalar loss, the TD errors, [N], and statistics of a minibatch.
 
-        This method does not change the agent.
-
-        `averaged_rows` and `averaged_updates` name the statistics whose means are reported.
+        This method does not change the agent. `averaged_rows` and `averaged_updates` contain the names of the
+        statistics.
         """
         raise NotImplementedError
 
     def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Check the classes of the modules, keyed by argument. The dry run checks their inputs and outputs."""
+        """Check the classes of the modules, keyed by argument. Later, `dry_run` checks their inputs and outputs."""
 
     def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """Run the checks of `dry_run`.
+        """Make the checks of `dry_run`.
 
-        In training, first check that the buffer can hold `replay_start_size` steps.
+        In training, also check that the capacity of the buffer is at least `replay_start_size`.
         """
         if self.training and action_space is not None:
             check_start(self)
         super()._check_output(output, obs, action_space)
 
     def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make the gradient steps of an update, each by `step(optimiser_name, loss)`.
+        """Make all gradient steps of one update. Return the TD errors, [N], and statistics.
 
-        `compile` compiles this method.
+        If the argument `compile` is True, this method is compiled.
+
+        Args:
+            batch: Minibatch whose observations are features (after `phi`).
+            step: Function that makes a gradient step, called as (name of the optimiser's attribute, loss).
         """
         loss, td_error, stats = self.loss(batch)
         step("optimizer", loss)
@@ -241,10 +245,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Process the result of the last action; see `batch_observe`."""
-        if action_mask is None:  # not passed, so that a subclass may have PFRL's signature
-            self.batch_observe([obs], [reward], [done], [reset])
-        else:
-            self.batch_observe([obs], [reward], [done], [reset], action_mask=[action_mask])
+        masks = {} if action_mask is None else {"action_mask": [action_mask]}  # not an argument of PFRL's batch_observe
+        self.batch_observe([obs], [reward], [done], [reset], **masks)
 
     def batch_observe(
         self,
@@ -256,16 +258,16 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """Process the results of the last actions; in training, store them and learn.
+        """Process the results of the last actions. In training, store the steps and learn.
 
-        This method checks the rewards. It does not check the observations: runners check them, and the update rejects a
-        NaN loss.
+        The replay buffer checks the rewards. This method does not check the observations. Runners check observations,
+        and the update rejects a NaN loss.
 
         Args:
             batch_obs: The k observations after the actions. At the end of an episode, the final observation, not the
                 first observation of the next episode.
             batch_reward: k rewards.
-            batch_done: True for terminal observations, [k]. The update does not bootstrap from them.
+            batch_done: True for terminal observations, [k]. The update does not bootstrap from terminal observations.
             batch_reset: True where the episode is truncated, [k].
             action_mask: True where an action is allowed in the new observations, [k, n_actions].
             active: False for environments that took no step, [k].
@@ -279,7 +281,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             not k == len(batch_reward) == len(batch_done) == len(batch_reset)
             or (active is not None and len(active) != k)
             or (self.training and (self.batch_last_obs is None or len(self.batch_last_action) != k))
-        ):  # avoids the call in the usual step
+        ):  # avoids the call in most steps
             check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         ended = None if self.memory is None else np.logical_or(batch_done, batch_reset)
         if self.training:
@@ -302,9 +304,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                 self.sync_target_network()
 
     def stop_episode(self) -> None:
-        """Discard the running episodes; the next observations start new episodes. Runners call this method first.
+        """Discard the running episodes: the next observations start new episodes.
 
-        The last run may have stopped in the middle of an episode, which the agent cannot detect.
+        Runners call this method before their first step, because the previous run may have stopped within an episode.
         """
         if self.memory is not None:
             self.memory.forget(self.training)
@@ -315,7 +317,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     # Learning
 
     def update_from_replay(self) -> None:
-        """Sample a minibatch, update, and write the priorities back.
+        """Sample a minibatch, make an update, and update the priorities of the sampled items.
 
         An agent that learns from sequences does nothing until the buffer has `minibatch_size` episodes.
         """
@@ -327,8 +329,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             overrides.update_by_experiences(self)
             return
         if self.learns_from_sequences:
-            how_much = self.minibatch_size, self.sequence_length, self.gamma, device
-            batch = buffer.sample_sequences(*how_much, **self.sampling)
+            sizes = self.minibatch_size, self.sequence_length
+            batch = buffer.sample_sequences(*sizes, self.gamma, device, **self.sampling)
         else:
             batch = buffer.sample_batch(self.minibatch_size, self.gamma, device, **self.sampling)
         if not buffer.prioritized:
@@ -338,12 +340,12 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             td_error, _ = self.update(batch)
             buffer.update_priorities(batch.index, td_error)
         except BaseException:
-            buffer.update_priorities(batch.index[:0], [])  # ends a possible wait for errors
+            buffer.update_priorities(batch.index[:0], [])  # the buffer then no longer waits for errors
             raise
 
     @property
     def sequence_length(self) -> int | None:
-        """Maximum number of steps of a training sequence, including burn-in; None for whole episodes."""
+        """Maximum number of steps of a training sequence, including burn-in. None if a sequence is a whole episode."""
         return None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
 
     def update(
@@ -351,13 +353,13 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once from a minibatch. No other method changes the parameters.
 
-        This method also updates the target networks if no environment step has updated them for the number of updates
-        that fit in `target_update_interval` steps. A caller without an environment (a dataset, a learner process)
-        therefore need not update them.
+        If there is no environment that counts steps, as with a dataset or a learner process, this method also updates
+        the target networks. It does so before an update if the number of updates since the last update of the target
+        networks equals the number of updates in `target_update_interval` steps.
 
         Args:
             batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
-            errors_out: List that is cleared and filled with the absolute TD errors. None stores no errors.
+            errors_out: List that is cleared and filled with the absolute TD errors. If None, no errors are stored.
 
         Returns:
             TD errors, [N], and the statistics of the loss. For sequences, only the largest error of each sequence is
@@ -366,10 +368,10 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         Raises:
             ValueError: If rewards, discounts or weights are not one number per row.
             NonFiniteError: If the loss or a gradient is NaN or infinite. The attribute `batch` of the error is the
-                minibatch. The update is rolled back and learning can continue. Gradient steps on earlier losses of the
-                same update are not rolled back, for example steps of the critics before the policy; the message names
-                them. On a GPU the update is skipped, and the error is raised up to 100 updates later, or by `settle`,
-                without the minibatch.
+                minibatch. The update is rolled back and learning can continue. If an update has several losses, for
+                example of the critics and then of the policy, earlier gradient steps of the same update are not rolled
+                back, and the message names these steps. On a GPU the update is skipped, and the error is raised up to
+                100 updates later, or by `settle`, without the minibatch.
         """
         order = None
         if not isinstance(batch, Batch):
@@ -380,29 +382,25 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             raise not_in_rows(batch)
         if self._updates_left == 0:
             self.sync_target_network()
-        ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
+        features = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
         if self.augment is not None:
-            ready = self.augment(ready)
+            features = self.augment(features)
         guard = self.guard
         if guard.is_watching:
             guard.before()
         try:
-            with self._turn() if self._ignores_modes is None else NO_LOCK if self._ignores_modes else MODES:
-                if type(self).learn is not OffPolicyAgent.learn or "learn" in self.__dict__:
-                    td_error, stats = self.learn(ready)
-                elif self._compiled is not None:
-                    if self._overridden_hooks:
-                        overrides.check_not_compiled(self, True)  # overrides may be added to the class later
-                    td_error, stats = self._compiled(ready)
-                else:  # the default `learn`, inlined
-                    loss, td_error, stats = self.loss(ready)
+            with self._update_context() if self._ignores_modes is None else NO_LOCK if self._ignores_modes else MODES:
+                if self._compiled is not None or type(self).learn is not OffPolicyAgent.learn or "learn" in vars(self):
+                    td_error, stats = self.learn(features)
+                else:  # same as the default `learn`; inlined for speed
+                    loss, td_error, stats = self.loss(features)
                     self.gradient_steps["optimizer"](loss)
                     guard.restore_moments(self._last_steps.refused)
         except NonFiniteError as error:
             guard.reject(self, error, batch, self.optim_t + 1)
             raise
         except RuntimeError as error:
-            refuse_unknown_actions(batch, error)
+            raise_for_unknown_action(batch, error)
             raise
         if guard.probes_left:
             guard.after()
@@ -410,26 +408,26 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._updates_left -= 1
         statistics.add_values(self, self._records, stats)
         if len(td_error) > len(batch.reward):
-            td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # mean over the copies of each row
-        if ready.lengths is not None:
-            td_error = max_over_sequences(td_error, ready.lengths)
+            td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # mean over the versions of each row
+        if features.lengths is not None:
+            td_error = max_over_sequences(td_error, features.lengths)
         if order is not None:
             td_error = td_error[order.argsort()]
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats
 
-    def _turn(self) -> AbstractContextManager[Any]:
-        """Return a context that blocks evaluation in other threads if a network depends on its mode.
+    def _update_context(self) -> AbstractContextManager[Any]:
+        """Return a context for an update, and store in `_ignores_modes` whether later updates need it.
 
-        The networks are checked only once.
+        If a network behaves differently in evaluation, as with dropout, the context blocks evaluation in other threads.
         """
-        turn = learning(*(getattr(self, name) for name in self.saved_attributes))
-        self._ignores_modes = turn is NO_LOCK
-        return turn
+        context = learning(*(getattr(self, name) for name in self.saved_attributes))
+        self._ignores_modes = context is NO_LOCK
+        return context
 
     def _count_update(self) -> None:
-        """Count an update of an overridden PFRL method that does not count its updates itself."""
+        """Count an update of an overridden method of PFRL's agent that does not count its updates."""
         self.optim_t += 1
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -439,8 +437,11 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             batch: Minibatch whose observations are features on the agent's device.
 
         Returns:
-            TD errors and statistics, as returned by `loss`.
+            TD errors, [N], and statistics.
         """
+        if self._compiled is not None:
+            overrides.check_not_compiled(self, True)  # the class may have got overrides after __init__
+            return self._compiled(batch)
         td_error, stats = self.update_step(batch, lambda name, loss: self.gradient_steps[name](loss))
         self.guard.restore_moments(self._last_steps.refused)
         return td_error, stats
@@ -452,9 +453,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     def _td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
         """Return the TD errors of a minibatch under the current networks, [N].
 
-        For sequences, return the largest error of each sequence, [B].
-
-        The method does not learn and does not advance random streams.
+        For sequences, return the largest error of each sequence, [B]. The method does not learn and does not change the
+        random generators.
 
         Args:
             batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
@@ -469,25 +469,25 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         return td_error if order is None else td_error[order.argsort()]
 
     def _td_errors_of(self, batch: Batch) -> Tensor:
-        """Return the TD errors of a minibatch of features, one for each row, [N]."""
+        """Return the TD errors of a minibatch of features, [N]."""
         with isolated_rng(), overrides.within_hook(self, batch):
             return self.loss(batch)[1]
 
     def sync_target_network(self) -> None:
-        """Update the target networks: copy the online parameters, or move the target parameters towards them."""
+        """Update the target networks, with the method `target_update_method`."""
         for name in self._target_attributes:
             online, target = getattr(self, name), getattr(self, f"target_{name}")
             synchronize_parameters(
                 online, target, self.target_update_method, self.soft_update_tau, self._last_steps.refused
             )
-        self._updates_left = self._updates_per_move()
+        self._updates_left = self._updates_per_sync()
 
     def rollback(self, updates: int) -> None:
-        """Decrease the update counters by the number of updates that a GPU skipped."""
+        """Decrease the update counters by `updates`, the number of updates that a GPU has skipped."""
         self.optim_t -= updates
-        self._updates_left = min(self._updates_left + updates, self._updates_per_move())
+        self._updates_left = min(self._updates_left + updates, self._updates_per_sync())
 
-    def _updates_per_move(self) -> int:
+    def _updates_per_sync(self) -> int:
         if self.target_update_interval is None:
             return sys.maxsize
         return int(self.target_update_interval // self.update_interval * self.n_times_update)
@@ -526,17 +526,17 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     check_dataset = check_dataset
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Check that a dataset's actions match the agent's actions.
+        """Check that the actions of a dataset match the agent's actions.
 
         Args:
             dataset: The dataset.
-            output: Output of the acting network for one observation; None if unknown.
+            output: Output of the acting network for one observation. None if unknown.
         """
 
     # Saving
 
     def save_snapshot(self, dirname: str) -> None:
-        """Save the agent with `save`, and the replay buffer in the same directory as `replay_buffer.pkl`.
+        """Save the agent with `save`, and save the replay buffer as `replay_buffer.pkl` in the same directory.
 
         Raises:
             CheckpointError: If the agent or the buffer cannot be saved. The agent may already be saved.

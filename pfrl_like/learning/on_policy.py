@@ -19,7 +19,7 @@ from pfrl_like.learning import statistics
 from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
-from pfrl_like.learning.compatibility.spaces import check_policy_fits, refuse_unknown_actions
+from pfrl_like.learning.compatibility.spaces import check_policy_fits, raise_for_unknown_action
 from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
 from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
@@ -43,12 +43,14 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     (distribution of actions, values [B, 1]), unless `value_type` is a different class.
 
     Args:
-        modules: Trained modules, keyed by the name of the constructor argument, which error messages use. They are
-            moved to the device.
+        modules: Trained modules, keyed by the name of the constructor argument, which error messages use. The agent
+            moves them to the device.
         optimizers: Optimisers of the modules, keyed by the name of the constructor argument. `gradient_steps` has a
             `GradientStep` for each optimiser.
-        rollout_size: Number of steps, summed over all environments, between updates. None if `is_due` decides.
-        windows: Window lengths of the statistics, keyed by name. The attribute `<name>_record` holds the last values.
+        rollout_size: Number of steps, summed over all environments, between updates. If None, a subclass overrides
+            `is_due`.
+        windows: Numbers of values over which statistics are averaged, keyed by the statistic's name. The attribute
+            `<name>_record` contains these values.
         gpu: CUDA device index. None or a negative index means the CPU.
         device: Device as a string or `torch.device`, instead of `gpu`.
         gamma: Discount factor per step.
@@ -58,28 +60,28 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         recurrent: True to train the model on sequences. The model must have the interface of `pfrl_like.nn.Recurrent`.
-        obs_normalizer: Normaliser of features. It is updated with the collected features after the advantages are
-            computed and before the gradient steps. None disables normalisation.
+        obs_normalizer: Normaliser of features. In an update, the normaliser learns from the collected features after
+            the advantages are computed and before the gradient steps. None disables normalisation.
     """
 
-    _chooses = PolicyChoice()
+    _selector = PolicyChoice()
     saved_attributes: tuple[str, ...] = ("model", "optimizer")
     _acting_attributes: tuple[str, ...] = ("model",)
     _acting_argument = "model"
     value_type: type[Any] = tuple
 
-    #: Names of numeric attributes that are saved. The value NaN means that there is no number yet.
+    #: Names of numeric attributes that are saved. The value NaN means that the attribute has no value yet.
     _kept_numbers: tuple[str, ...] = ()
 
     model: Any
     obs_normalizer: Any
-    #: Last values of entropy and state value, for agents that record these statistics.
+    #: Last values of the entropy and of the state value, in agents that record these statistics.
     entropy_record: deque[float]
     value_record: deque[float]
 
-    #: Minibatch that an overridden method of PFRL's agent is processing. None if no such method is running.
+    #: Minibatch that an overridden method of PFRL's agent is processing. None if no overridden method is running.
     _hooked_batch: Batch | None = None
-    #: Collected episodes that an overridden method of PFRL's agent is processing. None if no such method is running.
+    #: Episodes that an overridden method of PFRL's agent is processing. None if no overridden method is running.
     _hooked_episodes: Episodes | None = None
 
     def __init__(
@@ -125,7 +127,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self._features: Any = None  # features of the observations of the last `act`
         self._last_outputs: Any = None  # outputs of the model for these features
         self._next_obs: list[Any] = []  # the last observation of each environment
-        self._bootstrap_inputs = self._bootstrap_from
+        self._bootstrap_inputs = self._make_bootstrap_inputs
         self.t = 0  # environment steps in training
         self.n_updates = 0
         self._cumulative_steps = 0
@@ -138,13 +140,13 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return self._rollout_size is not None and len(self._rollout) >= self._rollout_size
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn from episodes with features; returns the TD errors or advantages of the steps, [N], and statistics."""
+        """Learn from episodes with features. Return the TD errors or advantages of the steps, [N], and statistics."""
         raise NotImplementedError
 
     # Acting
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Select actions for a batch of features; in training, the features are stored for the update."""
+        """Select actions for a batch of features. In training, store the features for the update."""
         actions = super().select_actions(obs, action_mask, active)
         if self.training:
             self._features = obs
@@ -164,7 +166,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return outputs[0]
 
     def _record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
-        """Record statistics of the model's outputs for the observations, in the rows that `acting` selects."""
+        """Add the entropy and value of the rows that `acting` selects to the records."""
         if self._records:
             statistics.add_values(
                 self, self._records, {"entropy": distribution.entropy()[acting], "value": value[acting]}
@@ -175,7 +177,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return obs if self.obs_normalizer is None else self.obs_normalizer(obs, update=False)
 
     def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """Check the types of the model's outputs and that the policy has densities and fits the action space."""
+        """Check the types of the model's outputs. Check that the policy has densities and fits the action space."""
         super()._check_output(output, obs, action_space)
         if self.value_type is tuple:
             check_outputs(output, 1, self._acting_argument)
@@ -202,24 +204,24 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     ) -> None:
         """Process the results of the last actions. In training, store them, and learn when enough steps are collected.
 
-        This method checks the rewards. It does not check the observations: runners check them, and the model or the
+        This method checks the rewards, but not the observations. Runners check observations, and the model or the
         update rejects NaN.
 
         Args:
             batch_obs: The k observations after the actions. At the end of an episode, the final observation, not the
                 first observation of the next episode.
             batch_reward: k rewards.
-            batch_done: True for terminal observations, [k]. The update does not bootstrap from them.
+            batch_done: True for terminal observations, [k]. The update does not bootstrap from terminal observations.
             batch_reset: True where the episode is truncated, [k].
-            action_mask: True where an action is allowed in the new observations, [k, n_actions]. Not used; pass the
-                mask to the next `batch_act`.
+            action_mask: True where an action is allowed in the new observations, [k, n_actions]. This agent ignores
+                the argument. Pass the mask to the next `batch_act` call.
             active: False for environments that took no step, [k].
 
         Raises:
             RuntimeError: In training, if `act` was not called before.
             ValueError: If the arguments have different lengths.
-            NonFiniteError: In training, if a reward is NaN, infinite or too large for float32; nothing is stored.
-            TypeError: In training, if a reward is not a number; nothing is stored.
+            NonFiniteError: In training, if a reward is NaN, infinite or too large for float32. Nothing is stored.
+            TypeError: In training, if a reward is not a number. Nothing is stored.
         """
         k = len(batch_obs)
         if (
@@ -229,7 +231,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             or self.batch_last_obs is None
             or len(self.batch_last_action) != k
             or [r for r in batch_reward if type(r) is not float or not -LARGEST_REWARD <= r <= LARGEST_REWARD]
-        ):  # avoids the call in the usual step
+        ):  # avoids the call in most steps
             check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         terminated, truncated = np.asarray(batch_done, np.bool_), np.asarray(batch_reset, np.bool_)
         ended = terminated | truncated
@@ -241,14 +243,14 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self.update_from_rollout()
 
     def stop_episode(self) -> None:
-        """Discard the running episodes; the next observations start new episodes. Runners call this method first.
+        """Truncate the running episodes: the next observations start new episodes.
 
-        The last run may have stopped in the middle of an episode, which the agent cannot detect.
+        Runners call this method before their first step, because the previous run may have stopped within an episode.
         """
         if self.training and len(self._rollout):
             env_ids, rows = self._rollout.running()
             self._rollout.end(rows)
-            self._cut_off(env_ids, rows)
+            self._truncate(env_ids, rows)
         if self.memory is not None:
             self.memory.forget(self.training)
 
@@ -279,19 +281,19 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self._next_obs = next_obs
         added = self._rollout.append(env_ids, ended, **columns)
         cut_off = ended & ~terminated
-        self._bootstrap_inputs = self._bootstrap_from
+        self._bootstrap_inputs = self._make_bootstrap_inputs
         if cut_off.any():
-            self._cut_off(env_ids[cut_off], added[cut_off])
+            self._truncate(env_ids[cut_off], added[cut_off])
         self.t += len(env_ids)
         self._cumulative_steps += len(env_ids)
 
-    def _cut_off(self, env_ids: Rows, rows: Rows) -> None:
-        """Mark episodes as truncated after these rows, and store the observations to bootstrap from."""
+    def _truncate(self, env_ids: Rows, rows: Rows) -> None:
+        """Store the inputs to bootstrap from after the rows at which the episodes of `env_ids` are truncated."""
         if len(rows):
-            self._rollout.follow(rows, *self._bootstrap_inputs(env_ids))
+            self._rollout.add_bootstrap_inputs(rows, *self._bootstrap_inputs(env_ids))
 
-    def _bootstrap_from(self, env_ids: Rows) -> tuple[Any, Any]:
-        """Return the features of environments' last observations, and the recurrent states for their values."""
+    def _make_bootstrap_inputs(self, env_ids: Rows) -> tuple[Any, Any]:
+        """Return the features of environments' last observations, and the recurrent states to evaluate them with."""
         obs = self.features([self._next_obs[i] for i in env_ids], self.device)
         if self.memory is None:
             return obs, None
@@ -301,29 +303,29 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     # Learning
 
     def update_from_rollout(self) -> None:
-        """Learn from all collected steps, and discard them."""
+        """Learn from all collected steps, and remove them from the rollout."""
         self._learn_once(self._rollout.take(self.gamma, self.device, self._bootstrap_inputs))
 
     def update(
         self, batch: Batch | None = None, errors_out: list[float] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once from a batch of steps, in the same way as from collected steps.
+        """Learn once from a batch of steps, in the same way as from a rollout.
 
         Args:
             batch: Transitions or sequences with raw observations. Missing columns among `log_prob`, `value`,
-                `advantage` and `returns` are computed: for sequences from all steps of a sequence, for transitions from
-                each transition separately. None uses the collected steps; it is allowed only within an overridden
-                `update()` of `A2C`.
-            errors_out: List that is cleared and filled with the absolute advantages. None stores no advantages.
+                `advantage` and `returns` are computed from all steps of a sequence, or from each transition separately.
+                None is allowed only within an overridden `update()` of `A2C`. In that case, the agent learns from the
+                collected steps.
+            errors_out: List that is cleared and filled with the absolute advantages. If None, no advantages are stored.
 
         Returns:
             Advantages of the rows, [N], and the statistics of the losses.
 
         Raises:
-            ValueError: If the model does not have an action of the batch; the message contains the row.
+            ValueError: If the batch contains an action that the model does not have. The message contains the row.
             NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite. The attribute `batch` of the
-                error is the batch; on a GPU, the error is raised later and has no batch. Values are checked before
-                anything is changed.
+                error is the batch. On a GPU, the error is raised later and has no batch. Values are checked before any
+                parameter is changed.
         """
         if batch is None:
             return self.learn(episodes_of_rollout(self))
@@ -348,7 +350,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             raise
         except RuntimeError as failure:
             if batch is not None:
-                refuse_unknown_actions(batch, failure)
+                raise_for_unknown_action(batch, failure)
             raise
         statistics.add_values(self, self._records, stats)
         return error, stats
@@ -358,7 +360,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     cumulative_steps = property(statistics.cumulative_steps)
 
     def _window_means(self) -> list[tuple[str, float]]:
-        """Return the means of the records, as ("average_name", value)."""
+        """Return the means of the records, as ("average_name", mean)."""
         return statistics.means(self, self._records)
 
     saved_state = statistics.saved_rollout
@@ -371,13 +373,13 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     diagnose = diagnose
 
     def rollback(self, updates: int) -> None:
-        """Decrease `n_updates` by the number of updates that a GPU skipped."""
+        """Decrease `n_updates` by `updates`, the number of updates that a GPU has skipped."""
         self.n_updates -= updates
 
     def _evaluated(self, episodes: Episodes, gae_lambda: float) -> Batch:
-        """Return the steps with their log-probabilities, values, advantages and returns under the current model.
+        """Return the steps with the columns `log_prob`, `value`, `advantage` and `returns`.
 
-        Columns that the steps already have are not changed.
+        The columns are computed with the current model. Columns that the steps already have do not change.
 
         Args:
             episodes: Episodes with features.
@@ -397,24 +399,19 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             advantage = steps.advantage
             if advantage is None:
                 next_value = episodes.next_values(value, last_value)
-                columns = steps.reward, steps.discount, value, next_value, episodes.continues
-                reward, discount, now, next_value, continues = (column.unsqueeze(1) for column in columns)
-                advantage = gae(reward, discount, now, next_value, continues, gae_lambda).squeeze(1)
+                advantage = gae(steps.reward, steps.discount, value, next_value, episodes.continues, gae_lambda)
             returns = advantage + value if steps.returns is None else steps.returns
             check_numbers(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
-        """Update the normaliser with `steps.obs`.
-
-        Return the episodes with `steps`, normalised by the new statistics.
-        """
+        """Update the normaliser with `steps.obs`. Return the episodes with `steps`, normalised after this update."""
         if self.obs_normalizer is not None:
             self.obs_normalizer.experience(steps.obs)
         return dataclasses.replace(episodes, steps=steps.replace(obs=self._normalized(steps.obs)))
 
     def _evaluate(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
-        """Return distributions and values, [N], of observations. Each observation has its own recurrent state."""
+        """Return distributions and values, [N], of observations. `states` contains a recurrent state for each row."""
         obs = self._normalized(obs)
         if self.memory is None:
             output = fast_forward(self.model, obs)
@@ -426,10 +423,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
 
 def check_numbers(**columns: Tensor) -> None:
-    """Check that all numbers to learn from are finite.
+    """Check that all numbers in the columns are finite.
 
     Raises:
-        NonFiniteError: If a number is NaN or infinite; the message names the column.
+        NonFiniteError: If a number is NaN or infinite. The message names the column.
     """
     for name, column in columns.items():
         if not bool(torch.isfinite(column).all()):

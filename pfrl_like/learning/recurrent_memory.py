@@ -1,6 +1,6 @@
-"""Recurrent states: carried from step to step, stored with the steps, and recomputed by burn-in.
+"""Recurrent states of acting agents, their storage in the replay buffer, and their recomputation by burn-in.
 
-Burn-in as in Kapturowski et al. 2019, section 3.
+Burn-in is described by Kapturowski et al. 2019, section 3.
 """
 
 import dataclasses
@@ -17,16 +17,16 @@ from pfrl_like.storage.plain_tensors import from_plain, to_plain
 from pfrl_like.utils import recurrent
 from pfrl_like.utils.env_values import mask_columns
 
-#: Fields of a batch with one value per sequence, and fields that describe the arrangement of the rows.
-_NOT_BY_ROW = ("index", "lengths", "recurrent_state", "next_recurrent_state")
+#: Fields of a batch that have one value per sequence, not one value per row.
+_NON_ROW_COLUMNS = ("index", "lengths", "recurrent_state", "next_recurrent_state")
 
 
 class RecurrentMemory:
     """Recurrent states of the environments that an agent acts in, separately for training and evaluation.
 
     Args:
-        interval: Number of steps between recurrent states that are stored in the replay buffer. None stores only the
-            first state of each episode.
+        interval: Number of steps from one recurrent state that is stored in the replay buffer to the next one. If None,
+            only the first state of each episode is stored.
         device: Device of the states.
     """
 
@@ -36,16 +36,16 @@ class RecurrentMemory:
         self.train_state: Any = None
         self.train_previous_state: Any = None
         self.test_state: Any = None
-        self._steps = np.zeros(0, dtype=np.int64)  # steps of each environment's training episode
+        self._steps = np.zeros(0, dtype=np.int64)  # number of steps in each environment's running episode
 
     def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
-        """Return the module's output after one step; inactive environments keep their state."""
+        """Return the module's output for one step, and update the states. Inactive environments keep their states."""
         before = self.train_state if training else self.test_state
         if before is not None and _batch_size(before) != _batch_size((obs,), axis=0):
             before = None  # a different number of environments means new episodes
         output, after = recurrent.one_step_forward(module, obs, before)
         if active is not None and not np.all(active):
-            after = _paired(partial(_select, torch.as_tensor(np.asarray(active))), after, before)
+            after = _pairwise(partial(_select, torch.as_tensor(np.asarray(active))), after, before)
         if training:
             self.train_previous_state, self.train_state = before, after
         else:
@@ -53,7 +53,10 @@ class RecurrentMemory:
         return output
 
     def columns(self, ended: Any, active: Any = None) -> dict[str, Any]:
-        """Return `recurrent_state` and `next_recurrent_state` of each environment; None if the step stores no state."""
+        """Return the columns `recurrent_state` and `next_recurrent_state` of the last step of each environment.
+
+        A value is None if no state is stored for this step.
+        """
         k = len(ended)
         if len(self._steps) != k:
             self._steps = np.zeros(k, dtype=np.int64)
@@ -88,14 +91,14 @@ class RecurrentMemory:
             self.test_state = recurrent.mask_recurrent_state_at(self.test_state, indices)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the training state as JSON values and tensors. Training can resume from it between two steps."""
+        """Return the recurrent states of training as JSON values and tensors."""
         return {"train_state": to_plain(self.train_state), "steps": self._steps.tolist()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`; the recurrent states of evaluation are reset.
+        """Restore the result of `state_dict`. The recurrent states of evaluation are reset.
 
         Raises:
-            ValueError: If `state` has the wrong form; the memory is not changed.
+            ValueError: If `state` has the wrong form. The memory is not changed.
         """
         try:
             train_state = from_plain(state["train_state"], self.device)
@@ -110,48 +113,48 @@ class RecurrentMemory:
         return recurrent.recurrent_state_as_numpy(recurrent.get_recurrent_state_at(state, i, detach=True))
 
 
-def _paired(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
-    """Apply a function to each pair of parts of two states, called as (part, other part). `other` may be None."""
+def _pairwise(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
+    """Apply a function to each part of `state` and the same part of `other`. `other` may be None."""
     if isinstance(state, tuple):
         parts = (None,) * len(state) if other is None else other
-        return tuple(_paired(function, part, its) for part, its in zip(state, parts, strict=True))
+        return tuple(_pairwise(function, *pair) for pair in zip(state, parts, strict=True))
     return function(state, other)
 
 
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
-    """Return `after` for active environments, `before` for the others (None means zeros).
+    """Return `after` for active environments and `before` for inactive environments, on the second axis.
 
-    The batch is the second axis.
+    If `before` is None, inactive environments get zeros.
     """
     where = active.to(after.device).reshape(1, -1, *[1] * (after.ndim - 2))
     return torch.where(where, after, torch.zeros_like(after) if before is None else before)
 
 
 def _batch_size(nested: Any, axis: int = 1) -> int:
-    """Return the length of the batch axis of the first tensor; -1 if there is no tensor."""
+    """Return the size of the axis in the first tensor of nested tensors. Return -1 if there is no tensor."""
     sizes: list[int] = []
     map_nested(lambda leaf: sizes.append(leaf.shape[axis]), nested)
     return sizes[0] if sizes else -1
 
 
 def batch_first(state: Any, like: Any) -> Any:
-    """Move the batch axis of a recurrent state to the front; None becomes zeros of the shape of `like`."""
-    return _paired(lambda zeros, part: (torch.zeros_like(zeros) if part is None else part).movedim(1, 0), like, state)
+    """Move the batch axis of a recurrent state to the front. If the state is None, return zeros like `like`."""
+    return _pairwise(lambda each, part: (torch.zeros_like(each) if part is None else part).movedim(1, 0), like, state)
 
 
 def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
-    """Recompute the recurrent state of each sequence with its first steps, and remove these steps.
+    """Run the network on the first steps of each sequence, and remove these steps from the batch.
 
     Args:
-        module: Network whose recurrent state is recomputed. If it is not recurrent, the state is not changed.
+        module: Network of the agent. If the network is not recurrent, the recurrent states do not change.
         batch: Sequences whose `obs` are features.
         n_steps: Number of steps to remove from each sequence. A sequence of `n_steps` or fewer steps keeps its last
             step.
 
     Returns:
         The remaining steps. The number and the order of the sequences do not change. The recurrent states before and
-        after the first remaining steps are recomputed with the current parameters; the stored states were computed with
-        older parameters.
+        after the first remaining step are computed with the current parameters. The states in the replay buffer were
+        computed with older parameters.
     """
     lengths = batch.lengths
     if lengths is None or n_steps == 0:
@@ -165,7 +168,7 @@ def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
             "next_recurrent_state": _advance(module, batch.next_obs, before, batch.next_recurrent_state, burnt),
         }
     fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
-    rows = {k: map_nested(lambda leaf: leaf[rest], v) for k, v in fields.items() if k not in _NOT_BY_ROW}
+    rows = {k: map_nested(lambda leaf: leaf[rest], v) for k, v in fields.items() if k not in _NON_ROW_COLUMNS}
     return batch.replace(**rows, **states, lengths=lengths - burnt)
 
 
@@ -175,7 +178,8 @@ def packed_rows(lengths: Tensor, start: Tensor, stop: Tensor) -> Tensor:
     Args:
         lengths: Lengths of the sequences, [B], in descending order.
         start: First step of each sequence, [B].
-        stop: Step after the last step of each sequence, [B]; `stop - start` must be in descending order.
+        stop: Step after the last step of each sequence, [B]. The differences `stop - start` must be in descending
+            order.
     """
     first_row = torch.cat([torch.zeros(1, dtype=torch.int64), recurrent.batch_sizes_of(lengths).cumsum(0)])
     step = torch.arange(int((stop - start).max())).unsqueeze(1) + start
@@ -184,17 +188,17 @@ def packed_rows(lengths: Tensor, start: Tensor, stop: Tensor) -> Tensor:
 
 
 def _advance(module: Callable[..., Any], inputs: Any, rows: Tensor, state: Any, n_steps: Tensor) -> Any:
-    """Return the recurrent state of each sequence after `n_steps` [B] steps.
+    """Return the recurrent state of each sequence after its first `n_steps` steps, [B].
 
-    Sequences with 0 steps come last; their state does not change.
+    Sequences with 0 steps must be at the end. Their states do not change.
     """
     running = int((n_steps > 0).sum())
     if running == 0:
         return state
-    begun = recurrent.map_recurrent_state(lambda part: part[:, :running].contiguous(), state)
+    before = recurrent.map_recurrent_state(lambda part: part[:, :running].contiguous(), state)
     inputs = map_nested(lambda leaf: leaf[rows], inputs)
-    advanced = recurrent.forward(module, inputs, begun, n_steps[:running])[1]
-    return _paired(partial(_join, n_waiting=len(n_steps) - running), advanced, state)
+    advanced = recurrent.forward(module, inputs, before, n_steps[:running])[1]
+    return _pairwise(partial(_join, n_waiting=len(n_steps) - running), advanced, state)
 
 
 def _join(advanced: Any, state: Any, n_waiting: int) -> Any:
@@ -210,11 +214,11 @@ def store_step(
     """Append a step of k environments, with its recurrent states and action masks, to the replay buffer.
 
     Args:
-        agent: Agent with a replay buffer, the memory of a recurrent network, and the mask of the last actions.
-        step: Observations, actions, rewards, next observations, terminal flags and truncation flags; each has length k.
-        ended: True where the episode has ended, [k]; needed only if the agent has a memory.
-        next_mask: True where an action is allowed in the next observations, [k, n_actions]; None for no mask.
-        active: False for environments that took no step, [k]; None if all environments took a step.
+        agent: The agent. Its replay buffer, its `memory` of recurrent states and its mask of the last actions are used.
+        step: Observations, actions, rewards, next observations, terminal flags and truncation flags, each of length k.
+        ended: True where the episode has ended, [k]. It is needed only if the agent has a memory.
+        next_mask: True where an action is allowed in the next observations, [k, n_actions]. None for no mask.
+        active: False for environments that took no step, [k]. None if all environments took a step.
         **columns: Additional columns with one value per environment.
     """
     if agent.memory is not None:

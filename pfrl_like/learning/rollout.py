@@ -1,7 +1,7 @@
-"""Steps that an agent has not learnt from yet: the columns of a rollout, or the last steps of one environment."""
+"""Storage of the steps between two updates: `Rollout` for several environments, `Steps` for one environment."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from pfrl_like.batch import Batch, concatenate_nested, map_nested
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
 
 Rows = NDArray[np.int64]
-LastOf = Callable[[Rows], tuple[Any, Any]]
-
-#: Number of rows that are allocated first if the number of steps is unknown.
-_ROOM = 256
+#: Function that takes indices of environments, [m], and returns the inputs to bootstrap from: features [m, ...] of
+#: their last observations, and the recurrent states, [m, layers, ...], with which the model evaluates these
+#: observations.
+BootstrapInputs = Callable[[Rows], tuple[Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,12 +24,14 @@ class Episodes:
     """Steps of episodes, or of parts of episodes, one episode after the other.
 
     Attributes:
-        steps: The steps as rows, with features as `obs`. `next_obs` is None, because it is the `obs` of the next row.
-        lengths: Number of steps of each episode, in the order of the rows, [S].
+        steps: The N steps as rows, with features as `obs`. `next_obs` is None, because `obs` of the next row contains
+            the next observation.
+        lengths: Number of steps of each episode, [S]. The first `lengths[0]` rows are the first episode.
         last_rows: Last rows of the episodes whose last step bootstraps, [M], int64.
-        last_obs: Features of the observations after these rows, tensors [M, ...].
-        last_state: Recurrent states for the values of `last_obs`, tensors [M, layers, ...]; None without recurrence.
-        states: Recurrent states before each step, tensors [N, layers, ...]; None without recurrence.
+        last_obs: Features of the observations after `last_rows`, tensors [M, ...].
+        last_state: Recurrent states with which the model evaluates `last_obs`, tensors [M, layers, ...]. None if the
+            model is not recurrent.
+        states: Recurrent states before each step, tensors [N, layers, ...]. None if the model is not recurrent.
     """
 
     steps: Batch
@@ -64,25 +66,26 @@ class Episodes:
 
 
 class Rollout:
-    """Steps of several environments, in the order in which they were made.
+    """Steps of several environments, in the order in which the environments made them.
 
-    An environment that takes no step adds no row. The environment's index identifies the steps of an episode.
+    An environment that takes no step adds no row. The steps of one environment, up to a step that is marked as the last
+    one, are one episode.
 
     Args:
-        room: Number of rows to allocate at first.
+        initial_rows: Number of rows to allocate at first.
 
     Attributes:
-        room: Number of rows to allocate at first.
-        n_ended: Number of ended episodes among the steps.
+        initial_rows: Number of rows to allocate at first.
+        n_ended: Number of ended episodes in the rollout.
     """
 
-    def __init__(self, room: int = _ROOM) -> None:
-        self.room = room
+    def __init__(self, initial_rows: int = 256) -> None:
+        self.initial_rows = initial_rows
         self._columns: dict[str, Any] = {}
         self._env = np.zeros(0, np.int64)
         self._ended = np.zeros(0, np.bool_)
         self._n = 0
-        self._tails: list[tuple[Rows, Any, Any]] = []
+        self._tails: list[tuple[Rows, Any, Any]] = []  # arguments of the `add_bootstrap_inputs` calls
         self.n_ended = 0
 
     def __len__(self) -> int:
@@ -95,13 +98,13 @@ class Rollout:
             env_ids: Indices of the environments, all different, [m].
             ended: True where the step is the last step of its episode, [m].
             **columns: Tensors [m, ...] or nested dicts and tuples of tensors, with the same names in every call. Only
-                "action_mask" may be missing; all actions are then allowed.
+                "action_mask" may be missing. All actions are then allowed.
 
         Returns:
             Row numbers of the steps, [m].
 
         Raises:
-            ValueError: If a value has a different shape than in earlier calls; nothing is stored.
+            ValueError: If a value has a different shape than in earlier calls. Nothing is stored.
         """
         start, stop = self._n, self._n + len(env_ids)
         if stop > len(self._env):
@@ -125,57 +128,59 @@ class Rollout:
         self.n_ended += int(np.count_nonzero(ended))
         return np.arange(start, stop)
 
-    def follow(self, rows: Rows, last_obs: Any, last_state: Any = None) -> None:
+    def add_bootstrap_inputs(self, rows: Rows, last_obs: Any, last_state: Any = None) -> None:
         """Set the observations to bootstrap from after the last steps of some episodes.
 
         Args:
             rows: Rows of these last steps, [m].
             last_obs: Features of the observations after these rows, tensors [m, ...].
-            last_state: Recurrent states for the values of `last_obs`, tensors [m, layers, ...].
+            last_state: Recurrent states with which the model evaluates `last_obs`, tensors [m, layers, ...].
         """
         self._tails.append((rows, last_obs, last_state))
 
     def running(self) -> tuple[Rows, Rows]:
-        """Return the environments with running episodes, ascending, and the rows of their last steps."""
+        """Return the indices of environments with a running episode, ascending, and the rows of their last steps."""
         order, _, ends = self._by_episode()
         last = order[ends]
         last = last[~self._ended[last]]
         return self._env[last], last
 
     def end(self, rows: Rows) -> None:
-        """Mark these steps of running episodes as the last steps of their episodes."""
+        """Mark the steps in `rows` as the last steps of their episodes."""
         self._ended[rows] = True
         self.n_ended += len(rows)
 
     def forget(self, rows: Rows) -> None:
-        """Remove the episodes, complete or not, whose last steps are these rows."""
+        """Remove the episodes, complete or not, whose last steps are in `rows`."""
         order, lengths, ends = self._by_episode()
-        goes = np.repeat(np.isin(order[ends], rows), lengths)
-        self._keep(np.sort(order[~goes]))
+        removed = np.repeat(np.isin(order[ends], rows), lengths)
+        self._keep(np.sort(order[~removed]))
 
-    def take(self, gamma: float, device: torch.device | str, last_of: LastOf | None = None) -> Episodes:
+    def take(
+        self, gamma: float, device: torch.device | str, bootstrap_inputs: BootstrapInputs | None = None
+    ) -> Episodes:
         """Return the steps and remove them.
 
         Args:
             gamma: Discount factor per step.
             device: Device of the returned tensors.
-            last_of: Function that returns `last_obs` and `last_state` (see `follow`) for indices of environments. If
-                given, the collected steps of running episodes are returned as well. None keeps the running episodes.
+            bootstrap_inputs: Function that returns the inputs to bootstrap from after running episodes. If None,
+                running episodes stay in the rollout. Otherwise their collected steps are returned as well.
 
         Raises:
             ValueError: If there is no step to return.
         """
         order, lengths, ends = self._by_episode()
-        runs = ~self._ended[order[ends]]
+        running = ~self._ended[order[ends]]
         kept = np.zeros(0, np.int64)
-        if last_of is None:
-            stays = np.repeat(runs, lengths)
-            kept, order, lengths = np.sort(order[stays]), order[~stays], lengths[~runs]
-        elif runs.any():
-            last = order[ends[runs]]
-            self.follow(last, *last_of(self._env[last]))
+        if bootstrap_inputs is None:
+            stays = np.repeat(running, lengths)
+            kept, order, lengths = np.sort(order[stays]), order[~stays], lengths[~running]
+        elif running.any():
+            last = order[ends[running]]
+            self.add_bootstrap_inputs(last, *bootstrap_inputs(self._env[last]))
         if not len(order):
-            raise ValueError("no episode has ended, expected at least one ended episode to learn from")
+            raise ValueError("no episode has ended, expected at least one ended episode for an update")
         episodes = self._episodes(order, lengths, gamma, device)
         if len(kept):
             self._keep(kept)
@@ -184,7 +189,11 @@ class Rollout:
         return episodes
 
     def _by_episode(self) -> tuple[Rows, Rows, Rows]:
-        """Return the rows, sorted by environment and time, and the episodes' lengths and last indices in this order."""
+        """Sort the rows by environment and time.
+
+        Return the sorted rows, the length of each episode, and the position of each episode's last step in the sorted
+        rows.
+        """
         env = self._env[: self._n]
         order = np.argsort(env, kind="stable")
         at_end = self._ended[order]
@@ -215,20 +224,21 @@ class Rollout:
         )
 
     def _joined_tails(self) -> tuple[Rows, Any, Any]:
-        """Return the rows after which to bootstrap, and the observations and states to bootstrap from.
+        """Return the rows whose steps bootstrap, and the observations and recurrent states to bootstrap from.
 
-        All may be empty.
+        If no step bootstraps, all three are empty.
         """
         if not self._tails:
-            return np.zeros(0, np.int64), self._none_of("obs"), self._none_of("state")
+            return np.zeros(0, np.int64), self._empty_rows("obs"), self._empty_rows("state")
         rows, obs, states = zip(*self._tails, strict=True)
         return np.concatenate(rows), concatenate_nested(obs), concatenate_nested(states)
 
-    def _none_of(self, name: str) -> Any:
+    def _empty_rows(self, name: str) -> Any:
+        """Return no rows of a column. None if the column does not exist."""
         return map_nested(lambda leaf: leaf[:0], self._columns.get(name))
 
     def _keep(self, rows: Rows) -> None:
-        """Remove all steps except these."""
+        """Remove all steps except the steps in `rows`."""
         at, n = torch.from_numpy(rows), len(rows)
         for column in self._columns.values():
             _put(column, 0, n, map_nested(lambda leaf: leaf.index_select(0, at.to(leaf.device)), column))
@@ -238,27 +248,27 @@ class Rollout:
         for last_rows, obs, state in tails:
             kept = np.flatnonzero(np.isin(last_rows, rows))
             if len(kept):
-                chosen = [map_nested(lambda leaf: leaf[kept], part) for part in (obs, state)]  # noqa: B023
-                self.follow(np.searchsorted(rows, last_rows[kept]), *chosen)
+                inputs = [map_nested(lambda leaf: leaf[kept], part) for part in (obs, state)]  # noqa: B023
+                self.add_bootstrap_inputs(np.searchsorted(rows, last_rows[kept]), *inputs)
 
     # Memory
 
     def _reserve(self, rows: int) -> None:
-        size = max(self.room, rows, 2 * len(self._env))
-        more = size - len(self._env)
-        self._env = np.concatenate([self._env, np.zeros(more, np.int64)])
-        self._ended = np.concatenate([self._ended, np.zeros(more, np.bool_)])
+        size = max(self.initial_rows, rows, 2 * len(self._env))
+        added = size - len(self._env)
+        self._env = np.concatenate([self._env, np.zeros(added, np.int64)])
+        self._ended = np.concatenate([self._ended, np.zeros(added, np.bool_)])
 
-        def grown(leaf: Tensor) -> Tensor:
+        def grow(leaf: Tensor) -> Tensor:
             return torch.cat([leaf, leaf.new_empty(size - len(leaf), *leaf.shape[1:])])
 
-        self._columns = {name: map_nested(grown, column) for name, column in self._columns.items()}
+        self._columns = {name: map_nested(grow, column) for name, column in self._columns.items()}
 
     def _new_column(self, leaf: Tensor) -> Tensor:
         return torch.empty(len(self._env), *leaf.shape[1:], dtype=leaf.dtype, device=leaf.device)
 
     def _complete_masks(self, columns: dict[str, Any], m: int) -> None:
-        """Allow all actions in steps without a mask, if other steps have a mask."""
+        """Add masks that allow all actions to steps without a mask, if other steps have a mask."""
         if "action_mask" in columns:
             self._columns["action_mask"] = map_nested(self._new_column, columns["action_mask"]).fill_(True)
         else:
@@ -267,12 +277,12 @@ class Rollout:
 
     # Saving
 
-    def state_dict(self, last_of: LastOf) -> dict[str, Any]:
-        """Return the steps, as tensors that share memory with the rollout, and the observations to bootstrap from."""
+    def state_dict(self, bootstrap_inputs: BootstrapInputs) -> dict[str, Any]:
+        """Return the steps and the inputs to bootstrap from. The tensors share memory with the rollout."""
         env_ids, rows = self.running()
         tails = [self._joined_tails()] if self._tails else []
         if len(rows):
-            tails.append((rows, *last_of(env_ids)))
+            tails.append((rows, *bootstrap_inputs(env_ids)))
         return {
             "env": torch.from_numpy(self._env[: self._n]),
             "ended": torch.from_numpy(self._ended[: self._n]),
@@ -283,17 +293,17 @@ class Rollout:
             "tails": [to_saved((torch.from_numpy(rows), obs, state)) for rows, obs, state in tails],
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], device: torch.device | str) -> LastOf:
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device | str) -> BootstrapInputs:
         """Restore the result of `state_dict`.
 
         Returns:
-            A function that returns the `last_obs` and `last_state` of the running episodes.
+            Function that returns the inputs to bootstrap from after the running episodes.
 
         Raises:
-            ValueError: If `state` has the wrong form; the rollout is not changed.
+            ValueError: If `state` has the wrong form. The rollout is not changed.
         """
         try:
-            new = Rollout(self.room)
+            new = Rollout(self.initial_rows)
             env, ended = (from_saved(state[name], "cpu").numpy() for name in ("env", "ended"))
             columns = {name: from_saved(text, device) for name, text in state["columns"].items()}
             if len(env):
@@ -311,27 +321,28 @@ class Rollout:
         new._tails = tails
         vars(self).update(vars(new))
 
-        def last_of(wanted: Rows) -> tuple[Any, Any]:
+        def bootstrap_inputs(envs: Rows) -> tuple[Any, Any]:
             assert last is not None
-            at = torch.from_numpy(np.searchsorted(env_ids, wanted)).to(device)
+            at = torch.from_numpy(np.searchsorted(env_ids, envs)).to(device)
             return map_nested(lambda leaf: leaf[at], last[1]), map_nested(lambda leaf: leaf[at], last[2])
 
-        return last_of
+        return bootstrap_inputs
 
 
 def _put(column: Any, start: int, stop: int, values: Any) -> None:
+    """Write nested values to the rows start..stop-1 of a nested column."""
     if isinstance(column, Mapping):
         for key, part in column.items():
             _put(part, start, stop, values[key])
     elif isinstance(column, tuple | list):
-        for part, own in zip(column, values, strict=True):
-            _put(part, start, stop, own)
+        for part, value in zip(column, values, strict=True):
+            _put(part, start, stop, value)
     elif column is not None:
         column[start:stop] = values
 
 
 def _check(name: str, column: Any, values: Any) -> None:
-    """Check that values have the form and the shapes of the column."""
+    """Check that the values have the same nested structure and the same shapes as the column."""
     forms: list[list[tuple[int, ...]]] = [[], []]
     for nested, form in ((column, forms[0]), (values, forms[1])):
         map_nested(lambda leaf: form.append(tuple(leaf.shape[1:])), nested)  # noqa: B023 - called at once
@@ -341,96 +352,80 @@ def _check(name: str, column: Any, values: Any) -> None:
 
 @dataclasses.dataclass
 class Steps:
-    """Steps of one episode that the agent has not learnt from yet.
+    """Steps of one episode since the last update.
 
     Attributes:
-        recurrent_state: Recurrent state before the first step; None if the model is not recurrent.
-        obs: Features of each observation, tensors [1, ...] or nested dicts and tuples of tensors.
-        raw_obs: The raw observations, for overridden methods of PFRL's agent.
-        action: One action per step.
-        reward: One reward per step.
-        action_mask: True where an action was allowed, [n_actions] for each step; None allows all actions.
+        recurrent_state: Recurrent state before the first step. None if the model is not recurrent.
+        rows: The steps. Each step is a tuple of the features of its observation, tensors [1, ...], the observation
+            before `phi`, the action, the reward, and the mask of allowed actions, [n_actions]. A mask of None allows
+            all actions.
     """
 
     recurrent_state: Any
-    obs: list[Any] = dataclasses.field(default_factory=list)
-    raw_obs: list[Any] = dataclasses.field(default_factory=list)
-    action: list[Any] = dataclasses.field(default_factory=list)
-    reward: list[float] = dataclasses.field(default_factory=list)
-    action_mask: list[Any] = dataclasses.field(default_factory=list)
+    rows: list[tuple[Any, Any, Any, float, Any]] = dataclasses.field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.reward)
-
-    def append(self, obs: Any, raw_obs: Any, action: Any, reward: float, action_mask: Any) -> None:
-        """Add a step."""
-        self.obs.append(obs)
-        self.raw_obs.append(raw_obs)
-        self.action.append(action)
-        self.reward.append(reward)
-        self.action_mask.append(action_mask)
+        return len(self.rows)
 
     def batch(self, last_obs: Any, last_mask: Any, gamma: float, done: bool) -> Batch:
         """Return the steps as one sequence.
 
         Args:
             last_obs: Features of the observation after the last step, tensors [1, ...].
-            last_mask: True where an action is allowed in this observation, [n_actions]; None allows all actions.
+            last_mask: True for the actions that are allowed in `last_obs`, [n_actions]. None allows all actions.
             gamma: Discount factor per step.
             done: True if `last_obs` is terminal.
         """
-        features = concatenate_nested([*self.obs, last_obs])
-        masks = _stacked([*self.action_mask, last_mask])
+        obs, _, action, reward, masks = zip(*self.rows, strict=True)
+        features = concatenate_nested([*obs, last_obs])
+        mask = _stacked([*masks, last_mask])
         discount = torch.full((len(self),), gamma)
         if done:
             discount[-1] = 0.0
         return Batch(
             obs=map_nested(lambda leaf: leaf[:-1], features),
-            action=torch.from_numpy(np.array(self.action)),
-            reward=torch.tensor(self.reward),
+            action=torch.from_numpy(np.array(action)),
+            reward=torch.tensor(reward),
             next_obs=map_nested(lambda leaf: leaf[1:], features),
             discount=discount,
-            action_mask=None if masks is None else masks[:-1],
-            next_action_mask=None if masks is None else masks[1:],
+            action_mask=None if mask is None else mask[:-1],
+            next_action_mask=None if mask is None else mask[1:],
             recurrent_state=self.recurrent_state,
             lengths=torch.tensor([len(self)]),
         )
 
     def state_dict(self, with_raw_obs: bool = False) -> Any:
-        """Return the steps as tensors. Without raw observations, the features are restored as raw observations."""
-        action, reward = torch.from_numpy(np.array(self.action)), torch.tensor(self.reward, dtype=torch.float64)
-        features = concatenate_nested(self.obs)
-        parts = [self.recurrent_state, features, action, reward, _stacked(self.action_mask)]
-        if with_raw_obs:
-            parts.append([map_nested(lambda leaf: torch.as_tensor(np.asarray(leaf)), obs) for obs in self.raw_obs])
-        return to_saved(parts)
+        """Return the steps as tensors.
+
+        Args:
+            with_raw_obs: True to include the raw observations. If False, `from_state` uses the features in their place.
+        """
+        obs, raw_obs, action, reward, masks = zip(*self.rows, strict=True)
+        columns = torch.from_numpy(np.array(action)), torch.tensor(reward, dtype=torch.float64), _stacked(masks)
+        raw = [[map_nested(lambda leaf: torch.as_tensor(np.asarray(leaf)), each) for each in raw_obs]]
+        return to_saved([self.recurrent_state, concatenate_nested(obs), *columns, *(raw if with_raw_obs else ())])
 
     @classmethod
-    def of_state(cls, state: Any) -> "Steps":
-        """Restore the steps from a result of `state_dict`.
+    def from_state(cls, state: Any) -> "Steps":
+        """Return the steps whose `state_dict` is `state`.
 
         Raises:
             ValueError: If `state` has the wrong form.
         """
         try:
             recurrent_state, obs, action, reward, masks, *raw_obs = from_saved(state, "cpu")
-            rows = [slice(i, i + 1) for i in range(len(reward))]
-            each_obs = [map_nested(lambda leaf: leaf[row], obs) for row in rows]  # noqa: B023 - called at once
-            of_one = raw_obs[0] if raw_obs else [map_nested(lambda leaf: leaf[0], each) for each in each_obs]
-            return cls(
-                recurrent_state,
-                each_obs,
-                [map_nested(lambda leaf: leaf.numpy(), each) for each in of_one],
-                list(action.numpy()),
-                reward.tolist(),
-                [None] * len(rows) if masks is None else list(masks.numpy()),
-            )
+            k = len(reward)
+            features = [map_nested(lambda leaf: leaf[i : i + 1], obs) for i in range(k)]  # noqa: B023 - called at once
+            single_obs = raw_obs[0] if raw_obs else [map_nested(lambda leaf: leaf[0], each) for each in features]
+            raw = [map_nested(lambda leaf: leaf.numpy(), each) for each in single_obs]
+            columns = action.numpy(), reward.tolist(), [None] * k if masks is None else masks.numpy()
+            return cls(recurrent_state, list(zip(features, raw, *columns, strict=True)))
         except (TypeError, AttributeError, IndexError, ValueError) as error:
             raise ValueError(f"the steps are {state!r:.100}, which is invalid: {error}") from error
 
 
-def _stacked(masks: list[Any]) -> Tensor | None:
-    """Stack masks; a mask of None allows all actions. Returns None if all masks are None."""
+def _stacked(masks: Sequence[Any]) -> Tensor | None:
+    """Stack masks, in which None allows all actions, to a bool tensor. Return None if all masks are None."""
     example = next((mask for mask in masks if mask is not None), None)
     if example is None:
         return None

@@ -1,4 +1,4 @@
-"""Counters and statistics of an agent, and the functions that save them."""
+"""Counters and statistics of agents, and functions that save and restore them."""
 
 import collections
 import copy
@@ -20,40 +20,41 @@ from pfrl_like.storage.plain_tensors import from_plain, to_plain
 
 
 class Record(collections.deque[float]):
-    """A `collections.deque` of floats that also accepts tensors. Tensors are read only when numbers are needed.
+    """A `collections.deque` of floats that also accepts tensors.
 
-    Pending tensors are read together, in one copy from their device. Tensors older than the window are dropped without
-    being read. `len`, `maxlen` and `clear` do not read tensors.
+    Tensors stay on their device until a caller needs the values. The record then converts all pending tensors to floats
+    in one copy. If `maxlen` values follow a tensor, the tensor is dropped without a conversion. `len`, `maxlen` and
+    `clear` convert no tensor.
 
     Args:
-        values: Initial values, as in `extend`.
-        maxlen: Number of values to keep; None keeps all values.
+        values: Initial values, passed to `extend`.
+        maxlen: Maximum number of values. If None, all values are kept.
     """
 
-    is_elsewhere = True  # contains no random generators, see `random_streams.reachable`
+    is_elsewhere = True  # no random generators inside; `random_streams.reachable` reads this attribute
 
     def __init__(self, values: Any = (), maxlen: int | None = None) -> None:
         super().__init__((), maxlen)
-        self._room = sys.maxsize if maxlen is None else max(maxlen, 1)
-        self._waiting: collections.deque[Tensor] = collections.deque()
-        self._n_waiting = 0  # number of values in the pending tensors
+        self._max_values = sys.maxsize if maxlen is None else max(maxlen, 1)
+        self._pending: collections.deque[Tensor] = collections.deque()
+        self._n_pending = 0  # number of values in the pending tensors
         self.extend(values)
 
     def append(self, value: Any, /) -> None:
-        """Add a number, or all numbers of a tensor or array of any shape. A tensor must not be changed afterwards."""
+        """Add a number, or all numbers of a tensor or array of any shape. A tensor must not change after the call."""
         if not isinstance(value, Tensor):
             self._read()
             super().extend([float(number) for number in np.ravel(value)])
             return
         if size := value.numel():
-            waiting = self._waiting
-            waiting.append(value.detach() if value.requires_grad else value)
-            self._n_waiting += size
-            while self._n_waiting - waiting[0].numel() >= self._room:
-                self._n_waiting -= waiting.popleft().numel()
+            pending = self._pending
+            pending.append(value.detach() if value.requires_grad else value)
+            self._n_pending += size
+            while self._n_pending - pending[0].numel() >= self._max_values:
+                self._n_pending -= pending.popleft().numel()
 
     def extend(self, values: Any, /) -> None:
-        """Add the numbers of a tensor, or the elements of an iterable; `append` describes the elements."""
+        """Add the numbers of a tensor, or the elements of an iterable, which may be anything that `append` accepts."""
         for value in (values,) if isinstance(values, (Tensor, np.ndarray)) else tuple(values):
             self.append(value)
 
@@ -62,12 +63,12 @@ class Record(collections.deque[float]):
         return self
 
     def __len__(self) -> int:
-        count = super().__len__() + self._n_waiting
+        count = super().__len__() + self._n_pending
         return count if self.maxlen is None else min(count, self.maxlen)
 
     def clear(self) -> None:
         """Remove all values."""
-        self._waiting, self._n_waiting = collections.deque(), 0
+        self._pending, self._n_pending = collections.deque(), 0
         super().clear()
 
     def __reduce__(self) -> Any:
@@ -75,43 +76,46 @@ class Record(collections.deque[float]):
 
     def _read(self) -> None:
         """Convert the pending tensors to floats."""
-        if self._waiting:
-            waiting, self._waiting, self._n_waiting = self._waiting, collections.deque(), 0
-            for _, tensors in groupby(waiting, attrgetter("device")):
+        if self._pending:
+            pending, self._pending, self._n_pending = self._pending, collections.deque(), 0
+            for _, tensors in groupby(pending, attrgetter("device")):
                 numbers = torch.cat([tensor.reshape(-1) for tensor in tensors]).tolist()
                 super().extend(map(float, numbers))
 
 
-def _after_reading(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method of a deque so that it first reads the pending tensors of records."""
+def _read_first(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a method of `deque` so that pending tensors of records are converted before the call."""
 
     @functools.wraps(method)
-    def read_first(*args: Any) -> Any:
+    def wrapper(*args: Any) -> Any:
         for each in args:  # the other operand of a comparison may be a record, too
             if isinstance(each, Record):
                 each._read()
         return method(*args)
 
-    return read_first
+    return wrapper
 
 
 for _name, _method in vars(collections.deque).items():
     if callable(_method) and _name not in {"__new__", "__getattribute__", "__class_getitem__", *vars(Record)}:
-        setattr(Record, _name, _after_reading(_method))
+        setattr(Record, _name, _read_first(_method))
 
 
-# The records of an agent; each record is the attribute `<name>_record`
+# The records of an agent. The record of a statistic is the attribute `<name>_record`
 
 
 def make_records(agent: Any, sizes: Mapping[str, int]) -> dict[str, str]:
-    """Set an empty record of the given size for each name. Returns the attribute names, keyed by statistic."""
+    """Create an empty record for each statistic. `sizes` contains the sizes, keyed by statistic.
+
+    Return the attribute names of the records, keyed by statistic.
+    """
     for name, size in sizes.items():
         setattr(agent, f"{name}_record", Record(maxlen=int(size)))
     return {name: f"{name}_record" for name in sizes}
 
 
 def add_values(agent: Any, attributes: Mapping[str, str], stats: Mapping[str, Any]) -> None:
-    """Add statistics to their records. A deque or list that replaces a record gets floats immediately."""
+    """Add statistics to their records. If the user has replaced a record with a deque or list, add floats to it."""
     for name, attribute in attributes.items():
         if name in stats:
             record = getattr(agent, attribute)
@@ -122,19 +126,19 @@ def add_values(agent: Any, attributes: Mapping[str, str], stats: Mapping[str, An
 
 
 def means(agent: Any, attributes: Mapping[str, str]) -> list[tuple[str, float]]:
-    """Return the means of the records as ("average_name", value), NaN before the first value."""
+    """Return the means of the records as ("average_name", mean). The mean of an empty record is NaN."""
     records = ((name, getattr(agent, attribute)) for name, attribute in attributes.items())
     return [(f"average_{name}", float(np.mean(record)) if len(record) else float("nan")) for name, record in records]
 
 
 def plain_record(record: Iterable[float]) -> Any:
-    """Return the values of a record, for JSON."""
+    """Return the values of a record in a format that can be saved as JSON."""
     values = torch.tensor([*record], dtype=torch.float64)
     return to_plain((values,) if len(values) else ())
 
 
-def values_of(state: Any) -> list[float]:
-    """Return the values that were passed to `plain_record`, or the values of a list of tensors (an older format).
+def from_plain_record(state: Any) -> list[float]:
+    """Return the values of a record that `plain_record` has converted. Older files contain a list of several tensors.
 
     Raises:
         ValueError: If `state` has the wrong form.
@@ -145,20 +149,20 @@ def values_of(state: Any) -> list[float]:
     return [number for part in parts for number in part.reshape(-1).tolist()]
 
 
-def put_values(agent: Any, values: Mapping[str, list[float]]) -> None:
-    """Replace the values of records; `values` is keyed by attribute name."""
+def set_values(agent: Any, values: Mapping[str, list[float]]) -> None:
+    """Replace the values of records. `values` is keyed by the records' attribute names."""
     for attribute, numbers in values.items():
         record = getattr(agent, attribute)
         record.clear()
         record.extend(numbers)
 
 
-#: (Number of rows, number of updates) over which statistics are averaged.
+#: Number of rows, and number of updates, over which statistics are averaged.
 ROWS, UPDATES = 1000, 100
 
 
 def cumulative_steps(agent: Any) -> int:
-    """Number of environment steps in training; assignments to `t` do not change it."""
+    """Number of environment steps in training. Unlike `t`, it cannot be assigned."""
     return agent._cumulative_steps  # type: ignore[no-any-return]
 
 
@@ -166,7 +170,10 @@ def cumulative_steps(agent: Any) -> int:
 
 
 def replay_statistics(agent: Any) -> list[tuple[str, Any]]:
-    """Return means over the last 1,000 values of Q(s, a) and 100 losses (NaN before the first), and counters."""
+    """Return the means of the last 1,000 values of Q(s, a) and of the last 100 losses, and counters.
+
+    The mean is NaN if there is no value yet.
+    """
     return [
         *means(agent, agent._records),
         ("cumulative_steps", agent._cumulative_steps),
@@ -176,21 +183,21 @@ def replay_statistics(agent: Any) -> list[tuple[str, Any]]:
 
 
 def clear_records(agent: Any) -> None:
-    """Empty the records of the statistics."""
+    """Create empty records for the agent's statistics."""
     sizes = dict.fromkeys(agent.averaged_rows, ROWS) | dict.fromkeys(agent.averaged_updates, UPDATES)
     agent._records = make_records(agent, sizes)
 
 
 def waiting_for(agent: Any) -> str | None:
-    """Describe which items or episodes the buffer lacks for the first update; None if it has enough.
+    """Return the reason why the buffer is too small for an update; None if it is large enough.
 
-    As in PFRL, a recurrent agent is not updated until `minibatch_size` whole episodes are stored.
+    As in PFRL, a recurrent agent is not updated until the buffer has `minibatch_size` whole episodes.
     """
     if agent.learns_from_sequences and agent.replay_buffer.n_episodes < agent.minibatch_size:
         episodes = agent.replay_buffer.n_episodes
         return f"the buffer holds {episodes:,} whole episodes, minibatch_size is {agent.minibatch_size:,}"
-    held, start = len(agent.replay_buffer), agent.replay_start_size
-    return f"the buffer holds {held:,} transitions, replay_start_size is {start:,}" if held < start else None
+    n_items, start = len(agent.replay_buffer), agent.replay_start_size
+    return f"the buffer holds {n_items:,} transitions, replay_start_size is {start:,}" if n_items < start else None
 
 
 def saved_progress(agent: Any) -> dict[str, Any]:
@@ -207,36 +214,39 @@ def saved_progress(agent: Any) -> dict[str, Any]:
 
 
 def restore_progress(agent: Any, state: dict[str, Any]) -> None:
-    """Restore the result of `saved_progress`; entries missing in `state` are not changed.
+    """Restore the result of `saved_progress`. If an entry is missing in `state`, the agent keeps its value.
 
-    If the saved explorer has a different class, its state is not restored and a warning is logged; see
-    `unsaved_explorer`.
+    If the saved explorer has a different class than the agent's explorer, its state is not restored and a warning is
+    logged.
 
     Raises:
-        ValueError: If `state` has an unknown entry or an invalid value; the agent is not changed.
+        ValueError: If `state` has an unknown entry or an invalid value. The agent is not changed.
     """
     counters: Mapping[str, str] = agent._saved_counters
-    known = {*counters, *agent._records.values(), "explorer"}
-    unknown = state.keys() - known - ({"memory"} if agent.memory else set())
+    allowed = {*counters, *agent._records.values(), "explorer"}
+    unknown = state.keys() - allowed - ({"memory"} if agent.memory else set())
     if unknown:
         raise ValueError(f"unknown entries {sorted(unknown)} in the state of this {type(agent).__name__}")
     counts = {attribute: state[name] for name, attribute in counters.items() if name in state}
     for name in counters.keys() & state.keys():
         if type(state[name]) is not int or state[name] < 0:
             raise ValueError(f"{name} is {state[name]!r:.80}, expected an integer of at least 0")
-    values = {name: values_of(state[name]) for name in agent._records.values() if name in state}
+    values = {name: from_plain_record(state[name]) for name in agent._records.values() if name in state}
     memory = copy.copy(agent.memory)
     if memory is not None and "memory" in state:
         memory.load_state_dict(state["memory"])
     _restore_explorer(agent, state.get("explorer"))
     agent.memory = memory
-    put_values(agent, values)
+    set_values(agent, values)
     for attribute, count in counts.items():
         setattr(agent, attribute, count)
 
 
 def unsaved_explorer(agent: Any) -> Sequence[str]:
-    """Describe, for `Agent.unsaved`, explorer state that is not saved, or that was not restored by `load`."""
+    """Return the reasons why the explorer continues differently after `load`: its state is not saved or not restored.
+
+    This is the implementation of `Agent.unsaved`.
+    """
     if isinstance(agent.explorer, Explorer) or not hasattr(agent.explorer, "state_dict"):
         return agent._unrestored  # type: ignore[no-any-return]
     kind = type(agent.explorer).__name__
@@ -253,22 +263,22 @@ def _restore_explorer(agent: Any, saved: Any) -> None:
     if saved["class"] == name:
         agent.explorer.load_state_dict(saved["state"])
     else:
-        left_out = f"explorer: the saved class is {saved['class']}, but the agent has {name}: its state is not restored"
-        agent._unrestored = (left_out,)
-        agent.logger.warning("%s", left_out)
+        reason = f"explorer: the saved class is {saved['class']}, but the agent has {name}: its state is not restored"
+        agent._unrestored = (reason,)
+        agent.logger.warning("%s", reason)
 
 
 # Progress of an on-policy agent
 
 
 def move_average(agent: Any, name: str, value: Any) -> None:
-    """Update the exponential moving average in the attribute `name`; the attribute `<name>_decay` is its decay."""
+    """Update the exponential moving average in the attribute `name`. The attribute `<name>_decay` is the decay rate."""
     mean, decay = getattr(agent, name), getattr(agent, f"{name}_decay")
     setattr(agent, name, mean + (1 - decay) * (float(value) - mean))
 
 
 def saved_rollout(agent: Any) -> dict[str, Any]:
-    """Return counters, statistics, recurrent states and the steps collected so far of an on-policy agent."""
+    """Return counters, statistics, recurrent states and collected steps of an on-policy agent."""
     state: dict[str, Any] = {
         "t": agent.t,
         "n_updates": agent.n_updates,
@@ -287,35 +297,34 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     """Restore the result of `saved_rollout`.
 
     Raises:
-        ValueError: If `state` has the wrong form; the agent is not changed.
+        ValueError: If `state` has the wrong form. The agent is not changed.
     """
     if not state:
         return
-    known = {"t", "n_updates", "cumulative_steps", "numbers", "windows", "memory", "rollout"}
+    allowed = {"t", "n_updates", "cumulative_steps", "numbers", "windows", "memory", "rollout"}
     counts = [state.get(name) for name in ("t", "n_updates", "cumulative_steps")]
-    if state.keys() - known or not all(type(count) is int and count >= 0 for count in counts):
-        raise ValueError(
-            f"the state has the entries {sorted(state)} and the counters {counts}, expected entries among "
-            f"{sorted(known)} and integers of at least 0"
-        )
+    if state.keys() - allowed:
+        raise ValueError(f"the state has the entries {sorted(state)}, expected entries among {sorted(allowed)}")
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise ValueError(f"the state has the counters {counts}, expected integers of at least 0")
     numbers, windows = state.get("numbers", ()), state.get("windows", {})
-    if len(numbers) != len(agent._kept_numbers) or windows.keys() != agent._records.keys():
-        raise ValueError(
-            f"the state has {len(numbers)} numbers and the windows {sorted(windows)}, expected "
-            f"{len(agent._kept_numbers)} and {sorted(agent._records)}"
-        )
+    if len(numbers) != len(agent._kept_numbers):
+        raise ValueError(f"the state has {len(numbers)} numbers, expected {len(agent._kept_numbers)}")
+    if windows.keys() != agent._records.keys():
+        raise ValueError(f"the state has the records {sorted(windows)}, expected {sorted(agent._records)}")
     numbers = [math.nan if number is None else float(number) for number in numbers]
-    values = {agent._records[name]: values_of(saved) for name, saved in windows.items()}
-    memory, rollout, last_of = copy.copy(agent.memory), Rollout(agent._rollout.room), agent._bootstrap_inputs
+    values = {agent._records[name]: from_plain_record(saved) for name, saved in windows.items()}
+    memory, bootstrap_inputs = copy.copy(agent.memory), agent._bootstrap_inputs
+    rollout = Rollout(agent._rollout.initial_rows)
     if memory is not None and "memory" in state:
         memory.load_state_dict(state["memory"])
     if "rollout" in state:
-        last_of = rollout.load_state_dict(state["rollout"], agent.device)
+        bootstrap_inputs = rollout.load_state_dict(state["rollout"], agent.device)
     agent.t, agent.n_updates, agent._cumulative_steps = counts
     for name, number in zip(agent._kept_numbers, numbers, strict=True):
         setattr(agent, name, number)
-    put_values(agent, values)
-    agent.memory, agent._rollout, agent._bootstrap_inputs = memory, rollout, last_of
+    set_values(agent, values)
+    agent.memory, agent._rollout, agent._bootstrap_inputs = memory, rollout, bootstrap_inputs
 
 
 def _finite(number: Any) -> float | None:

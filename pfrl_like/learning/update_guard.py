@@ -1,4 +1,4 @@
-"""Rejection of non-finite updates, and the diagnosis of such updates."""
+"""Rejection and diagnosis of updates whose loss or gradient is NaN or infinite."""
 
 import contextlib
 import copy
@@ -28,9 +28,9 @@ class Diagnosis(NamedTuple):
     Attributes:
         error: Error message of the repeated update; None if the update succeeded.
         layer: First layer whose output is not finite, with the ranges of its inputs and outputs. None if the outputs of
-            all layers are finite; the loss or its derivative is then not finite.
+            all layers are finite. In that case, the loss or its derivative is not finite.
         parameters: Names of the parameters and buffers that are not finite.
-        gradients: Gradients of the rejected loss and of earlier losses, keyed by parameter.
+        gradients: Gradients of the rejected loss and of earlier losses of the update, keyed by the parameter's name.
     """
 
     error: str | None
@@ -39,20 +39,11 @@ class Diagnosis(NamedTuple):
     gradients: dict[str, Tensor]
 
 
-def _joined(*names: str) -> str:
-    return ".".join(filter(None, names))
-
-
-def _numbers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from module.named_parameters()
-    yield from module.named_buffers()
-
-
 @contextlib.contextmanager
-def _as_it_was(agent: Any) -> Iterator[None]:
-    """Context in which the agent learns uncompiled.
+def _undo_changes(agent: Any) -> Iterator[None]:
+    """Context in which the agent can make an update without compilation.
 
-    Afterwards, all changes are undone, even of an incomplete update.
+    At the end of the context, all changes of the agent are undone, even the changes of an incomplete update.
     """
     parts = [part for part in vars(agent).values() if isinstance(part, nn.Module | Optimizer)]
     states, progress = copy.deepcopy(([part.state_dict() for part in parts], agent.saved_state()))
@@ -65,19 +56,22 @@ def _as_it_was(agent: Any) -> Iterator[None]:
         if compiled is not None:
             agent._compiled = compiled
         for part, state in zip(parts, states, strict=True):
-            part.load_state_dict(state)  # the agent's own method would reject numbers that are not finite
+            part.load_state_dict(state)  # `agent.load_state_dict` would reject numbers that are not finite
         agent.restore_state(progress)
 
 
 @contextlib.contextmanager
-def _listening(layers: Mapping[int, str], found: list[dict[str, Any]]) -> Iterator[None]:
-    """Append to `found`, within the context, the layers whose outputs are not finite, in the order of evaluation."""
+def _record_nonfinite_layers(layers: Mapping[int, str], nonfinite: list[dict[str, Any]]) -> Iterator[None]:
+    """Context that appends to `nonfinite` each layer with non-finite output, in the order of evaluation.
+
+    `layers` contains the names of the layers, keyed by `id`.
+    """
 
     def listen(module: nn.Module, inputs: Any, output: Any) -> None:
         outputs = list(tensors_in(output))
         if id(module) in layers and not all(map(_is_finite, outputs)):
             ranges = {"input": [*map(_range, tensors_in(inputs))], "output": [*map(_range, outputs)]}
-            found.append({"name": layers[id(module)], "class": type(module).__name__, **ranges})
+            nonfinite.append({"name": layers[id(module)], "class": type(module).__name__, **ranges})
 
     hook = register_module_forward_hook(listen)
     try:
@@ -91,7 +85,7 @@ def _is_finite(value: Tensor) -> bool:
 
 
 def _range(value: Tensor) -> dict[str, Any]:
-    """Describe a tensor: its shape, the number of values that are not finite, and the range of the finite values."""
+    """Return the shape of a tensor, the number of values that are not finite, and the range of the finite values."""
     value = value.detach()
     finite = value[torch.isfinite(value)].double()
     ends = [finite.min().item(), finite.max().item()] if len(finite) else None
@@ -99,7 +93,7 @@ def _range(value: Tensor) -> dict[str, Any]:
 
 
 class NormalizationSnapshot:
-    """Snapshot of module buffers that a forward pass in training changes.
+    """Snapshot of the buffers that a forward pass in training changes, such as running moments.
 
     Args:
         modules: The modules.
@@ -107,26 +101,26 @@ class NormalizationSnapshot:
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
         self._networks = modules
-        self._kept: list[tuple[Tensor, Tensor]] = []
+        self._stored: list[tuple[Tensor, Tensor]] = []
 
     @classmethod
     def of(cls, modules: Iterable[nn.Module]) -> Self | None:
-        """Return a snapshot of the modules that have such buffers; None if there is no such module."""
-        found = [module for module in modules if _has_moments(module)]
-        return cls(found) if found else None
+        """Return a snapshot for the modules with such buffers. Return None if no module has such buffers."""
+        with_moments = [module for module in modules if _has_moments(module)]
+        return cls(with_moments) if with_moments else None
 
     def snapshot(self) -> None:
-        """Store the current buffers."""
-        self._kept = [(buffer, buffer.clone()) for module in self._networks for buffer in module.buffers()]
+        """Store the current values of the buffers."""
+        self._stored = [(buffer, buffer.clone()) for module in self._networks for buffer in module.buffers()]
 
     def restore(self) -> None:
-        """Restore the stored buffers."""
-        for buffer, moment in self._kept:
+        """Restore the stored values."""
+        for buffer, moment in self._stored:
             buffer.copy_(moment)
 
     def restore_if(self, refused: Tensor) -> None:
-        """Restore the stored buffers if `refused`, a scalar tensor on their device, is 1. Do nothing if it is 0."""
-        for buffer, moment in self._kept:
+        """Restore the stored values if `refused`, a scalar tensor on the buffers' device, is not 0."""
+        for buffer, moment in self._stored:
             buffer.copy_(torch.where(refused > 0, moment, buffer))
 
 
@@ -138,22 +132,20 @@ _STATE = torch.default_generator.get_state
 
 
 class UpdateGuard:
-    """Stores random stream and running moments before an update, and rolls back rejected updates.
-
-    The guard stores only data. It stores no object that the agent may replace.
+    """Stores the random state and running moments before an update, and rolls back rejected updates.
 
     Args:
         device: Device of the agent.
         modules: Modules whose running moments must not change in a rejected update.
 
     Attributes:
-        stream: State of torch's random stream on the device, before the last update. None if updates are assumed to
+        stream: State of torch's random generator on the device, before the last update. None if updates are assumed to
             draw no random numbers.
-        moments: Running moments before the last update; None if no module has running moments.
-        probes_left: Number of further updates that must leave the stream unchanged before updates are assumed to draw
-            no random numbers. The state is then no longer read, which saves some microseconds per update. 0 after the
-            check.
-        is_watching: True while `before` has something to store.
+        moments: Snapshot of the running moments before the last update. None if no module has running moments.
+        probes_left: Number of updates that are still checked for random numbers. If 20 updates draw no random numbers,
+            updates are assumed to draw none, and the state of the generator is no longer stored. This saves some
+            microseconds per update. 0 if the check is complete.
+        is_watching: True if `before` has something to store.
     """
 
     def __init__(self, device: torch.device, modules: Iterable[nn.Module] = ()) -> None:
@@ -165,14 +157,14 @@ class UpdateGuard:
         self._uses_rng = True
 
     def before(self) -> None:
-        """Store moments and the state of the random stream before an update."""
+        """Store the running moments and the state of the random generator before an update."""
         if self.moments is not None:
             self.moments.snapshot()
         if self._uses_rng:
             self.stream = _STATE() if self.device.type == "cpu" else self._read_stream()
 
     def after(self) -> None:
-        """Check whether the last update has drawn random numbers; not needed if `probes_left` is 0."""
+        """Check whether the last update has drawn random numbers. If `probes_left` is 0, the call is not needed."""
         if self.stream is None or not torch.equal(self.stream, self._read_stream()):
             self.probes_left = 0
             return
@@ -184,13 +176,14 @@ class UpdateGuard:
     def reject(self, agent: Any, error: NonFiniteError, batch: Batch, update: int) -> None:
         """Log a rejected update and roll it back.
 
-        The error gets the minibatch as its attribute `batch`, unless a GPU reports earlier updates.
+        The minibatch is stored in the attribute `batch` of the error, unless the error belongs to earlier updates,
+        which a GPU skipped.
 
         Args:
             agent: The agent. Its counters are decreased by the number of updates that a GPU skipped.
-            error: The error that was raised.
-            batch: The minibatch.
-            update: Number of the update.
+            error: The error that the update raised.
+            batch: Minibatch of the update.
+            update: Number of the update, counted from 1.
         """
         if self.moments is not None:
             self.moments.restore()
@@ -201,12 +194,15 @@ class UpdateGuard:
         agent.logger.error("update %d was rejected: %s", update - error.skipped, error)
 
     def restore_moments(self, refused: Tensor | None) -> None:
-        """Restore the moments if a GPU skipped the update, without waiting for the GPU."""
+        """Restore the running moments if a GPU has skipped the update (`refused` is 1), without waiting for the GPU."""
         if self.moments is not None and refused is not None:
             self.moments.restore_if(refused)
 
     def streams_before(self) -> GlobalStreams:
-        """Return the random streams before the last update; streams that updates do not draw from are current."""
+        """Return the states of all random generators before the last update.
+
+        For generators from which updates draw no numbers, this is the current state.
+        """
         now = GlobalStreams.now()
         if self.stream is None:
             return now
@@ -220,40 +216,40 @@ class UpdateGuard:
         return _STATE() if self.device.type == "cpu" else torch.cuda.get_rng_state(self.device)
 
 
-# Methods of the agents that have a guard and `gradient_steps`
+# Methods of agents that have the attributes `guard` and `gradient_steps`
 
 
 def trailed(agent: Any) -> Sequence[GradientStep | CompiledStep]:
-    """Return the objects that all losses pass through. The attribute `trail` of each object is a hash of the losses."""
+    """Return the objects that make the gradient steps. The attribute `trail` of each object is a hash of its losses."""
     return (*agent.gradient_steps.values(),) if agent._compiled is None else (agent._compiled,)
 
 
 def settle(agent: Any) -> None:
-    """Wait for a GPU to report whether it has skipped updates since the last report; does nothing on a CPU.
+    """Wait until the GPU has reported whether it skipped updates since the last report. On a CPU, do nothing.
 
     Raises:
-        NonFiniteError: If the GPU skipped updates; the counters are decreased by their number.
+        NonFiniteError: If the GPU skipped updates. The counters are decreased by the number of skipped updates.
     """
-    found = []
+    errors = []
     for step in agent.gradient_steps.values():
         try:
             step.settle()
         except NonFiniteError as error:
             agent.rollback(error.skipped)
-            found.append(error)
-    if found:
-        raise found[0]
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def save(agent: Any, dirname: str | os.PathLike[str]) -> None:
-    """Save to a directory atomically: at any time it contains the complete old save or the complete new save.
+    """Save the agent to a directory. At every moment, the directory contains either the old or the new save.
 
     In addition to the files that `load` reads, the directory contains copies under PFRL's names (`model.pt`, ...).
 
     Raises:
-        CheckpointError: If a part cannot be saved or written; the old save is kept.
-        NonFiniteError: If a parameter is NaN or infinite; the old save is kept. Also raised after saving, if a GPU has
-            skipped updates since the last report.
+        CheckpointError: If a part cannot be saved or written. The old save is kept.
+        NonFiniteError: If a parameter is NaN or infinite. The old save is kept. The error is also raised, after saving,
+            if a GPU has skipped updates since the last report.
     """
     try:
         agent.settle()
@@ -262,22 +258,22 @@ def save(agent: Any, dirname: str | os.PathLike[str]) -> None:
 
 
 def diagnose(agent: Any, batch: Batch, streams: GlobalStreams | None = None) -> Diagnosis:
-    """Repeat a rejected update without compilation to find where its numbers became non-finite.
+    """Repeat a rejected update without compilation, to find the layer whose output is not finite.
 
-    The agent and all random streams are not changed.
+    The agent and all random generators are not changed.
 
     Args:
         agent: The agent.
         batch: Minibatch of the rejected update, the attribute `batch` of the error.
-        streams: Random streams before the update; None uses the streams before the last update.
+        streams: States of the random generators before the update. If None, the states before the last update are used.
     """
     streams = agent.guard.streams_before() if streams is None else streams
-    named = {name: part for name, part in vars(agent).items() if isinstance(part, nn.Module)}
-    layers = {id(part): _joined(name, key) for name, whole in named.items() for key, part in whole.named_modules()}
-    tensors = {_joined(name, key): value for name, whole in named.items() for key, value in _numbers(whole)}
+    modules = nn.ModuleDict({name: part for name, part in vars(agent).items() if isinstance(part, nn.Module)})
+    layers = {id(part): name for name, part in modules.named_modules()}
+    tensors = dict([*modules.named_parameters(), *modules.named_buffers()])
     parameters = [name for name, value in tensors.items() if not _is_finite(value)]
-    error, found = None, list[dict[str, Any]]()
-    with isolated_rng(), _as_it_was(agent), _listening(layers, found):
+    error, nonfinite = None, list[dict[str, Any]]()
+    with isolated_rng(), _undo_changes(agent), _record_nonfinite_layers(layers, nonfinite):
         for value in tensors.values():
             value.grad = None
         streams.restore()
@@ -286,4 +282,4 @@ def diagnose(agent: Any, batch: Batch, streams: GlobalStreams | None = None) -> 
         except NonFiniteError as rejection:
             error = str(rejection)
         gradients = {name: value.grad.clone() for name, value in tensors.items() if value.grad is not None}
-    return Diagnosis(error, found[0] if found else None, parameters, gradients)
+    return Diagnosis(error, nonfinite[0] if nonfinite else None, parameters, gradients)

@@ -1,4 +1,4 @@
-"""Adapters for the online training of d3rlpy's scripts: replay buffer, explorers and training loop."""
+"""Replay buffer, explorers and training loop with the interfaces of d3rlpy's online training."""
 
 from pfrl_like.online import buffers, explorers, iterators
 

@@ -1,6 +1,6 @@
 """Replay buffer with d3rlpy's interface: it appends rows and samples a `TransitionMiniBatch`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any
 
@@ -18,13 +18,13 @@ from pfrl_like.utils.random import RandomSource, not_held
 
 
 class ReplayBuffer(replay_buffers.ReplayBuffer):
-    """Replay buffer of the last `maxlen` transitions with uniform sampling; agents can also use it.
+    """Replay buffer of the last `maxlen` transitions with uniform sampling. Agents can also use this buffer.
 
     Args:
         maxlen: Maximum number of transitions.
-        env: Environment whose spaces define the shapes.
+        env: Environment whose spaces define the shapes of observations and actions.
         episodes: Episodes that are added in the constructor. None adds no episodes.
-        rng: Source of randomness; None is the global NumPy stream.
+        rng: Source of randomness; None uses the global NumPy generator.
 
     Raises:
         ValueError: If `maxlen` is less than 1, the environment's actions are neither discrete nor continuous, no
@@ -51,21 +51,21 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         super().__init__(maxlen, rng=rng)
         if getattr(getattr(env, "observation_space", None), "shape", None) is None:
             raise TypeError(f"env is {env!r:.80}, expected an environment whose observations are arrays")
-        self._first_rewards: dict[int, float] = {}  # keys are the numbers of the first items of episodes
+        self._first_rewards: dict[int, float] = {}  # rewards before the first steps of episodes, by item
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.observation_shape, self.action_size = tuple(env.observation_space.shape), action_size_of(env.action_space)
         for episode in as_episodes(episodes) if episodes else ():
             self.append_episode(episode)
 
-    # Methods that agents call. The methods below have other signatures and do not replace them.
+    # Agents call the following methods. `append` and `sample` below have the signatures of d3rlpy.
     append_batch = replay_buffers.ReplayBuffer.append_batch
     sample_batch = replay_buffers.ReplayBuffer.sample_batch
 
     def append(self, observation: Any, action: Any, reward: float, terminal: bool | float) -> None:  # type: ignore[override]
         """Add a row: an observation, the reward of the previous action, and the action chosen for the observation.
 
-        The row completes the transition of the previous row. The row after a terminal row starts a new episode. After a
-        truncated episode, call `stop_current_episode`.
+        The row and the previous row together form a transition. The row after a terminal row starts a new episode.
+        After a truncated episode, call `stop_current_episode`.
 
         Args:
             observation: The observation.
@@ -91,7 +91,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             self.prev_reward = float(reward)
 
     def append_episode(self, episode: Episode) -> None:
-        """Add the transitions of an episode; if the last state is not terminal, the episode is stored as truncated.
+        """Add the transitions of an episode. If the last state is not terminal, the episode is stored as truncated.
 
         Raises:
             TypeError: If `episode` is not an `Episode`.
@@ -105,7 +105,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         for step in steps:
             self._check_row(step.observation, step.action_reward)
             self._check_action(step.action)
-        for step in steps[-1:]:  # no step if the episode has no transition
+        for step in steps[-1:]:  # empty if the episode has no transition
             self._check_row(step.next_observation, before)
         self.stop_current_episode()
         for step in steps:
@@ -121,12 +121,12 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
     def _check_action(self, action: Any) -> None:
         space = self.action_space
         array = as_array(action) if space_kind(space) == "box" else None
-        check_action(space, action if array is None else array.astype(space.dtype))  # the bounds have this dtype
+        check_action(space, action if array is None else array.astype(space.dtype))  # the dtype of the bounds
 
     def _append_step(
         self, obs: Any, action: Any, reward: float, next_obs: Any, ended: bool, reward_before: float
     ) -> None:
-        """Store a transition; for the first transition of an episode, also store the reward before it."""
+        """Store a transition. If the transition is the first of an episode, also store `reward_before`."""
         if 0 not in self._columns.running:
             while self._first_rewards and (oldest := next(iter(self._first_rewards))) < self._first:
                 del self._first_rewards[oldest]
@@ -134,7 +134,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         self.append_batch([obs], [action], [reward], [next_obs], [ended], [False])
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change a stored transition; raise an error for values that `append` would reject."""
+        """Change a stored transition; raise an error if `append` would raise an error for a new value."""
         for name in {"state", "next_state"} & changes.keys():
             if changes[name] is not None:
                 check_observation(self.observation_space, changes[name], name)
@@ -146,8 +146,8 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         return super()._edit(transition, changes)
 
     def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        held = {item: reward for item, reward in self._first_rewards.items() if item >= self._first}
-        items, rewards = np.array([*held], np.int64), np.array([*held.values()], np.float64)
+        stored = {item: reward for item, reward in self._first_rewards.items() if item >= self._first}
+        items, rewards = np.array([*stored], np.int64), np.array([*stored.values()], np.float64)
         return {}, {"first_items": items, "first_rewards": rewards}
 
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
@@ -158,7 +158,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         self._forget_row()
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """Truncate the running episode of `env_id`; the next row starts a new episode."""
+        """Truncate the running episode of environment `env_id`; the next row starts a new episode."""
         self._forget_row()
         super().stop_current_episode(env_id)
 
@@ -180,34 +180,34 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
 
         Args:
             batch_size: Number of transitions.
-            n_frames: Number of consecutive images that are stacked, as in `TransitionMiniBatch`.
+            n_frames: Number of consecutive images that are stacked into one observation.
 
         Raises:
             ValueError: If `batch_size` is larger than the number of transitions in the buffer.
         """
         if not 0 < batch_size <= len(self):
             raise not_held("batch_size", batch_size, len(self), "transitions", least=1)
-        drawn, _ = self._draw(batch_size)
-        return TransitionMiniBatch([HeldTransition(self, item) for item in drawn.tolist()], n_frames)
+        items, _ = self._draw(batch_size)
+        return TransitionMiniBatch([BufferTransition(self, item) for item in items.tolist()], n_frames)
 
     def size(self) -> int:
         """Return the number of transitions."""
         return len(self)
 
-    def _is_followed(self, item: int) -> bool:
-        """Return True if item `item` and item `item + 1` are in the buffer and are consecutive steps of one episode."""
+    def _has_next(self, item: int) -> bool:
+        """Return True if the buffer contains `item` and `item + 1`, and both are consecutive steps of one episode."""
         if not self._first <= item < self._next - 1:
             return False
-        row, following = self._rows(np.array([item, item + 1])).tolist()
-        return bool(self._columns.successor[row] == following)
+        row, next_row = self._rows(np.array([item, item + 1])).tolist()
+        return bool(self._columns.successor[row] == next_row)
 
 
-class HeldTransition(Transition):
-    """Transition of a buffer; the previous and next transitions are looked up on access, and None if overwritten."""
+class BufferTransition(Transition):
+    """Transition of a buffer. The previous and next transitions are None if the buffer has overwritten them."""
 
     def __init__(self, buffer: ReplayBuffer, item: int) -> None:
-        numbers = [*range(item - buffer._is_followed(item - 1), item + buffer._is_followed(item) + 1)]
-        steps = dict(zip(numbers, buffer._columns.transitions(buffer._rows(np.array(numbers))), strict=True))
+        items = [*range(item - buffer._has_next(item - 1), item + buffer._has_next(item) + 1)]
+        steps = dict(zip(items, buffer._columns.transitions(buffer._rows(np.array(items))), strict=True))
         step = steps[item]
         action = step["action"]
         super().__init__(
@@ -222,15 +222,15 @@ class HeldTransition(Transition):
 
     @property
     def prev_transition(self) -> Transition | None:
-        return HeldTransition(self._buffer, self._item - 1) if self._buffer._is_followed(self._item - 1) else None
+        return BufferTransition(self._buffer, self._item - 1) if self._buffer._has_next(self._item - 1) else None
 
     @property
     def next_transition(self) -> Transition | None:
-        return HeldTransition(self._buffer, self._item + 1) if self._buffer._is_followed(self._item) else None
+        return BufferTransition(self._buffer, self._item + 1) if self._buffer._has_next(self._item) else None
 
 
 class _Transitions(Sequence[Transition]):
-    """Sequence of a buffer's transitions that copies no data."""
+    """Sequence of the transitions in a buffer, which creates each transition on access."""
 
     def __init__(self, buffer: ReplayBuffer) -> None:
         self._buffer = buffer
@@ -241,8 +241,5 @@ class _Transitions(Sequence[Transition]):
     def __getitem__(self, index: Any) -> Any:
         items = range(self._buffer._first, self._buffer._next)[index]
         if isinstance(index, slice):
-            return [HeldTransition(self._buffer, item) for item in items]
-        return HeldTransition(self._buffer, items)
-
-    def __iter__(self) -> Iterator[Transition]:
-        return (HeldTransition(self._buffer, item) for item in range(self._buffer._first, self._buffer._next))
+            return [BufferTransition(self._buffer, item) for item in items]
+        return BufferTransition(self._buffer, items)

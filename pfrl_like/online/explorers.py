@@ -1,4 +1,4 @@
-"""Explorers that call `predict` of an algorithm; `for_actions` converts them to explorers for agents."""
+"""Explorers with d3rlpy's interface; the method `for_actions` returns an equivalent explorer for agents."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -31,7 +31,7 @@ class OnlineExplorer(ABC):
 
     @abstractmethod
     def for_actions(self, space: Any) -> Explorer:
-        """Return an equivalent explorer for agents with this action space.
+        """Return an equivalent explorer for agents with the action space `space`.
 
         Raises:
             TypeError: If the explorer supports only the other kind of actions.
@@ -40,47 +40,42 @@ class OnlineExplorer(ABC):
     def _check(self, space: Any, kind: str) -> None:
         if space_kind(space) != kind:
             expected = {"discrete": "Discrete", "box": "a Box"}[kind]
-            raise TypeError(f"explorer is {type(self).__name__}, made for actions that are {expected}, got {space}")
+            raise TypeError(f"explorer is {type(self).__name__}, which needs actions that are {expected}, got {space}")
 
 
 class LinearDecayEpsilonGreedy(OnlineExplorer):
-    """Epsilon-greedy exploration with an epsilon that decays linearly and is then constant.
+    """Epsilon-greedy exploration. Epsilon decays linearly and is then constant.
 
     Args:
         start_epsilon: Epsilon at step 0.
         end_epsilon: Epsilon from step `duration` on.
         duration: Number of steps of the decay.
-        rng: NumPy generator; None is the global NumPy stream.
+        rng: NumPy generator; None uses the global NumPy generator.
 
     Raises:
         ValueError: If an epsilon is not in [0, 1], or `duration` is negative.
     """
 
     def __init__(
-        self,
-        start_epsilon: float = 1.0,
-        end_epsilon: float = 0.1,
-        duration: int = 1000000,
-        *,
-        rng: RandomSource = None,
+        self, start_epsilon: float = 1.0, end_epsilon: float = 0.1, duration: int = 1000000, *, rng: RandomSource = None
     ) -> None:
         self.start_epsilon, self.end_epsilon, self.duration, self.rng = start_epsilon, end_epsilon, duration, rng
-        self._choosing_from(2)  # checks the arguments
+        self._explorer_for(2)  # checks the arguments
 
     def compute_epsilon(self, step: int) -> float:
         """Return epsilon after `step` steps."""
-        return self._choosing_from(2).compute_epsilon(step)
+        return self._explorer_for(2).compute_epsilon(step)
 
     def sample(self, algo: Any, x: Any, step: int) -> Any:
-        """Return an action for one observation, after `step` steps of training."""
-        explorer = self._choosing_from(algo.action_size_)
+        """Return an action for one observation; `step` is the number of training steps so far."""
+        explorer = self._explorer_for(algo.action_size_)
         return int(explorer.select_action(step, lambda: _greedy(algo, x)))
 
     def for_actions(self, space: Any) -> explorers.LinearDecayEpsilonGreedy:
         self._check(space, "discrete")
-        return self._choosing_from(int(space.n), int(getattr(space, "start", 0)))
+        return self._explorer_for(int(space.n), int(getattr(space, "start", 0)))
 
-    def _choosing_from(self, n: int, start: int = 0) -> explorers.LinearDecayEpsilonGreedy:
+    def _explorer_for(self, n: int, start: int = 0) -> explorers.LinearDecayEpsilonGreedy:
         source: Any = np.random if self.rng is None else self.rng
         return explorers.LinearDecayEpsilonGreedy(
             self.start_epsilon, self.end_epsilon, self.duration, lambda: start + int(source.random() * n), rng=self.rng
@@ -88,12 +83,12 @@ class LinearDecayEpsilonGreedy(OnlineExplorer):
 
 
 class NormalNoise(OnlineExplorer):
-    """The greedy action plus Gaussian noise, clipped to [-1, 1].
+    """Exploration that adds Gaussian noise to the greedy action, and clips the result to [-1, 1].
 
     Args:
         mean: Mean of the noise.
         std: Standard deviation of the noise.
-        rng: NumPy generator; None is the global NumPy stream.
+        rng: NumPy generator; None uses the global NumPy generator.
 
     Raises:
         ValueError: If `std` is negative.
@@ -113,7 +108,7 @@ class NormalNoise(OnlineExplorer):
 
 
 class _ShiftedGaussian(explorers.AdditiveGaussian):
-    """`AdditiveGaussian` with a nonzero mean of the noise."""
+    """Gaussian noise with the mean `mean`; the noise of `AdditiveGaussian` has mean 0."""
 
     def __init__(self, mean: float, scale: float, low: Any, high: Any, *, rng: RandomSource) -> None:
         super().__init__(scale, low, high, rng=rng)

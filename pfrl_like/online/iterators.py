@@ -1,4 +1,4 @@
-"""`train`, online training of an algorithm."""
+"""Online training of an algorithm, with the function `train` of d3rlpy's scripts."""
 
 from typing import Any
 

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from pfrl_like import agents
 from pfrl_like.algos.fitting.base import Estimator
-from pfrl_like.algos.fitting.epochs import shown
+from pfrl_like.algos.fitting.epochs import progress_callbacks
 from pfrl_like.algos.fitting.networks import adam, categorical_policy
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
@@ -107,7 +107,7 @@ def fitted_behavior(
         make = agents.BC
     agent = make(policy, adam(policy, 1e-3, 1e-8), ReplayBuffer(None), **options)
     clock = Clock(n_steps)
-    with shown(clock, show_progress) as callbacks:
+    with progress_callbacks(clock, show_progress) as callbacks:
         run(DatasetSource(agent, selection, n_frames=n_frames), clock, callbacks)
     return agent
 

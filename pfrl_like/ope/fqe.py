@@ -169,7 +169,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         super().__init__(discrete_action=kind, n_frames=n_frames, impl=impl, **vars(self.config))
         check_counts(target_update_interval=self.target_update_interval)
         check_ranges(self)
-        spaces.made_scalers(self)
+        spaces.copy_scalers(self)
 
     # Parts
 
@@ -187,7 +187,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     def set_grad_step(self, grad_step: int) -> None:
         """Set the number of updates, which determines the next update of the target networks."""
         check_counts(least=0, grad_step=grad_step)
-        self.agent.count_updates_from(grad_step)
+        self.agent.set_update_count(grad_step)
 
     # Building
 
@@ -273,7 +273,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         """
         n_actions, previous, self.discrete_action = size, self.discrete_action, discrete
         try:
-            spaces.made_scalers(self)  # raises an error if there is a scaler and actions are discrete
+            spaces.copy_scalers(self)  # raises an error if there is a scaler and actions are discrete
             if self.algo is not None:
                 *_, n_actions = policies.dry_run_policy(self.algo, obs, discrete, size, env=episodes is None)
             if self.impl is None:
@@ -385,7 +385,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         """
         critics = [*self.agent.critics]
         pairs = [*zip(critics, _critics_of(algo, len(critics)), strict=True)]
-        saving.take_states_of(self.agent, policies.agent_of(algo), pairs, "Q-function")
+        saving.copy_optimizer_states(self.agent, policies.agent_of(algo), pairs, "Q-function")
 
     # Files
 
@@ -396,13 +396,13 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted `FQE` of the same algorithm with equal hyperparameters."""
-        return cast(Self, self._made({**self.get_params(), "algo": self.algo, "use_gpu": self._torch_device}))
+        return cast(Self, self._create({**self.get_params(), "algo": self.algo, "use_gpu": self._torch_device}))
 
     @classmethod
-    def _made(cls, given: Mapping[str, Any]) -> Any:
+    def _create(cls, given: Mapping[str, Any]) -> Any:
         algo = given.get("algo")
         if isinstance(algo, Mapping):  # an estimator
-            algo = saving.made_of(ESTIMATORS[algo["algorithm"]], algo)
+            algo = saving.create_estimator(ESTIMATORS[algo["algorithm"]], algo)
         names = [field.name for field in dataclasses.fields(FQEConfig)]
         config = FQEConfig(**{name: given[cls.spellings.get(name, name)] for name in names})
         made = cls(algo, config, given["use_gpu"])
@@ -424,7 +424,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
             CheckpointError: If the file is damaged or does not describe an `FQE`.
             ValueError: If the device does not exist.
         """
-        return FQE._of_params(fname, saving.params_from_json(fname), device_of(device))
+        return FQE._from_params(fname, saving.params_from_json(fname), device_of(device))
 
     def save_model(self, fname: str | os.PathLike[str]) -> None:
         """Save the state for `load_learnable`, including the parameters of an evaluated estimator.
@@ -515,10 +515,10 @@ def load_learnable(
         raise TypeError(f"algo is {type(algo).__name__}, but {fname} contains {name}, not an FQE: expected None")
     elif torch_device.type not in {"cpu", "cuda"}:
         raise ValueError(f"device is {device!r}, expected 'cpu' or 'cuda:<number>' for an estimator")
-    made: Any = Estimator._of_params(fname, params, torch_device if evaluates else torch_device.index)
+    made: Any = Estimator._from_params(fname, params, torch_device if evaluates else torch_device.index)
     made._restore_model(fname, state, params)
     if evaluates and algo is None and made.algo is not None:
-        with saving.told_by(fname):
+        with saving.errors_about_file(fname):
             agent = made.algo.impl
             agent.load_state_dict({**agent.state_dict(), "attributes": state["attributes"]["policy"]})
     return made

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pfrl_like.algos.fitting.epochs import OnlineUpdates, shown
+from pfrl_like.algos.fitting.epochs import OnlineUpdates, progress_callbacks
 from pfrl_like.algos.fitting.fitting import Scorer, Training, named_scorers
-from pfrl_like.algos.fitting.minibatches import drawn_data
+from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.algos.fitting.online import Collector, checked_buffer, train_online
 from pfrl_like.algos.fitting.spaces import check_single_rewards
 from pfrl_like.dataset.selection import Selection
@@ -33,7 +33,7 @@ class PolicyCollector(Collector):
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return the action of the policy. An explorer selects the action itself, given the greedy action."""
         greedy = self.deterministic or self.explorer is not None
-        return self.explored(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
+        return self.explore(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 
 
 class FittingFQE:
@@ -119,7 +119,7 @@ class FittingFQE:
         data = dataset if hasattr(dataset, "sample_batch") else Selection(dataset)
         self.build_with_dataset(data)
         size = int(getattr(data, "n_steps", None) or len(data))
-        drawn = drawn_data(data, min(self.batch_size, size), self.n_frames, self.observation_shape)
+        drawn = SampledData(data, min(self.batch_size, size), self.n_frames, self.observation_shape)
         epochs: Iterator[tuple[int, Metrics]] = training.epochs(drawn, scorers, dataset)
         return epochs
 
@@ -164,7 +164,7 @@ class FittingFQE:
         collector = PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space)
         collector.deterministic = deterministic
         clock = Clock(n_steps)
-        with shown(clock, show_progress) as bar:
+        with progress_callbacks(clock, show_progress) as bar:
             run(SerialSource(collector, env, cuts_off_at_end=True), clock, bar)
         return buffer
 
@@ -237,7 +237,7 @@ class FittingFQE:
         self.build_with_env(env)
         buffer = checked_buffer(buffer, self.batch_size)
         check_single_rewards(self.reward_scaler, buffer)
-        data = drawn_data(buffer, self.batch_size, self.n_frames, self.observation_shape)
+        data = SampledData(buffer, self.batch_size, self.n_frames, self.observation_shape)
         source = SerialSource(
             PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space, random_steps), env
         )

@@ -16,8 +16,8 @@ from pfrl_like.algos.fitting.spaces import check_built_for
 from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
-from pfrl_like.learning.acting import Acting, samples_its_policy
-from pfrl_like.learning.model_outputs import taken_by
+from pfrl_like.learning.acting import Acting, samples_from_policy
+from pfrl_like.learning.model_outputs import obs_in_errors
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward
@@ -242,7 +242,7 @@ def evaluates_modes(algo: Any) -> bool:
 def _network_of(agent: Any) -> nn.Module | None:
     """Return the network that determines an agent's actions in evaluation; None for several networks, as in `BCQ`."""
     usual = getattr(type(agent), "greedy_actions", None) is Acting.greedy_actions
-    if samples_its_policy(agent) and (usual or not agent.act_deterministically):
+    if samples_from_policy(agent) and (usual or not agent.act_deterministically):
         return agent.policy  # type: ignore[no-any-return]
     model = getattr(agent, "model", None)
     if not usual or not isinstance(model, nn.Module):
@@ -269,7 +269,7 @@ def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "al
         ValueError: If the policy does not accept the observations.
         TypeError: If the policy does not return distributions.
     """
-    with taken_by(argument, obs):
+    with obs_in_errors(argument, obs):
         distribution = policy(features_of(agent, obs))
     if not isinstance(distribution, Distribution):
         raise TypeError(f"{argument} returns {type(distribution).__name__}, expected distributions of actions")

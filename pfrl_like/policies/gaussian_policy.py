@@ -14,7 +14,7 @@ from pfrl_like.utils.contexts import ignores_training
 class GaussianHeadWithStateIndependentCovariance(nn.Module):
     """Gaussian head whose input is the means [..., n]. The variance is a parameter that does not depend on the state.
 
-    Used with PPO and TRPO (Henderson et al. 2017, arXiv:1709.06560).
+    This head is common with PPO and TRPO (Henderson et al. 2017, arXiv:1709.06560).
 
     Args:
         action_size: Number of dimensions of actions, n.
@@ -65,8 +65,8 @@ class GaussianHeadWithDiagonalCovariance(nn.Module):
         """
         if mean_and_var.shape[-1] % 2:
             raise odd_number_of_columns(mean_and_var)
-        mean, before = mean_and_var.chunk(2, -1)
-        return DiagonalGaussian(mean, root_of_variance(self.var_func(before)))
+        mean, var_param = mean_and_var.chunk(2, -1)
+        return DiagonalGaussian(mean, root_of_variance(self.var_func(var_param)))
 
 
 @ignores_training
@@ -96,13 +96,11 @@ class GaussianHeadWithFixedCovariance(nn.Module):
 
 def odd_number_of_columns(parameters: Tensor) -> ValueError:
     """Return an error for an input whose last axis has an odd size."""
-    return ValueError(
-        f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n for the mean, n for the spread"
-    )
+    return ValueError(f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n means, then n spreads")
 
 
 def root_of_variance(variance: Tensor) -> Tensor:
-    """Return the standard deviation, at least the machine epsilon of its dtype so that gradients are finite."""
+    """Return the standard deviation, at least the machine epsilon of the dtype, so that gradients are finite."""
     return variance.clamp_min(torch.finfo(variance.dtype).eps ** 2).sqrt()
 
 

@@ -13,7 +13,8 @@ class MultiCategoricalHead(nn.Module):
     """Head for a MultiDiscrete action space. Its input is the logits [..., sum(nvec)].
 
     Args:
-        nvec: Number of actions in each dimension, for example `action_space.nvec`; [2] * n for a MultiBinary space.
+        nvec: Number of actions in each dimension, for example `action_space.nvec`. For a MultiBinary space of
+            size n, pass [2] * n.
 
     Raises:
         ValueError: If `nvec` is empty or contains a number below 1.

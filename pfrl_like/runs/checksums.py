@@ -14,19 +14,20 @@ from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
 from pfrl_like.random_streams.streams import GlobalStreams, Streams, isolated_rng, plain_state
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.runs.loop import unknown
+from pfrl_like.runs.loop import unknown_state
 from pfrl_like.storage import plain_json
 from pfrl_like.storage.plain_tensors import checksum
 
-#: Prefix of the names of random streams.
+#: Prefix of the names in the result of `checksums_of_streams`.
 STREAM = "random stream "
-#: Number of evenly spread rows in the checksum of a dataset, so that a mapped file need not be read completely.
+#: Number of evenly spread rows in the checksum of a dataset. The checksum does not include all rows, so that a
+#: memory-mapped file need not be read completely.
 _N_ROWS = 1024
 _WRAPPED = re.compile(r"(?:\.env)+(?!\w)")
 
 
 def checksums_of(agent: Any) -> dict[str, int]:
-    """Return the checksum of every saved value of an agent, keyed by name; empty without `state_dict`."""
+    """Return the checksum of every saved value of an agent, keyed by name; empty if the agent has no `state_dict`."""
     if not hasattr(agent, "state_dict"):
         return {}
     with isolated_rng():
@@ -58,10 +59,11 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def state_of_data(dataset: Any) -> Any:
-    """Return the dataset's `saved_state` (see `loop.Resumable`), or numbers that identify it, as JSON values.
+    """Return the result of the dataset's `saved_state`, or its sizes and a checksum, as JSON values.
 
-    For a replay buffer the result is None, since the run saves replay buffers completely. For other data the state is
-    marked as unknown, and the resumed run is "approximate".
+    For a replay buffer the result is None, since the run saves replay buffers completely. If the dataset has no
+    `saved_state` and is not an `MDPDataset`, a selection of its rows or a replay buffer, its state is unknown, and
+    resumed runs are "approximate".
 
     Raises:
         CheckpointError: If the dataset's `saved_state` contains values that JSON cannot represent.
@@ -72,17 +74,18 @@ def state_of_data(dataset: Any) -> Any:
     if isinstance(dataset, AbstractReplayBuffer):
         return None
     if isinstance(dataset, MDPDataset):
-        table, rows = dataset.table, 1 + _spread(dataset.table.n_rows)
+        table, rows = dataset.table, 1 + _spread_indices(dataset.table.n_rows)
         sizes = {"episodes": len(dataset), "steps": dataset.n_steps}
-        return sizes | {"crc32": _checksum(table, rows, table.lengths, table.terminated)}
+        return sizes | {"crc32": _table_checksum(table, rows, table.lengths, table.terminated)}
     if isinstance(dataset, Selection):
         table, index = dataset.dataset.table, dataset.index
-        return {"steps": len(dataset), "crc32": _checksum(table, table.steps[index[_spread(len(dataset))]], index)}
-    return unknown(f"the dataset is {kind}, which has no saved_state and cannot be identified")
+        rows = table.steps[index[_spread_indices(len(dataset))]]
+        return {"steps": len(dataset), "crc32": _table_checksum(table, rows, index)}
+    return unknown_state(f"the dataset is {kind}, which has no saved_state and cannot be identified")
 
 
 def restore_data(dataset: Any, state: Any) -> Sequence[str]:
-    """Restore the dataset's own state, or compare the dataset with the result of `state_of_data`.
+    """Restore the result of `state_of_data`. If the dataset has no `saved_state`, compare the dataset with this result.
 
     Returns:
         A list of differences. It is empty if the dataset is the same.
@@ -96,10 +99,10 @@ def restore_data(dataset: Any, state: Any) -> Sequence[str]:
     return [] if state == now else [f"the dataset differs: {now}, expected {state}"]
 
 
-def _spread(n: int) -> Indices:
+def _spread_indices(n: int) -> Indices:
     """Return evenly spread integers from 0 to n - 1, including 0 and n - 1."""
     return np.unique(np.linspace(0, n - 1, _N_ROWS).astype(np.int64))
 
 
-def _checksum(table: Table, rows: Indices, *others: NDArray[Any]) -> int:
+def _table_checksum(table: Table, rows: Indices, *others: NDArray[Any]) -> int:
     return checksum((*others, table.observations(rows), table.action[rows - 1], table.reward[rows - 1]))

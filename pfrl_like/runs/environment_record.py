@@ -21,8 +21,8 @@ from pfrl_like.runs.secrets import command_digest, masked_command
 
 #: Maximum number of files in the record, and maximum size of a file in bytes. Other files are omitted.
 _MAX_FILES, _MAX_BYTES = 256, 1 << 20
-_INSTALLED = {"site-packages", "dist-packages"}
-_ELSEWHERE = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")) + (
+_INSTALL_FOLDERS = {"site-packages", "dist-packages"}
+_OTHER_CODE = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")) + (
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
 )  # paths of other packages and of this library
 
@@ -30,15 +30,15 @@ _ELSEWHERE = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "pla
 def program_files() -> dict[str, str]:
     """Return the SHA-256 of the started script and of the imported modules of the project, keyed by path.
 
-    The modules of the project are the modules in the directory of the script or in the current directory. Paths are
-    relative to this directory.
+    The modules of the project are the modules below the directory of the script or below the current directory. Each
+    path is relative to the directory that contains the module.
     """
     script = _file_of(sys.modules.get("__main__"))
     roots = [*([os.path.dirname(script)] if script else []), os.getcwd()]
     files = {os.path.basename(script): script} if script else {}
     for path in filter(None, map(_file_of, list(sys.modules.values()))):
         root = next((root for root in roots if path.startswith(os.path.join(root, ""))), None)
-        if root is not None and not path.startswith(_ELSEWHERE) and _INSTALLED.isdisjoint(path.split(os.sep)):
+        if root is not None and not path.startswith(_OTHER_CODE) and _INSTALL_FOLDERS.isdisjoint(path.split(os.sep)):
             files[os.path.relpath(path, root)] = path
     names = sorted(files, key=lambda name: (files[name] != script, name))
     return {name: digest for name in names[:_MAX_FILES] if (digest := _fingerprint_of(files[name])) is not None}
@@ -67,11 +67,11 @@ VARIABLES = (
 )  # fmt: skip
 
 
-def circumstances() -> dict[str, Any]:
-    """Return facts that may explain why two runs of a program differ, as JSON values.
+def environment_record() -> dict[str, Any]:
+    """Return command, source files, seeds, versions and hardware as JSON values, to explain why two runs differ.
 
-    Secrets in the command line are masked. If the command line contains secrets, compare "command_digest" to find out
-    if two command lines are equal.
+    Secrets in the command line are masked. If the command line contains secrets, the record also contains
+    "command_digest". Two command lines are equal if their digests are equal.
     """
     command = masked_command(sys.argv)
     return {
@@ -87,11 +87,11 @@ def circumstances() -> dict[str, Any]:
             "numpy_state": _sha256(pickle.dumps(np.random.get_state(legacy=False))),
             "python_state": _sha256(pickle.dumps(random.getstate())),
         },
-        **numeric_circumstances(),
+        **versions_and_hardware(),
     }
 
 
-def numeric_circumstances() -> dict[str, dict[str, Any]]:
+def versions_and_hardware() -> dict[str, dict[str, Any]]:
     """Return the versions, hardware and settings that can change the last bits of a result."""
     return {
         "versions": {

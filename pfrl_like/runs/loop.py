@@ -1,4 +1,4 @@
-"""The training loop. A source makes the training steps, and callbacks read the clock."""
+"""The training loop: `run` calls a source, which makes the training steps, and callbacks, which read a clock."""
 
 import signal
 import sys
@@ -41,7 +41,7 @@ class Episode(NamedTuple):
 
 
 class Clock:
-    """The progress of training, which callbacks read.
+    """The progress of training, which callbacks read. A tick is one call of `Source.tick`.
 
     Args:
         steps: Step at which training ends. If None, there is no limit.
@@ -53,11 +53,11 @@ class Clock:
         episodes: Number of episodes that have ended so far.
         ended: Episodes that ended in the last tick.
         stopped: True if `stop` ended training.
-        reason: Argument of `stop`, a string.
-        interrupted: Number of the signal that ended training, or None.
-        between_episodes: True if no episode is running. An environment that training shares with evaluation can then be
-            used.
-        between_ticks: True if the loop has ended, normally or after a signal, and the last tick is complete.
+        reason: Reason that was passed to `stop`. It is empty if no reason was passed.
+        interrupted: Number of the signal that ended training. None if no signal ended training.
+        between_episodes: True if no episode is running. Only then can an evaluation use the environment of training.
+        between_ticks: True if the loop has ended and its last tick is complete, so that the state of the run can be
+            saved. False while the loop runs, and after an error.
     """
 
     def __init__(self, steps: int | None, step_offset: int = 0) -> None:
@@ -65,10 +65,9 @@ class Clock:
         self.t = self.previous_t = step_offset
         self.episodes = 0
         self.ended: Sequence[Episode] = ()
-        self.between_episodes = False
         self.stopped, self.reason = False, ""
         self.interrupted: int | None = None
-        self.between_ticks = False
+        self.between_episodes = self.between_ticks = False
 
     @property
     def done(self) -> bool:
@@ -95,8 +94,8 @@ class Source(Protocol):
 class Resumable(Protocol):
     """Interface of objects that save and restore their state, such as sources, evaluators and callbacks.
 
-    If the object has the property `draws_from`, a tuple of objects, the run also saves and restores the random streams
-    of these objects.
+    If the object has the property `draws_from`, a tuple of objects, the run also saves and restores the random
+    generators inside these objects.
     """
 
     def saved_state(self) -> dict[str, Any]:
@@ -113,10 +112,10 @@ class Resumable(Protocol):
         """
 
 
-def unknown(reason: str) -> dict[str, str]:
-    """Return the saved state of a part that cannot be restored or identified when the run resumes.
+def unknown_state(reason: str) -> dict[str, str]:
+    """Return a placeholder for the state of an object that cannot be saved.
 
-    This state may be nested in the state of a source.
+    If the state of a source contains the placeholder, the checkpoint is marked as "approximate" for this reason.
     """
     return {"way": "unknown", "reason": reason}
 

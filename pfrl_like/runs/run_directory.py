@@ -15,56 +15,44 @@ from typing import Any, NamedTuple
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.processes.rerun_order import ordered
 from pfrl_like.runs import run_files
-from pfrl_like.runs.environment_record import circumstances
+from pfrl_like.runs.environment_record import environment_record
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import command_digest, masked_command, masked_text
 from pfrl_like.storage import AppendedFile, atomic_write, make_directory
 from pfrl_like.storage.atomic import named_errors, names_in
 
-#: Files with fixed names that training and evaluation write.
+#: Names of the files that training and evaluation write. They are the same in every run.
 TRAINING = (
     "run.log", run_files.METRICS.name, run_files.EPOCHS.name, run_files.RECORD, "learning_curve.svg", "report.html",
     "trace.bin", "trace.jsonl", "checkpoint_buffers",
 )  # fmt: skip
 EVALUATION = (run_files.SCORES.name, "best")
 TABLES = {table.name: table for table in (run_files.METRICS, run_files.EPOCHS, run_files.SCORES)}
-_ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
-_OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")
+_OTHER_FILES = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
+_STEP_FILE = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")
 
 
-class Progress(NamedTuple):
-    """The progress of the earlier parts of a run.
+def progress_of(outdir: str, step_offset: int) -> tuple[int, float]:
+    """Return the number of training episodes and of seconds of a run up to a step, from the rows of its tables.
 
-    Attributes:
-        episodes: Number of training episodes that had ended.
-        seconds: Number of seconds that the earlier parts took.
+    If `step_offset` is 0, both are 0.
     """
 
-    episodes: int
-    seconds: float
-
-
-def progress_of(outdir: str, step_offset: int) -> Progress:
-    """Return the progress of a run up to a step, from the rows of its tables.
-
-    If `step_offset` is 0, the progress is zero.
-    """
-
-    def largest(table: run_files.Table, column: str, none: float = 0.0) -> float:
+    def largest(table: run_files.Table, column: str, default: float = 0.0) -> float:
         rows = zip(*run_files.column_of(outdir, table, column), strict=True)
-        return max((value for t, value in rows if t <= step_offset), default=none)
+        return max((value for t, value in rows if t <= step_offset), default=default)
 
     if step_offset == 0:
-        return Progress(0, 0.0)
+        return 0, 0.0
     episodes = max(largest(run_files.METRICS, "episode", -1) + 1, largest(run_files.SCORES, "episodes"))
-    return Progress(int(episodes), max(largest(run_files.METRICS, "elapsed"), largest(run_files.SCORES, "elapsed")))
+    return int(episodes), max(largest(run_files.METRICS, "elapsed"), largest(run_files.SCORES, "elapsed"))
 
 
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
-    """Return the records of the earlier parts of a run, in order.
+    """Return the records of the earlier parts of a run, in the order of time.
 
     The result contains the first record and the newest records, up to half of the maximum size of `run.json`. If
-    records are omitted in between, the next record contains the number of omitted records.
+    records after the first record are omitted, the record that follows them contains their number.
     """
     last = run_files.record_of(outdir)
     if not last:
@@ -74,14 +62,14 @@ def earlier_parts(outdir: str) -> list[dict[str, Any]]:
     every: list[dict[str, Any]] = [*last.pop("earlier_parts", []), last]
     first, parts = every[0], every[1:]
     sizes = itertools.accumulate(len(json.dumps(part, indent=2)) for part in reversed(parts))
-    fitting = sum(size <= run_files.LARGEST_RECORD // 2 for size in sizes)
+    fitting = sum(size <= run_files.MAX_RECORD_BYTES // 2 for size in sizes)
     too_many = max(len(parts) - max(fitting, 1), 0)
     left_out = too_many + sum(part.get(run_files.PARTS_LEFT_OUT, 0) for part in parts[: too_many + 1])
     kept = parts[too_many:]
     return [first, *([kept[0] | {run_files.PARTS_LEFT_OUT: left_out}, *kept[1:]] if left_out else kept)]
 
 
-def set_aside(
+def move_earlier_files(
     outdir: str,
     step_offset: int,
     logger: logging.Logger,
@@ -89,14 +77,14 @@ def set_aside(
     training: bool = True,
     evaluation: bool = True,
     tensorboard: bool = True,
-    in_vain: bool = False,
+    no_checkpoint: bool = False,
 ) -> None:
-    """Move files of earlier runs that this run does not resume from to a subfolder. No file is deleted.
+    """Move files of an earlier run that this run does not continue to a subfolder. No file is deleted.
 
     If the run starts at step 0, all files of an earlier run are moved to `earlier-<start of the earlier run>`. If the
-    run resumes, everything that belongs to steps after `step_offset` is moved to
-    `beyond-<step_offset>-<start of the previous part>`: rows of the tables, agents, and `best` if it was saved later. A
-    damaged table is moved unchanged. The run continues with the readable lines of the table.
+    run resumes, everything that belongs to steps after `step_offset` is moved to `beyond-<step_offset>-<start of the
+    previous part>`: rows of the tables, agents, and `best` if its score belongs to a later step. A damaged table is
+    moved unchanged, and the run continues with its readable lines.
 
     Args:
         outdir: Run directory. It may be missing.
@@ -105,60 +93,64 @@ def set_aside(
         training: True to move the files of training.
         evaluation: True to move the files of evaluation.
         tensorboard: True to move TensorBoard files. If the run resumes, TensorBoard files are not moved.
-        in_vain: True if `resume` was requested but no checkpoint exists.
+        no_checkpoint: True if `resume` was requested but no checkpoint exists. The log message then says this.
 
     Raises:
         CheckpointError: If a file cannot be moved. The next start moves the remaining files.
     """
     present = set(names_in(outdir)) if os.path.isdir(outdir) else set()
     files = present & {*(TRAINING if training else ()), *(EVALUATION if evaluation else ())}
-    agents = {name: int(match[1] or match[2]) for name in present if training and (match := _OF_A_STEP.fullmatch(name))}
+    agents = {name: int(match[1] or match[2]) for name in present if training and (match := _STEP_FILE.fullmatch(name))}
     rests: dict[str, _SplitTable] = {}
     if step_offset == 0:
-        moved = {*files, *agents, *(name for name in present if training and _ALSO.fullmatch(name))}
-        moved |= {name for name in present if tensorboard and _is_of_tensorboard(name)}
+        moved = {*files, *agents, *(name for name in present if training and _OTHER_FILES.fullmatch(name))}
+        moved |= {name for name in present if tensorboard and _is_earlier_tensorboard_file(name)}
     else:
         moved = {name for name, step in agents.items() if step > step_offset}
         tables = {name: _split(os.path.join(outdir, name), step_offset) for name in files & {*TABLES}}
         rests = {name: table for name, table in tables.items() if table.beyond or table.n_damaged}
-        if "best" in files and run_files.SCORES.name in rests and _best_came_later(outdir, step_offset):
+        if "best" in files and run_files.SCORES.name in rests and _best_is_later(outdir, step_offset):
             moved.add("best")
     if not moved and not rests:
         return
     folder = _folder(outdir, f"beyond-{step_offset}" if step_offset else "earlier", {*moved, *rests})
-    # If this is interrupted, the next start moves the remaining files. It needs `run.json` for the name of the folder
-    # and the tables for the rows to move. Therefore `run.json` and the tables are moved last.
+    # If the process is killed here, the next run moves the remaining files. That run reads the name of the folder from
+    # `run.json` and the steps from the tables. Therefore `run.json` and the tables are moved last.
     for name in sorted(moved, key=lambda name: (name == run_files.RECORD, name)):
         with named_errors(os.path.join(outdir, name), "moved"):
             os.rename(os.path.join(outdir, name), os.path.join(folder, name))
     for name, table in rests.items():
         path, kept = (os.path.join(place, name) for place in (outdir, folder))
         if table.n_damaged:
-            _link(path, kept)
+            with named_errors(path, "moved"):
+                try:
+                    os.link(path, kept)  # `kept` stays valid when `path` is replaced
+                except OSError:  # the file system has no links
+                    os.rename(path, kept)
             text = "%s has damaged lines (%d), which are removed or repaired; the original file is %s"
             logger.warning(text, path, table.n_damaged, kept)
         else:
-            atomic_write(kept, run_files.encoded([table.header, *table.beyond]))
-        atomic_write(path, run_files.encoded([table.header, *table.kept]))
+            atomic_write(kept, run_files.encode_lines([table.header, *table.beyond]))
+        atomic_write(path, run_files.encode_lines([table.header, *table.kept]))
     if not moved and not any(table.beyond for table in rests.values()):
         return
     text = "the files of an earlier run are now in %s; to continue that run, pass resume=True or step_offset"
     if step_offset:
         text = f"everything that belongs to steps after {step_offset:,} is now in %s"
-    elif in_vain:
+    elif no_checkpoint:
         text = "no complete checkpoint exists: the run starts at step 0; the files of the earlier run are now in %s"
-    follows = not training and not present.isdisjoint(TRAINING)  # the call for training logs the warning
+    follows = not training and not present.isdisjoint(TRAINING)  # a later call, for training, logs the warning
     logger.log(logging.INFO if follows else logging.WARNING, text, folder)
 
 
-def _is_of_tensorboard(name: str) -> bool:
-    """True if an earlier run wrote a TensorBoard file.
+def _is_earlier_tensorboard_file(name: str) -> bool:
+    """True for a TensorBoard file of an earlier run.
 
-    A file that this process has written may belong to the user and may be open, unless a runner wrote it. The suffix
-    shows that.
+    Files that this process has written are excluded, because the user may still write to them, unless they have the
+    suffix `RUN_EVENTS_SUFFIX` of files that a runner wrote.
     """
-    from_here = f".{os.getpid()}." in name and not name.endswith(run_files.EVENTS_OF_A_RUN)
-    return name.startswith("events.out.tfevents.") and not from_here
+    is_users = f".{os.getpid()}." in name and not name.endswith(run_files.RUN_EVENTS_SUFFIX)
+    return name.startswith("events.out.tfevents.") and not is_users
 
 
 class _SplitTable(NamedTuple):
@@ -173,27 +165,18 @@ class _SplitTable(NamedTuple):
 def _split(path: str, step_offset: int) -> _SplitTable:
     """Split a table at a step. The first column is the step. An incomplete last line counts as later."""
     lines, torn = run_files.lines_of(path)
-    whole = run_files.readable(lines, TABLES[os.path.basename(path)])
+    whole = run_files.valid_lines(lines, TABLES[os.path.basename(path)])
     kept: list[str] = []
     beyond: list[str] = []
     for line in whole[1:]:
         step = re.match(r"\d+", line)
         (kept if step is not None and int(step[0]) <= step_offset else beyond).append(line)
-    too_long = sum(len(line) >= run_files.LONGEST_LINE for line in torn)
+    too_long = sum(len(line) >= run_files.MAX_LINE_LENGTH for line in torn)
     n_damaged = len(lines) - len(whole) + (whole[:1] not in ([], lines[:1])) + too_long
     return _SplitTable("".join(whole[:1]), kept, beyond + torn, n_damaged)
 
 
-def _link(path: str, kept: str) -> None:
-    """Give a file a second name. It stays valid when the first name is reused for another file."""
-    with named_errors(path, "moved"):
-        try:
-            os.link(path, kept)
-        except OSError:  # the file system has no links
-            os.rename(path, kept)
-
-
-def _best_came_later(outdir: str, step_offset: int) -> bool:
+def _best_is_later(outdir: str, step_offset: int) -> bool:
     columns = run_files.column_of(outdir, run_files.SCORES, "mean")
     rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
     return bool(rows) and -max(rows)[1] > step_offset  # of equal scores, the earliest is the best
@@ -211,6 +194,25 @@ def _folder(outdir: str, kind: str, names: set[str]) -> str:
     return folder
 
 
+def run_info(agent: Any, env: Any, source: Any, evaluator: Any) -> dict[str, Any]:
+    """Return the entries of `run.json` about the parts of a run.
+
+    Args:
+        agent: Agent. Its class and its device are recorded.
+        env: Environment. Its registered name is recorded, or the name of its class if the environment is not
+            registered.
+        source: Source of training steps. If it has a dataset, the reward convention of the dataset is recorded.
+        evaluator: Evaluator. Its `env_choice` is recorded, which describes the evaluation environment.
+    """
+    return {
+        "agent": type(getattr(agent, "agent", agent)).__name__,
+        "env": str(getattr(getattr(env, "spec", None), "id", None) or type(env).__name__),
+        "eval_env": getattr(evaluator, "env_choice", None),
+        "device": str(getattr(agent, "device", "cpu")),
+        **logged_convention(source),
+    }
+
+
 class RunRecord:
     """Writes `run.json` when a run starts and again when it ends.
 
@@ -219,58 +221,36 @@ class RunRecord:
 
     Args:
         outdir: Run directory.
-        agent: Agent. Its class is recorded.
-        env: Environment. Its specification is recorded, if it has a specification.
-        steps: Step at which training ends, or None if it is unknown.
-        step_offset: Step at which training starts.
-        evaluator: Evaluator. The choice of its environment is recorded.
-        items_on_disk: Number of items in each persistent replay buffer; keys are the names of the buffers.
-        writes: Object that handles failed writes after the start of the run, and that lists the missing files.
-        source: Source of training steps. If it has a dataset, the reward convention of the dataset is recorded.
+        info: Entries of `run.json`: the result of `run_info`, "steps", "step_offset" (the step at which
+            training starts), and "items_on_disk" (the number of items in each replay buffer on disk, keyed by name).
+        writes: Object that handles failed writes and lists the files that could not be written. If the first write
+            fails, an error is raised.
     """
 
-    def __init__(
-        self,
-        outdir: str,
-        *,
-        agent: Any,
-        env: Any,
-        steps: int | None,
-        step_offset: int,
-        evaluator: Any,
-        items_on_disk: Mapping[str, int],
-        writes: run_files.FailedWrites,
-        source: Any,
-    ) -> None:
+    def __init__(self, outdir: str, info: Mapping[str, Any], writes: run_files.FailedWrites) -> None:
         self.path = os.path.join(outdir, run_files.RECORD)
         self.started, self.writes = time.monotonic(), writes
+        parts = earlier_parts(outdir) if info["step_offset"] else []
         self.content: dict[str, Any] = {
-            "agent": type(getattr(agent, "agent", agent)).__name__,
-            "env": str(getattr(getattr(env, "spec", None), "id", None) or type(env).__name__),
-            "eval_env": getattr(evaluator, "env_choice", None),
-            "steps": steps,
-            "step_offset": step_offset,
+            **info,
             "outdir": os.path.realpath(outdir),
-            "items_on_disk": dict(items_on_disk),
             "resumed": None,
-            **logged_convention(source),
-            **circumstances(),
-            "device": str(getattr(agent, "device", "cpu")),
+            **environment_record(),
             "start": _now(),
             "outcome": "running",
-            "earlier_parts": [_without_secrets(part) for part in earlier_parts(outdir)] if step_offset else [],
+            "earlier_parts": [_with_masked_secrets(part) for part in parts],
         }
         self._write()
 
-    def resumed(self, how: Mapping[str, Any]) -> None:
-        """Record the checkpoint from which the run resumes, and if the command is the same as before.
+    def resumed(self, restored: Mapping[str, Any]) -> None:
+        """Record the checkpoint from which the run resumes, and a flag that tells if the command line is unchanged.
 
         Args:
-            how: The result of `Checkpoint.restore`.
+            restored: Result of `Checkpoint.restore`.
         """
         before = self.content["earlier_parts"][-1:] or [{}]
         names = ("command", "command_digest")
-        self.content["resumed"] = dict(how)
+        self.content["resumed"] = dict(restored)
         self.content["same_command"] = all(before[0].get(name) == self.content.get(name) for name in names)
         self._renew()
 
@@ -285,12 +265,12 @@ class RunRecord:
         self.content |= {
             "outcome": masked_text(outcome), "end": _now(), "seconds": seconds, "t": clock.t, "episodes": clock.episodes
         }  # fmt: skip
-        if self.writes.lacking:
-            self.content["not_saved"] = self.writes.lacking
+        if self.writes.unsaved_files:
+            self.content["not_saved"] = self.writes.unsaved_files
         self._renew()
 
     def _renew(self) -> None:
-        with self.writes.told(run_files.RECORD):
+        with self.writes.handling(run_files.RECORD):
             self._write()
 
     def _write(self) -> None:
@@ -298,7 +278,10 @@ class RunRecord:
 
 
 def check_directory(outdir: Any) -> str:
-    """Return the absolute path of a run directory. In a rerun, this is the path of the rerun's own directory.
+    """Return the absolute path of a run directory.
+
+    If this process repeats a part of a recorded run (see `debug.crash_replay`), return the directory of the repetition,
+    so that the recorded run does not change.
 
     Raises:
         TypeError: If `outdir` is not a path.
@@ -317,13 +300,13 @@ def check_directory(outdir: Any) -> str:
 
 
 class _LogFile(logging.Handler):
-    """Writes log messages to a file. A failed write does not end training. It is logged once, but not to the file."""
+    """Writes log messages to a file. The first failed write is logged to other handlers, and training continues."""
 
     def __init__(self, path: str, writes: run_files.FailedWrites, *, append: bool) -> None:
         super().__init__()
         self._file = AppendedFile(path, keep=None if append else 0)
         self.writes_to = (self._file,)
-        writes.govern([self], stops=False)
+        writes.handle_writes_of([self], stops=False)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -341,21 +324,22 @@ def log_file(outdir: str, writes: run_files.FailedWrites, *, append: bool) -> It
     """Write the log messages of this library and of the run's logger to `run.log`. Secrets are masked.
 
     The log levels are not changed. Without a call such as `logging.basicConfig(level=logging.INFO)`, only warnings and
-    errors are written. In this case, they are also printed to stderr, as they are without `run.log`.
+    errors are written. If the logger has no other handler, they are also printed to stderr, as Python does without
+    `run.log`.
     """
     logger = writes.logger
     handler = _LogFile(os.path.join(outdir, "run.log"), writes, append=append)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     package = logging.getLogger("pfrl_like")
-    heard = [package] if _is_below(logger, package) else [package, logger]
+    loggers = [package] if _is_below(logger, package) else [package, logger]
     last_resort = [logging.lastResort] if logging.lastResort is not None else []
-    added = [(each, one) for each in heard for one in [handler, *([] if each.hasHandlers() else last_resort)]]
-    for each, one in added:
+    pairs = [(each, one) for each in loggers for one in [handler, *([] if each.hasHandlers() else last_resort)]]
+    for each, one in pairs:
         each.addHandler(one)
     try:
         yield
     finally:
-        for each, one in added:
+        for each, one in pairs:
             each.removeHandler(one)
         handler.close()
 
@@ -367,8 +351,8 @@ def _is_below(logger: logging.Logger | None, ancestor: logging.Logger) -> bool:
     return logger is not None
 
 
-def _without_secrets(part: dict[str, Any]) -> dict[str, Any]:
-    """The record of an earlier part with masked secrets. Older versions wrote records without masking."""
+def _with_masked_secrets(part: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of an earlier part with masked secrets. Older versions of this library did not mask them."""
     commands = {name: part[name] for name in ("command", "started_as") if isinstance(part.get(name), list)}
     masked: dict[str, Any] = {name: masked_command(command) for name, command in commands.items()}
     if masked.get("command", []) != commands.get("command", []):

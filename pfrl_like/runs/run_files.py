@@ -22,12 +22,13 @@ from pfrl_like.storage.manifest import WriterLock, is_owned_by
 Curve = tuple[Sequence[float], Sequence[float]]
 RECORD = "run.json"
 #: Suffix of the TensorBoard files that a runner writes.
-EVENTS_OF_A_RUN = ".run"
-#: Key in the record of a part. The value is the number of omitted records before this part.
+RUN_EVENTS_SUFFIX = ".run"
+#: Key in the record of an earlier part of a run. The value is the number of records that were omitted before this
+#: record.
 PARTS_LEFT_OUT = "parts_left_out_before"
-LARGEST_RECORD = 1 << 20  # bytes; the record contains the arguments and the earlier parts of a run
-LONGEST_LINE = 1 << 20  # characters
-_NO_TEXT = re.compile("[\ud800-\udfff]")  # bytes that are not UTF-8
+MAX_RECORD_BYTES = 1 << 20  # maximum size of run.json in bytes; the file contains the records of all earlier parts
+MAX_LINE_LENGTH = 1 << 20  # maximum length of a line of a table in characters
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")  # characters that stand for bytes that are not UTF-8
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -53,7 +54,7 @@ SCORES = Table("scores.txt", "\t", "steps", ("episodes", "elapsed", "mean"))
 
 
 def column_of(outdir: str, table: Table, name: str) -> Curve:
-    """Return the steps and values of a column, for rows with a value; empty if the table does not exist.
+    """Return the steps and values of a column, for rows with a value. Both are empty if the table does not exist.
 
     Damaged lines and an incomplete last line are skipped.
 
@@ -65,20 +66,20 @@ def column_of(outdir: str, table: Table, name: str) -> Curve:
     path = os.path.join(outdir, table.name)
     if not os.path.exists(path):
         return [], []
-    rows = csv.DictReader(readable(lines_of(path)[0], table), delimiter=table.delimiter)
+    rows = csv.DictReader(valid_lines(lines_of(path)[0], table), delimiter=table.delimiter)
     cells = [(row[table.step], row[name]) for row in rows if row.get(name) not in (None, "")]
     return [float(step) for step, _ in cells], [float(value) for _, value in cells]
 
 
 def lines_of(path: str) -> tuple[list[str], list[str]]:
-    """Return the complete lines of a table, and a list with the incomplete last line, which may be empty.
+    """Return two lists: the complete lines of a table, and the incomplete last line, if there is one.
 
-    A killed process may leave an incomplete last line. `encoded` converts the lines back to bytes, even if a line is
-    not valid UTF-8. Reading stops after a line longer than 1 MiB, because a table has no such line.
+    A killed process may leave an incomplete last line. `encode_lines` converts the lines back to bytes, even if a line
+    is not valid UTF-8. Reading stops at a line of more than 2**20 characters, because no table has such a line.
     """
     lines: list[str] = []
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        while line := file.readline(LONGEST_LINE):
+        while line := file.readline(MAX_LINE_LENGTH):
             lines.append(line)
             if not line.endswith(("\n", "\r")):
                 break
@@ -86,10 +87,11 @@ def lines_of(path: str) -> tuple[list[str], list[str]]:
     return lines[:whole], lines[whole:]
 
 
-def readable(lines: Sequence[str], table: Table) -> list[str]:
+def valid_lines(lines: Sequence[str], table: Table) -> list[str]:
     """Return the undamaged lines of a table, starting with the header.
 
-    A damaged header is repaired if the table has rows. Otherwise the result is empty.
+    If the header is damaged and the table has rows, the header is repaired. If the header is damaged and the table has
+    no rows, the result is empty.
     """
     rows = [_cells(line, table) for line in lines]
     header = _names(rows, table)
@@ -98,7 +100,7 @@ def readable(lines: Sequence[str], table: Table) -> list[str]:
     numbers = [header.index(name) for name in (table.step, *table.numbers) if name in header]
 
     def is_whole(line: str, row: list[str]) -> bool:
-        fits = len(row) == len(header) and re.fullmatch(r"\d+", row[0]) is not None and not _NO_TEXT.search(line)
+        fits = len(row) == len(header) and re.fullmatch(r"\d+", row[0]) is not None and not _NOT_UTF8.search(line)
         return fits and all(row[i] == "" or _is_number(row[i]) for i in numbers)
 
     first = lines[0] if header == rows[0] else _line(header, table, lines[-1])
@@ -106,7 +108,7 @@ def readable(lines: Sequence[str], table: Table) -> list[str]:
 
 
 def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
-    """Return the column names of a table; empty if the header is damaged and no rows show the columns.
+    """Return the column names of a table; empty if the header is damaged and no row shows the number of columns.
 
     A damaged name is replaced by the standard name of the column, or by the number of the column.
     """
@@ -118,11 +120,11 @@ def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
         return names
     if width < 2:
         return []
-    known = dict(enumerate((table.step, *table.numbers)))
+    standard = dict(enumerate((table.step, *table.numbers)))
     if len(names) == width:
         bad.add(0)
-        return [known.get(i, f"column{i}") if i in bad else name for i, name in enumerate(names)]
-    return [known.get(i, f"column{i}") for i in range(width)]  # a delimiter or the line end is damaged
+        return [standard.get(i, f"column{i}") if i in bad else name for i, name in enumerate(names)]
+    return [standard.get(i, f"column{i}") for i in range(width)]  # a delimiter or the line end is damaged
 
 
 def _line(header: Sequence[str], table: Table, like: str) -> str:
@@ -149,7 +151,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def encoded(lines: Iterable[str]) -> bytes:
+def encode_lines(lines: Iterable[str]) -> bytes:
     """Convert lines that `lines_of` returned to bytes."""
     return "".join(lines).encode(errors="surrogateescape")
 
@@ -157,7 +159,7 @@ def encoded(lines: Iterable[str]) -> bytes:
 def record_of(outdir: str) -> dict[str, Any]:
     """Return the content of `run.json`; empty if the file is missing or cannot be read."""
     try:
-        record = json.loads(read_bounded(os.path.join(outdir, RECORD), LARGEST_RECORD).decode())
+        record = json.loads(read_bounded(os.path.join(outdir, RECORD), MAX_RECORD_BYTES).decode())
     except (CheckpointError, ValueError, RecursionError):
         return {}
     parts = record.get("earlier_parts", []) if type(record) is dict else None
@@ -165,14 +167,14 @@ def record_of(outdir: str) -> dict[str, Any]:
 
 
 class FailedWrites:
-    """Handles failed writes. Either the first failure ends training, or the first failure of each file is logged.
+    """Handles failed writes: either the first failure ends training, or the first failure of each file is logged.
 
     Args:
         logger: Logger that gets the failures.
         stops: True if the first failure ends training. Failures after the end of training are only logged.
 
     Attributes:
-        lacking: Reasons why files are currently missing or incomplete; keys are the names of the files.
+        unsaved_files: Errors of the files whose last write failed; keys are the names of the files.
         ended_by: Error that ended training, or None.
     """
 
@@ -180,26 +182,26 @@ class FailedWrites:
 
     def __init__(self, logger: logging.Logger, *, stops: bool) -> None:
         self.logger, self.stops = logger, stops
-        self.lacking: dict[str, str] = {}
+        self.unsaved_files: dict[str, str] = {}
         self.ended_by: BaseException | None = None
         self._files: list[Any] = []
         self._names: set[str] = set()  # files whose failure was logged
 
-    def govern(self, things: Sequence[Any], *, stops: bool = True) -> None:
-        """Handle the failed writes of the files in the attribute `writes_to` of each object, if it exists.
+    def handle_writes_of(self, objects: Sequence[Any], *, stops: bool = True) -> None:
+        """Handle failed writes of the files in the attribute `writes_to` of each object that has this attribute.
 
         Args:
-            things: Loggers, callbacks and other objects.
+            objects: Loggers, callbacks and other objects.
             stops: True if a failure of these files may end training.
         """
-        named = (getattr(thing, "writes_to", None) for thing in things)
-        files = [file for several in named if isinstance(several, tuple) for file in several]  # not a mock
+        tuples = (getattr(each, "writes_to", None) for each in objects)
+        files = [file for several in tuples if isinstance(several, tuple) for file in several]  # a mock has no tuple
         for file in files:
-            file.told = partial(self.told, stops=stops)
+            file.told = partial(self.handling, stops=stops)
         self._files += files
 
     def push(self) -> None:
-        """Write the buffered content of all files, as far as possible.
+        """Write the buffered content of all files.
 
         Raises:
             CheckpointError: If a file cannot be written and this ends training.
@@ -208,7 +210,7 @@ class FailedWrites:
             file.push()
 
     @contextlib.contextmanager
-    def told(self, name: str, *, stops: bool = True) -> Iterator[None]:
+    def handling(self, name: str, *, stops: bool = True) -> Iterator[None]:
         """Context manager in which a file is written.
 
         Args:
@@ -225,41 +227,41 @@ class FailedWrites:
                 self.ended_by = error
                 self._names.add(name)
                 raise
-            self.lacking[name] = masked_text(str(error))
+            self.unsaved_files[name] = masked_text(str(error))
             if name not in self._names:
                 self._names.add(name)  # before the message, since the log file may fail, too
                 self.logger.error("%s could not be saved: %s", name, error)
         else:
-            self.lacking.pop(name, None)
+            self.unsaved_files.pop(name, None)
 
 
 #: Run directories that the current thread has locked.
-_HELD = threading.local()
+_LOCKED = threading.local()
 
 
 @contextlib.contextmanager
-def owned(outdir: str) -> Iterator[None]:
+def directory_lock(outdir: str) -> Iterator[None]:
     """Lock a run directory against other writers. The directory is created if it does not exist.
 
-    The thread that has locked the directory, and the processes that it starts, can lock it again. If the file system
-    has no locks, a warning is logged.
+    The thread that has locked the directory, and the processes that this thread starts, can lock the directory again.
+    If the file system has no locks, a warning is logged.
 
     Raises:
-        CheckpointError: If another process, or another thread of this process, writes to the directory. The message
-            names the writer and the time at which it started.
+        CheckpointError: If another process, or another thread of this process, has locked the directory. The message
+            names the process and the time at which it started.
     """
     os.makedirs(outdir, exist_ok=True)
     path = os.path.realpath(outdir)
-    held: set[str] = vars(_HELD).setdefault("paths", set())
-    if path in held:
+    locked: set[str] = vars(_LOCKED).setdefault("paths", set())
+    if path in locked:
         yield
         return
     lock = _lock(path)
-    held.add(path)
+    locked.add(path)
     try:
         yield
     finally:
-        held.remove(path)
+        locked.remove(path)
         if lock is not None:
             lock.release()
 

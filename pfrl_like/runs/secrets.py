@@ -1,7 +1,7 @@
 """Masking of secrets in the user's input. Secrets are recognised by their name or by their form.
 
-Only external input is masked: arguments, command lines, environment variables, settings and error messages. The
-library's own output is never masked, because checksums, commits and digests look like random keys.
+Only input of the user is masked: arguments, command lines, environment variables, settings and error messages. Values
+that this library computes are not masked, because checksums, commits and digests look like random keys.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ _COMPANIONS = _COUNTS | {
     "images", "index", "info", "log", "metric", "mlp", "obs", "observation", "partition", "pixel", "pixels", "primary",
     "prng", "public", "query", "random", "reward", "rng", "sort", "state",
 }  # fmt: skip
-_ENDS_OF_SEVERAL = ("s", "auth")  # ends of options that have several values
+_ENDS_OF_SEVERAL = ("s", "auth")  # an option with such an ending may have several values
 _HARMLESS = re.compile(r"[\[\](){}]*|true|false|yes|no|on|off|none|null", re.IGNORECASE)
 _NUMBERS = re.compile(r"(?=.*\d)[\d\s.,_eE()\[\]+-]+")
 _USER_AND_PASSWORD = re.compile(r"(?!\d+:\d+$)[^\s:/]+:(?![/\\])\S+")
@@ -79,13 +79,14 @@ _NAMED = re.compile(
     r"|(?:--[A-Za-z][\w.-]*|-u)(?:\s+|[\"'],\s*)(?![\"']?-))"
 )
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest)\s+|[bBrRuUfF]{1,2}(?=[\"'])")
-#: Characters at which a value may end or a nested value may begin: a quote with backslashes, a bracket, a separator.
+#: A quote with backslashes; and the marks at which a value may end or a nested value may begin: such a quote, a bracket
+#: or a separator.
 _QUOTE = re.compile(r"\\*[\"']")
 _MARK = re.compile(r"(\\*)([\"'])|\\++|[\[({\])}\s,;&]")
 _BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-#: Names of random strings that are not secret.
+#: Names of values that look random but are not secret.
 _DIGESTS = re.compile(
     r"(?:commit|sha\d*|md5|hash|digest|checksum|fingerprint|revision|rev|uuid|run|id)\W*$", re.IGNORECASE
 )
@@ -112,9 +113,10 @@ _KEPT_PREFIXES = (
 )  # fmt: skip
 
 
-#: Known secrets of this process, and the set that collects secrets during a search. A search masks no known secrets.
+#: Secrets that are masked in all texts of this process.
 _KNOWN: set[str] = set()
-_FOUND: ContextVar[set[str] | None] = ContextVar("_FOUND", default=None)
+#: Set to which `_hide` adds secrets. None if no secrets are collected. `_KNOWN` is not used during the collection.
+_COLLECTED: ContextVar[set[str] | None] = ContextVar("_COLLECTED", default=None)
 _SHORTEST = 6  # minimum length of secrets that are replaced in all texts
 _QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # but not a key of a dict
 
@@ -146,16 +148,16 @@ def masked(value: Any, name: str = "", *, is_secret: bool = False) -> Any:
         names = getattr(value, "_fields", [name] * len(value))
         items = [masked(item, each, is_secret=is_secret) for each, item in zip(names, value, strict=True)]
         return tuple(items) if isinstance(value, tuple) else items
-    if _is_secret(value, name) or (is_secret and not _is_no_secret(value, name)):
+    if _is_secret(value, name) or (is_secret and not _is_harmless(value, name)):
         return _hide(value)
-    return _without_random(masked_text(value), name) if isinstance(value, str) else value
+    return _mask_random_strings(masked_text(value), name) if isinstance(value, str) else value
 
 
 def masked_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments with masked secrets. Later calls also mask these secrets in other texts."""
-    with _looking_for_secrets() as found:
+    """Return the arguments with masked secrets. From then on, `masked_text` masks these secrets, too."""
+    with _collecting_secrets() as secrets:
         masked(arguments)
-    _KNOWN.update(found)
+    _KNOWN.update(secrets)
     return dict(masked(arguments))
 
 
@@ -165,35 +167,35 @@ def masked_text(text: str) -> str:
     Secrets are keys of known services, passwords in URLs, values with the name of a secret, and the secrets in the
     command line and the environment.
     """
-    text, parts, end = masked_forms(without_known(text)), [], 0
-    for found in _NAMED.finditer(text):
-        if found.start() < end or not _may_be_secret(name := found[0]):
+    text, parts, end = mask_secret_patterns(mask_known_secrets(text)), [], 0
+    for match in _NAMED.finditer(text):
+        if match.start() < end or not _may_be_secret(name := match[0]):
             continue
-        until = _end_of_value(text, found.end(), name)
-        value = text[found.end() : until]
+        until = _end_of_value(text, match.end(), name)
+        value = text[match.end() : until]
         opening = _QUOTE.match(value)
         bare = value if opening is None else value[opening.end() :].removesuffix(opening[0])
         if _is_secret(bare, name):
-            parts += [text[end : found.end()], value.replace(bare, _hide(bare), 1)]
+            parts += [text[end : match.end()], value.replace(bare, _hide(bare), 1)]
             end = until
     return "".join([*parts, text[end:]])
 
 
-def masked_forms(text: str) -> str:
+def mask_secret_patterns(text: str) -> str:
     """Return a text, such as source code, with masked passwords in URLs and masked keys of known services."""
-    return _FORMS.sub(lambda found: _hide(found[0].removesuffix("@")) + "@" * found[0].endswith("@"), text)
+    return _FORMS.sub(lambda match: _hide(match[0].removesuffix("@")) + "@" * match[0].endswith("@"), text)
 
 
-def without_known(text: str) -> str:
+def mask_known_secrets(text: str) -> str:
     """Return a text with masked secrets of the command line, of `masked_arguments`, and of the environment.
 
-    Secrets with fewer than 6 characters are not masked, since replacing "1" or "true" would damage the text.
+    Secrets with fewer than 6 characters are not masked, because the text may contain them by chance.
     """
-    if _FOUND.get() is not None:
+    if _COLLECTED.get() is not None:
         return text
     environ = tuple((name, os.environ.get(name, "")) for name in os.environ)  # other threads may change it
-    _KNOWN.update(_secrets_given(tuple(sys.argv), tuple(sys.orig_argv), environ))
-    pattern = _any_of(frozenset(_KNOWN))
+    _KNOWN.update(_secrets_of_process(tuple(sys.argv), tuple(sys.orig_argv), environ))
+    pattern = _pattern_of(frozenset(_KNOWN))
     return text if pattern is None else pattern.sub(MASK, text)
 
 
@@ -204,46 +206,46 @@ def masked_command(argv: Sequence[str]) -> list[str]:
 
 @cache
 def command_digest(argv: tuple[str, ...]) -> str:
-    """Return a digest to compare command lines. It is slow to compute, so that passwords are hard to guess."""
+    """Return a digest to compare command lines. The computation is slow, so that passwords are hard to guess."""
     return "pbkdf2:" + hashlib.pbkdf2_hmac("sha256", json.dumps(argv).encode(), b"pfrl_like", 200_000).hex()
 
 
 def harmless_environment() -> dict[str, str]:
     """Return the environment variables that contain no secrets, such as `PATH` and `CUDA_VISIBLE_DEVICES`."""
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
-    return {name: masked(value, "" if name in _KEPT else name) for name, value in kept.items()}
+    variables = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
+    return {name: masked(value, "" if name in _KEPT else name) for name, value in variables.items()}
 
 
 @contextlib.contextmanager
-def _looking_for_secrets() -> Iterator[set[str]]:
+def _collecting_secrets() -> Iterator[set[str]]:
     """Collect the secrets that are masked inside the context."""
-    found: set[str] = set()
-    before = _FOUND.set(found)
+    secrets: set[str] = set()
+    before = _COLLECTED.set(secrets)
     try:
-        yield found
+        yield secrets
     finally:
-        _FOUND.reset(before)
+        _COLLECTED.reset(before)
 
 
 @lru_cache(maxsize=1)
-def _secrets_given(
+def _secrets_of_process(
     argv: tuple[str, ...], started_as: tuple[str, ...], environ: tuple[tuple[str, str], ...]
 ) -> set[str]:
     """Return the secrets in command lines and in the environment."""
-    with _looking_for_secrets() as found:
+    with _collecting_secrets() as secrets:
         masked_command(argv)
         masked_command(started_as)
         for name, value in environ:
             if name not in _KEPT:
-                masked_forms(value)
+                mask_secret_patterns(value)
                 if _is_secret(value, name):
                     _hide(value)
-    return found
+    return secrets
 
 
 @lru_cache(maxsize=1)
-def _any_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
-    """Return a pattern that matches any of the secrets, also in the form that they have in quotes and URLs."""
+def _pattern_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
+    """Return a pattern that matches any of the secrets, as written in plain text, in quotes and in URLs."""
     written = {
         form for secret in secrets
         for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], urllib.parse.quote(secret, safe=""))
@@ -254,30 +256,31 @@ def _any_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
 
 
 def _hide(secret: Any) -> str:
-    """Return `MASK`. During a search, also collect the secret.
+    """Return `MASK`. Inside `_collecting_secrets`, also collect the secret.
 
-    The parts of a secret are also collected: items of lists and dicts, and the value in "name=secret".
+    If the secret consists of parts, the parts are also collected: items of lists and dicts, and the value in
+    "name=secret".
     """
-    if (found := _FOUND.get()) is not None:
+    if (collected := _COLLECTED.get()) is not None:
         whole = str(secret)
         parts = {whole, *_QUOTED.findall(whole), *(part.strip("[](){}") for part in re.split(r"[,;]\s*", whole))}
         parts |= {re.split("[=:]", part, maxsplit=1)[-1] for part in parts}
         parts = {part[scheme.end() :] if (scheme := _SCHEME.match(part)) else part for part in parts}
-        found |= {part for part in map(str.strip, parts) if len(part) >= _SHORTEST and MASK not in part}
+        collected |= {part for part in map(str.strip, parts) if len(part) >= _SHORTEST and MASK not in part}
     return MASK
 
 
 def _masked_command(argv: Sequence[str]) -> Iterator[str]:
-    name, is_next, may_follow = "", False, False  # last option; True if its value, or another value, may follow
+    name, is_next, may_follow = "", False, False  # last option; its value is next; more values may follow
     for argument in argv:
         option, sign, value = argument.partition("=")
         if is_next and not argument.startswith("--") and sign and _is_secret(argument, name):  # --cookie name=secret
             yield _hide(argument)
         elif sign and re.fullmatch(r"[+~]*-{0,2}[A-Za-z_][\w.@/-]*", option):
-            yield f"{_without_random(option, '')}={masked(value, option)}"
+            yield f"{_mask_random_strings(option, '')}={masked(value, option)}"
             name = ""
         elif re.fullmatch(r"--[A-Za-z].*|-[A-Za-z]{1,8}", argument, re.DOTALL):
-            yield _without_random(masked_text(argument), "")
+            yield _mask_random_strings(masked_text(argument), "")
             name, is_next, may_follow = argument, True, argument.lower().endswith(_ENDS_OF_SEVERAL)
             continue
         else:
@@ -288,16 +291,16 @@ def _masked_command(argv: Sequence[str]) -> Iterator[str]:
 def _end_of_value(text: str, start: int, name: str) -> int:
     """Return the index of the end of the value at `start`: after its quotes or brackets, or before a separator.
 
-    A value without an end extends to the end of the text, and all of the text is masked. Therefore no text is searched
-    twice. If the name is a plural, as in "keys=a,b", a comma does not end the value.
+    If no end is found, the value extends to the end of the text, so that no part of the text is searched twice. If the
+    name is a plural, as in "keys=a,b", a comma does not end the value.
     """
-    if _USER.fullmatch(name) and (found := _WITHOUT_SPACE.match(text, start)) is not None:
-        return found.end()
+    if _USER.fullmatch(name) and (match := _WITHOUT_SPACE.match(text, start)) is not None:
+        return match.end()
     has_several = _words_of(name)[-1].endswith("s")
     opening = start if (scheme := _SCHEME.match(text, start)) is None else scheme.end()
     depth, quote, slashes = 0, "", 0
     for mark in _MARK.finditer(text, opening):
-        if quote:  # a quote with as many backslashes closes it; pairs of backslashes do not count
+        if quote:  # closed by the same quote with as many backslashes; pairs of backslashes do not count
             if mark[2] == quote and len(mark[1]) % (2 * slashes + 2) == slashes:
                 quote = ""
                 if not depth:
@@ -337,11 +340,11 @@ def _is_secret(value: Any, name: str) -> bool:
         return False
     if _USER.fullmatch(name):
         return isinstance(value, str) and _USER_AND_PASSWORD.fullmatch(value) is not None
-    return not _is_no_secret(value, name)
+    return not _is_harmless(value, name)
 
 
-def _is_no_secret(value: Any, name: str) -> bool:
-    """True for bools and empty values, and for numbers with the name of a count."""
+def _is_harmless(value: Any, name: str) -> bool:
+    """True for bools, for empty values, and for numbers whose name is the name of a count, such as "max_tokens"."""
     if value is None or isinstance(value, bool) or (isinstance(value, str) and _HARMLESS.fullmatch(value)):
         return True
     is_number = isinstance(value, int | float) or (isinstance(value, str) and _NUMBERS.fullmatch(value) is not None)
@@ -352,13 +355,13 @@ def _words_of(name: str) -> list[str]:
     return [word.lower() for word in _BETWEEN_WORDS.split(name) if word]
 
 
-def _without_random(text: str, name: str) -> str:
+def _mask_random_strings(text: str, name: str) -> str:
     """Return a text with masked long random strings. Named digests, identifiers and paths are not masked."""
 
-    def substitute(found: re.Match[str]) -> str:
-        before = text[max(0, found.start() - 40) : found.start()] if found.start() else name
+    def substitute(match: re.Match[str]) -> str:
+        before = text[max(0, match.start() - 40) : match.start()] if match.start() else name
         is_digest = _DIGESTS.search(before)
-        return found[0] if is_digest or not _is_random(found[0]) else _hide(found[0])
+        return match[0] if is_digest or not _is_random(match[0]) else _hide(match[0])
 
     return _LONG.sub(substitute, text)
 
@@ -368,16 +371,16 @@ def _is_random(text: str) -> bool:
     if _IDENTIFIER.fullmatch(text):
         return False
     if "/" in text or "\\" in text:  # a path, or Base64, in which slashes are rare
-        is_base64 = _BASE64.fullmatch(text) is not None and 12 * text.count("/") <= len(text) and _kinds(text) == 3
+        is_base64 = _BASE64.fullmatch(text) is not None and 12 * text.count("/") <= len(text) and _n_kinds(text) == 3
         return is_base64 and (_share_of_words(text) < 0.6 or _AWS.fullmatch(text) is not None)
     pieces = re.split(r"[^A-Za-z0-9]+", text)
-    if not (_kinds(text) == 3 and sum(map(len, pieces)) >= 8 * len(pieces)):
+    if not (_n_kinds(text) == 3 and sum(map(len, pieces)) >= 8 * len(pieces)):
         text = max(pieces, key=len)
     is_hex = _HEX.fullmatch(text) is not None
-    return len(text) >= 20 and _kinds(text) >= 2 and (is_hex or _share_of_words(text) < 0.6)
+    return len(text) >= 20 and _n_kinds(text) >= 2 and (is_hex or _share_of_words(text) < 0.6)
 
 
-def _kinds(text: str) -> int:
+def _n_kinds(text: str) -> int:
     """Return the number of kinds of characters in a text: digits, lower-case letters and upper-case letters."""
     return sum(any(map(kind, text)) for kind in (str.isdigit, str.islower, str.isupper))
 

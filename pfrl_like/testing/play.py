@@ -17,7 +17,7 @@ from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.vector_stream import VectorStream
-from pfrl_like.experiments.sources import told_of
+from pfrl_like.experiments.sources import agent_keywords
 from pfrl_like.utils.checks import check_action, check_finite, check_observation
 from pfrl_like.utils.env_values import mask_keyword, own_copy, seed_env
 
@@ -83,8 +83,8 @@ def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
     """Train an agent until the environments of a stream have made `n_steps` steps in total."""
     now, made = stream.reset(), 0
     while made < n_steps:
-        step = stream.step(agent.batch_act(now.obs, **told_of(now)))
-        agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **told_of(step))
+        step = stream.step(agent.batch_act(now.obs, **agent_keywords(now)))
+        agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **agent_keywords(step))
         made += int(np.count_nonzero(step.active))
         now = stream.begin((step.terminated | step.truncated) & step.active)
 

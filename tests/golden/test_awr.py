@@ -13,7 +13,7 @@ from hand_parts import assert_same_when_compiled, with_nothing_after
 from torch import nn
 
 from pfrl_like import agents
-from pfrl_like.agents.offline.awr import awr_value_loss, some_sequences, td_lambda_returns
+from pfrl_like.agents.offline.awr import awr_value_loss, select_sequences, td_lambda_returns
 from pfrl_like.batch import Batch, Continuation
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
@@ -124,7 +124,7 @@ def test_the_future_of_images_is_stacked_as_they_are() -> None:
 
 def test_a_value_function_of_something_else_is_refused() -> None:
     batch = recorded().sample_batch(7, 0.5, continuation=math.inf)
-    with pytest.raises(ValueError, match=r"v_func gives numbers of shape \(7, 2\) for 7 rows, expected one number"):
+    with pytest.raises(ValueError, match=r"v_func returns shape \(7, 2\) for 7 rows, expected a tensor"):
         td_lambda_returns(nn.Linear(1, 2), batch, 0.9)
 
 
@@ -267,7 +267,7 @@ def test_one_return_that_is_not_finite_stops_all_steps() -> None:
     agent, batch = make(batch_size_per_update=1), with_nothing_after(make_batch())
     before = agent.v_func(batch.obs).clone()
     batch.reward[5] = torch.inf
-    with pytest.raises(NonFiniteError, match="returns or values of states are not finite; no step was made"):
+    with pytest.raises(NonFiniteError, match="returns or state values are not finite; no gradient step was made"):
         agent.update(batch)
     assert torch.equal(agent.v_func(batch.obs), before) and agent.optim_t == 0
 
@@ -283,12 +283,12 @@ def three_sequences() -> Batch:
 def test_a_device_is_not_waited_for_to_know_which_sequences_are_drawn() -> None:
     agent = make(batch_size_per_update=2)
     agent.device = torch.device("meta")  # which has no numbers that could be copied to the host
-    assert len(agent._part(three_sequences()).lengths) == 2
+    assert len(agent._random_part(three_sequences()).lengths) == 2
 
 
 def test_some_sequences_are_whole_and_in_order() -> None:
     batch = three_sequences()
-    some = some_sequences(batch.replace(recurrent_state=torch.tensor([[[4.0], [3.0], [2.0]]])), torch.tensor([2, 0]))
+    some = select_sequences(batch.replace(recurrent_state=torch.tensor([[[4.0], [3.0], [2.0]]])), torch.tensor([2, 0]))
     assert some.lengths.tolist() == [4, 2] and some.recurrent_state.flatten().tolist() == [4, 2]
     assert some.obs.flatten().tolist() == [40, 20, 41, 21, 42, 43]
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pfrl_like.action_value import DiscreteActionValue, QuantileDiscreteActionValue, soft_least_of
 from pfrl_like.agents import BCQ, DiscreteBCQ
 from pfrl_like.agents.offline.bc import discrete_bc_loss
-from pfrl_like.agents.offline.bcq import CandidateChoice, bcq_next_value, likely_actions, perturbed
+from pfrl_like.agents.offline.bcq import CandidateChoice, bcq_next_value, likely_actions, perturb
 from pfrl_like.agents.offline.imitation import conditional_vae_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import Categorical
@@ -139,7 +139,7 @@ def test_a_perturbation_has_as_many_numbers_as_an_action() -> None:
 def test_perturbed_actions_stay_near_and_in_bounds() -> None:
     policy = Lambda(lambda pair: torch.ones_like(pair[1]))
     action = torch.tensor([[0.5], [0.95], [-1.0]])
-    moved = perturbed(policy, torch.zeros(3, 1), action, 0.1)
+    moved = perturb(policy, torch.zeros(3, 1), action, 0.1)
     torch.testing.assert_close(moved, torch.tensor([[0.6], [1.0], [-0.9]]))
     assert make(action_flexibility=0.3)._choice.scale == 0.3
 

@@ -130,7 +130,7 @@ def test_rows_are_put_in_sequences_and_come_back_in_order() -> None:
     for row, length, own in zip(obs.squeeze(2), batch.lengths.tolist(), returns, strict=True):
         assert torch.equal(row[:length], row[0] + torch.arange(length))
         assert (row[length:] == 0).all() and (own[length:] == 0).all()
-    with pytest.raises(ValueError, match="batch holds transitions"):
+    with pytest.raises(ValueError, match="batch contains transitions"):
         predictions(model, torch.zeros(2), recorded().batch(np.arange(2)))
 
 
@@ -174,7 +174,7 @@ def test_it_acts_by_the_return_that_is_left() -> None:
     for t, reward in enumerate((1.0, 3.0)):
         chosen.append(agent.select_actions(torch.tensor([[float(t)]]), None, None).item())
         seen.append([part.flatten().tolist() for part in model.seen])
-        agent._context.observed(0, reward, False)
+        agent._context.add_reward(0, reward, False)
     # Returns to go 10 and 9, by 2, which it echoes; its first action is seen in the second step.
     assert seen == [[[5.0], [0.0], [0.0]], [[5.0, 4.5], [0.0, 1.0], [5.0, 0.0]]]
     assert chosen == [5.0, 4.5] and agent._context.to_go == {0: 6.0}
@@ -280,7 +280,7 @@ def test_what_is_no_context_is_refused_and_changes_nothing(state: Any) -> None:
     agent = make()
     agent.act(np.zeros(4, np.float32))
     before = dict(agent._context.to_go)
-    with pytest.raises(ValueError, match="the context is .*, which does not fit"):
+    with pytest.raises(ValueError, match="context is .*, which is not a state of ReturnContext"):
         agent.restore_state({"t": 7, "context": state})
     assert agent.t == 0 and agent._context.to_go == before
 
@@ -312,8 +312,8 @@ def test_a_context_gives_what_the_whole_sequence_gives() -> None:
         ({"return_scale": 0}, "return_scale is 0"),
         ({"target_return": "high"}, "target_return is 'high', expected a number"),
         ({"compile": True}, "compile is True"),
-        ({"gamma": 0.9}, "^DecisionTransformer has no argument gamma: its returns are not discounted"),
-        ({"gamma": 0.9, "discrete": True}, "^DiscreteDecisionTransformer has no argument gamma"),
+        ({"gamma": 0.9}, "^gamma is 0.9, but DecisionTransformer has undiscounted returns: leave it out"),
+        ({"gamma": 0.9, "discrete": True}, "^gamma is 0.9, but DiscreteDecisionTransformer has undiscounted returns"),
         ({"continuation": 3}, r"^DecisionTransformer.__init__\(\) got an unexpected keyword argument 'continuation'"),
         ({"recurrent": True}, "recurrent is True, but DecisionTransformer does not support recurrent networks"),
     ],

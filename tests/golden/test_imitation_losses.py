@@ -8,8 +8,8 @@ from hand_parts import Acts, Gaussian, Ramps, Slope
 from torch import nn
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
-from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss, sampled_advantage
-from pfrl_like.agents.offline.awac import EXPECTED, binary_weight
+from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss
+from pfrl_like.agents.offline.awac import REDUCTIONS, binary_weight, sampled_advantage
 from pfrl_like.agents.offline.bc import bc_loss, discrete_bc_loss
 from pfrl_like.agents.offline.iql import iql_critic_loss, iql_value_loss
 from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss, rebrac_reward, td3_plus_bc_policy_loss
@@ -115,7 +115,7 @@ def test_the_advantage_is_over_what_actions_of_the_policy_are_worth() -> None:
     critics = [Slope(0.5), Slope(1.0)]
     # Q(s, a) = 1 + 0.5 * 1.5 and 2 + 0.5 * 2; of the actions (0, 0), (1, 1), (2, 2) it is s, s + 1, s + 2
     for pool, expected in (("mean", [1.75 - 2, 3 - 3]), ("max", [1.75 - 3, 3 - 4])):
-        advantage = sampled_advantage(Ramps(2, 0), critics, BATCH, 3, EXPECTED[pool])
+        advantage = sampled_advantage(Ramps(2, 0), critics, BATCH, 3, REDUCTIONS[pool])
         assert advantage.tolist() == pytest.approx(expected)
     assert sampled_advantage(Ramps(2, 0), critics, BATCH, 1).tolist() == [0.75, 1.0]
 

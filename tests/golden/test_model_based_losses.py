@@ -60,13 +60,14 @@ def test_all_rows_count_in_the_critics_errors_and_only_some_in_the_conservative_
     given = batch([False, False, True, True])
     agent, free = (make(COMBO, alpha_threshold=None, initial_alpha=alpha) for alpha in (2.0, 0.0))
     torch.manual_seed(1)
-    [(loss, _, _), gap] = list(agent._conservative_losses(given))[0]
+    gaps: list[torch.Tensor] = []
+    loss, *_ = [*agent._conservative_losses(given, gaps)][0]
     torch.manual_seed(1)
-    [(plain, _, _), _] = list(free._conservative_losses(given))[0]
+    plain, *_ = [*free._conservative_losses(given, [])][0]
     weight = given.required("weight")[0]
-    torch.testing.assert_close(loss, plain + 2 * (gap * weight).mean())
+    torch.testing.assert_close(loss, plain + 2 * (gaps[0] * weight).mean())
     value = agent.q_func1((given.obs, given.action)).squeeze(1)
-    torch.testing.assert_close(gap[:2], -2 * value[:2])  # two of four rows are recorded
+    torch.testing.assert_close(gaps[0][:2], -2 * value[:2])  # two of four rows are recorded
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Base class of offline actor-critics whose policy imitates the recorded actions, each with a weight."""
+"""Base class of offline actor-critics that train the policy by weighted imitation of the recorded actions."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,15 +12,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
-from pfrl_like.learning.critics import (
-    Targets,
-    distribution_of,
-    least,
-    least_next_value,
-    least_value,
-    log_prob_of,
-    values_of_actions,
-)
+from pfrl_like.learning.critics import Targets, distribution_of, least_next_value, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -29,12 +21,14 @@ from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_amon
 
 
 def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulator: str = "mean") -> Tensor:
-    """-w(s, a) * log pi(a|s) of the recorded actions (arXiv:2006.09359, section 4; arXiv:2006.15134, section 3).
+    """Return the loss -w(s, a) * log pi(a|s) of the recorded actions.
+
+    (arXiv:2006.09359, section 4; arXiv:2006.15134, section 3.)
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
         batch: Transitions or sequences.
-        weight: w, [N]; no gradient flows into it.
+        weight: Weights w of the actions, [N]. No gradient flows into the weights.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -42,28 +36,6 @@ def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulat
     """
     log_prob = log_prob_of(distribution_of(policy, batch), batch.action)
     return weighted_mean(-weight * log_prob, batch.weight, accumulator)
-
-
-def sampled_advantage(
-    policy: Any,
-    critics: Sequence[Any],
-    batch: Batch,
-    n_samples: int,
-    pool: Callable[[Tensor, int], Tensor] = torch.mean,
-) -> Tensor:
-    """Advantage of the recorded actions: min Q(s, a) minus the pooled min Q of sampled actions, [N].
-
-    Args:
-        policy: Policy that the actions are sampled from.
-        critics: The critics.
-        batch: Transitions or sequences.
-        n_samples: Number of actions sampled in each state.
-        pool: Function that reduces the values of the sampled actions, [n_samples, N], to [N]; called with the values
-            and the axis.
-    """
-    sampled = distribution_of(policy, batch).sample((n_samples,))
-    values = least([values_of_actions(critic, batch, sampled) for critic in critics])
-    return least_value(critics, batch) - pool(values, 0)
 
 
 @constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
@@ -120,11 +92,13 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
+    #: Statistics that are averaged over rows.
     averaged_rows: tuple[str, ...] = ("weight",)
+    #: Statistics that are averaged over updates.
     averaged_updates: tuple[str, ...] = ("policy_loss",)
+    #: Statistics that `get_statistics` returns.
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
-    _targets = Targets(of_policy=False, moved="every update")
+    _targets = Targets(of_policy=False, schedule="every update")
     _needs_densities = True
     _elementwise = staticmethod(square)
     _is_offline = True
@@ -171,13 +145,14 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     # Methods that a subclass defines or overrides
 
     def _weight(self, batch: Batch) -> Tensor:
-        """Weight of each recorded action, [N]; called with the networks in evaluation mode."""
+        """Return the weight of each recorded action, [N]. The networks are in evaluation mode during the call."""
         raise NotImplementedError
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the minimum target value of a sampled next action, and the rewards.
+        """Return the value of a sampled next action, and the rewards.
 
-        The target policy, if the agent has one, selects the next action.
+        The value is the minimum over the target critics. If the agent has a target policy, the action is sampled from
+        the target policy, otherwise from the policy.
         """
         policy = self.target_policy if self._targets.of_policy else self.policy
         with evaluating_readers(policy):

@@ -7,15 +7,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic, sampled_advantage
+from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import exponential_weight
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_positive
-from pfrl_like.learning.critics import Targets
+from pfrl_like.learning.critics import Targets, distribution_of, least, least_value, values_of_actions
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts
+
+#: Function that reduces the values of sampled actions, [n, N], to [N]; called with the values and the axis.
+Pool = Callable[[Tensor, int], Tensor]
+
+
+def sampled_advantage(policy: Any, critics: Sequence[Any], batch: Batch, n: int, pool: Pool = torch.mean) -> Tensor:
+    """Return the advantage of the recorded actions, [N]: their values minus the pooled values of sampled actions.
+
+    A value is the minimum over the critics.
+
+    Args:
+        policy: Policy that the actions are sampled from.
+        critics: The critics.
+        batch: Transitions or sequences.
+        n: Number of actions sampled in each state.
+        pool: Function that reduces the values of the sampled actions, [n, N], to [N]; called with the values and the
+            axis.
+    """
+    sampled = distribution_of(policy, batch).sample((n,))
+    values = least([values_of_actions(critic, batch, sampled) for critic in critics])
+    return least_value(critics, batch) - pool(values, 0)
 
 
 class AWAC(AdvantageWeightedActorCritic):
@@ -115,13 +136,13 @@ class AWAC(AdvantageWeightedActorCritic):
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def _weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` of the advantage, [N]."""
+        """Return the weight min(exp(A / lam), max_weight) of each recorded action, [N]."""
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples)
         return exponential_weight(advantage, self.lam, self.max_weight)
 
 
-#: Functions that reduce the values of the policy's actions, keyed by `advantage_type`.
-EXPECTED: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
+#: Functions that reduce the values of the sampled actions to the value of the state, keyed by `advantage_type`.
+REDUCTIONS: dict[str, Pool] = {"mean": torch.mean, "max": torch.amax}
 
 
 def binary_weight(advantage: Tensor) -> Tensor:
@@ -130,11 +151,12 @@ def binary_weight(advantage: Tensor) -> Tensor:
 
 
 class CRR(AdvantageWeightedActorCritic):
-    """Critic Regularized Regression: imitates recorded actions with weights that depend on their advantage.
+    """Critic Regularized Regression: imitates recorded actions with weights that depend on the advantage.
 
-    The critics bootstrap from an action of the target policy. With one critic an update equals an update of d3rlpy 2.8.
-    With several critics d3rlpy computes the advantage from the mean over the critics, and this agent from the minimum.
-    By default d3rlpy copies the parameters to the target networks every 100 updates.
+    The critics bootstrap from an action of the target policy. If there is one critic, an update equals an update of
+    d3rlpy 2.8. If there are several critics, d3rlpy computes the advantage from the mean over the critics, and this
+    agent from the minimum. By default d3rlpy copies the parameters to the target networks every 100 updates. This agent
+    makes a soft update of the target networks after each update.
 
     Args:
         policy: Module from observations to distributions of actions with densities, for example one that ends in a
@@ -190,7 +212,7 @@ class CRR(AdvantageWeightedActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    _targets = Targets(moved="every update")
+    _targets = Targets(schedule="every update")
 
     def __init__(
         self,
@@ -230,7 +252,7 @@ class CRR(AdvantageWeightedActorCritic):
         n_action_samples: int = 4,
         max_weight: float = 20.0,
     ) -> None:
-        check_choice("advantage_type", advantage_type, tuple(EXPECTED))
+        check_choice("advantage_type", advantage_type, tuple(REDUCTIONS))
         check_choice("weight_type", weight_type, ("exp", "binary"))
         self.advantage_type, self.weight_type = advantage_type, weight_type
         self.beta, self.n_action_samples, self.max_weight = beta, n_action_samples, max_weight
@@ -239,8 +261,8 @@ class CRR(AdvantageWeightedActorCritic):
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def _weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` or `binary_weight` of the advantage, [N]."""
-        pool = EXPECTED[self.advantage_type]
+        """Return the weight of each recorded action, [N]; `weight_type` selects the function of the advantage."""
+        pool = REDUCTIONS[self.advantage_type]
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples, pool)
         if self.weight_type == "binary":
             return binary_weight(advantage)

@@ -11,7 +11,7 @@ from torch.distributions import Categorical
 
 from pfrl_like.agents.discrete_sac import probabilities
 from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss
-from pfrl_like.agents.offline.future_returns import check_tells_future, future_returns
+from pfrl_like.agents.offline.future_returns import check_continuation, future_returns
 from pfrl_like.agents.offline.iql import state_value_of
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.errors import NonFiniteError
@@ -20,7 +20,7 @@ from pfrl_like.functions.losses import exponential_weight, square, weighted_mean
 from pfrl_like.functions.returns import linked_lambda_returns, rows_after
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import passed_on
-from pfrl_like.learning.compatibility.dry_run import tried_output
+from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.optimizers.compiled_step import Step
@@ -33,15 +33,17 @@ from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 
 @torch.no_grad()
 def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
-    """TD(lambda) returns R of every row, [N] (arXiv:1910.00177, Algorithm 1; Sutton and Barto 2018, eq. 12.18).
+    """Return the TD(lambda) return R of each row, [N].
 
-    Returns of transitions extend to the end of the batch's `continuation`. Returns of sequences extend to the end of
-    the sequence.
+    If the batch contains transitions, the returns sum rewards to the end of the batch's `continuation`, the recorded
+    steps after each transition. If the batch contains sequences, the returns sum rewards to the end of the sequence.
+    (arXiv:1910.00177, Algorithm 1; Sutton and Barto 2018, eq. 12.18.)
 
     Args:
         v_func: The value function.
         batch: Transitions with `continuation`, or sequences.
-        lambd: lambda, in [0, 1]; 0 bootstraps directly after the transition in the row, 1 bootstraps only at the end.
+        lambd: lambda, in [0, 1]. If 0, the return bootstraps after one step. If 1, the return bootstraps only after
+            the last step, unless the episode ends there in a terminal state.
 
     Raises:
         ValueError: If a batch of transitions has no `continuation`, or if `v_func` does not return one value for each
@@ -55,11 +57,11 @@ def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
 
 
 def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor, Tensor]:
-    """(R - V(s))**2 (arXiv:1910.00177, Algorithm 1, line 6).
+    """Return the squared error (R - V(s))**2 of the value function (arXiv:1910.00177, Algorithm 1, line 6).
 
     Args:
         v_func: The value function. The gradient of the loss flows into its parameters.
-        batch: Transitions or sequences, with `returns`.
+        batch: Transitions or sequences, with the column `returns` (R).
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -74,12 +76,12 @@ def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tupl
 
 @constructor_only("policy_optimizer", "v_func_optimizer")
 class AWR(OffPolicyActorCritic):
-    """Advantage-Weighted Regression: the policy imitates recorded actions with weights from their advantage.
+    """Advantage-Weighted Regression: the policy imitates recorded actions with weights that depend on the advantage.
 
     An update is one iteration of the algorithm. The agent computes the TD(lambda) returns R of a minibatch. It then
     makes `n_critic_updates` gradient steps on the value function and `n_actor_updates` gradient steps on the policy,
     each with a random part of the minibatch. The value function is trained on the returns. An action has the weight
-    min(exp(A / beta), max_weight), with A = R - V(s).
+    min(exp(A / beta), max_weight), where A = R - V(s) is the advantage.
 
     Batches of transitions that are passed to `update` must contain the steps after each transition: `sample_batch(...,
     continuation=math.inf)`. Runners and the agent itself sample such batches.
@@ -134,9 +136,11 @@ class AWR(OffPolicyActorCritic):
 
     # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteAWR")
-    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
+    #: Statistics that are averaged over rows.
     averaged_rows = ("v", "weight")
+    #: Statistics that are averaged over updates.
     averaged_updates = ("policy_loss",)
+    #: Statistics that `get_statistics` returns.
     reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
     value_of = staticmethod(state_value_of)
     _is_offline = True
@@ -185,10 +189,8 @@ class AWR(OffPolicyActorCritic):
         self.batch_size_per_update = batch_size_per_update
         check_numbers_in(self, lam=(0, 1))
         check_positive(self, "beta", "max_weight")
-        check_counts(
-            n_critic_updates=n_critic_updates, n_actor_updates=n_actor_updates,
-            batch_size_per_update=batch_size_per_update,
-        )  # fmt: skip
+        check_counts(n_critic_updates=n_critic_updates, n_actor_updates=n_actor_updates)
+        check_counts(batch_size_per_update=batch_size_per_update)
         check_counts(optional=True, horizon=horizon)
         if recurrent and horizon is not None:
             raise ValueError(f"horizon is {horizon}, expected None with recurrent=True: use episodic_update_len")
@@ -201,15 +203,15 @@ class AWR(OffPolicyActorCritic):
         )  # fmt: skip
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Reject a policy without densities, and a value function whose output is not a tensor."""
+        """Raise if the policy has no densities, or if the output of the value function is not a tensor."""
         if self.action_kind[0] != "discrete":
             check_distribution("policy", distribution, densities=True, reparametrised=True, instead="DiscreteAWR")
-        tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
+        dry_run_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject a replay buffer that cannot return the steps after a transition."""
+        """Raise if the replay buffer cannot return the steps after a transition."""
         if self.sampling:
-            check_tells_future(self.replay_buffer)
+            check_continuation(self.replay_buffer)
 
     # Learning
 
@@ -222,51 +224,49 @@ class AWR(OffPolicyActorCritic):
         with evaluating_readers(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
             error = self._advantage(batch, returns)
-        # Check before all gradient steps, because a part may not contain the non-finite rows. This waits for the GPU.
+        # Check all rows before the first step: a random part may miss a non-finite row. The check waits for the GPU.
         if not torch.isfinite(error).all():
-            raise NonFiniteError("returns", "returns or values of states are not finite; no step was made")
+            raise NonFiniteError("returns", "returns or state values are not finite; no gradient step was made")
         steps = batch.replace(
             action=batch.action.float() if batch.action.dtype == torch.float64 else batch.action,
             returns=returns, next_obs=None, next_action_mask=None, continuation=None, index=None, extra=None,
         )  # fmt: skip
-        value_stats = [self._run_update_step(self._part(steps), False)[1] for _ in range(self.n_critic_updates)]
+        value_stats = [self._run_update_step(self._random_part(steps), False)[1] for _ in range(self.n_critic_updates)]
         with evaluating_readers(self.v_func):
             advantage = self._advantage(steps, returns)
         if self.standardize_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-5)
         steps = steps.replace(advantage=advantage)
-        policy_stats = [self._run_update_step(self._part(steps), True)[1] for _ in range(self.n_actor_updates)]
+        policy_stats = [self._run_update_step(self._random_part(steps), True)[1] for _ in range(self.n_actor_updates)]
         self._policy_updates.count += 1
-        means = {
-            name: torch.stack([each[name] for each in stats]).mean()
-            for stats, name in ((value_stats, "v_func_loss"), (policy_stats, "policy_loss"))
-        }
-        first = value_stats[0]["v_func_loss"]
-        return error, {**means, "loss": first, "v": returns - error, "weight": self._weight(steps)}
+        stats = {"loss": value_stats[0]["v_func_loss"], "v": returns - error, "weight": self._weight(steps)}
+        stats["v_func_loss"] = torch.stack([each["v_func_loss"] for each in value_stats]).mean()
+        stats["policy_loss"] = torch.stack([each["policy_loss"] for each in policy_stats]).mean()
+        return error, stats
 
     @torch.no_grad()
     def _advantage(self, batch: Batch, returns: Tensor) -> Tensor:
-        """R - V(s), [N]."""
+        """Return the advantage R - V(s) of each row, [N]."""
         return returns - state_value_of(self.v_func, batch)
 
-    def _part(self, batch: Batch) -> Batch:
-        """Sample transitions, or sequences, of a minibatch with PyTorch's global generator."""
+    def _random_part(self, batch: Batch) -> Batch:
+        """Return `batch_size_per_update` transitions or sequences of a minibatch, sampled with torch's generator."""
         n = len(batch) if batch.lengths is None else len(batch.lengths)
         if n <= self.batch_size_per_update:
             return batch
-        on = self.device if batch.lengths is None else None  # sequences are selected on the CPU
-        drawn = torch.randperm(n, device=on)[: self.batch_size_per_update]
-        return batch[drawn] if batch.lengths is None else some_sequences(batch, drawn)
+        device = self.device if batch.lengths is None else None  # sequences are selected on the CPU
+        indices = torch.randperm(n, device=device)[: self.batch_size_per_update]
+        return batch[indices] if batch.lengths is None else select_sequences(batch, indices)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the policy's loss if `with_policy`, otherwise the value function's loss."""
+        """Minimise the policy's loss if `with_policy` is True, otherwise the value function's loss."""
         if with_policy:
             return batch.reward, self.policy_step(batch, step)
         ((loss, error, _),) = self._step_critics(self.critic_losses(batch), step)
         return error, {"v_func_loss": loss.detach()}
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`awr_value_loss` of the value function."""
+        """Return the result of `awr_value_loss`, in a list with one item."""
         return [awr_value_loss(self.v_func, batch, self.batch_accumulator)]
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
@@ -276,7 +276,7 @@ class AWR(OffPolicyActorCritic):
         return {"policy_loss": loss.detach()}
 
     def _weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` of the advantages, [N]."""
+        """Return the weight min(exp(A / beta), max_weight) of each recorded action, [N]."""
         (advantage,) = batch.required("advantage")
         return exponential_weight(advantage, self.beta, self.max_weight)
 
@@ -338,21 +338,21 @@ class DiscreteAWR(AWR):
     _densities_of = staticmethod(probabilities)
 
 
-def some_sequences(batch: Batch, which: Tensor) -> Batch:
+def select_sequences(batch: Batch, indices: Tensor) -> Batch:
     """Return the selected sequences of a batch of sequences, in the order of the batch.
 
     Args:
         batch: Batch of sequences.
-        which: Indices of the selected sequences, on the CPU.
+        indices: Indices of the selected sequences, on the CPU.
     """
     assert batch.lengths is not None
-    kept = torch.zeros(len(batch.lengths), dtype=torch.bool)
-    kept[which] = True
-    rows = kept[sequence_of_rows(batch.lengths)].nonzero().squeeze(1).to(batch.reward.device)
-    numbers = kept.nonzero().squeeze(1).to(batch.reward.device)
+    is_selected = torch.zeros(len(batch.lengths), dtype=torch.bool)
+    is_selected[indices] = True
+    rows = is_selected[sequence_of_rows(batch.lengths)].nonzero().squeeze(1).to(batch.reward.device)
+    sequences = is_selected.nonzero().squeeze(1).to(batch.reward.device)
     states = {
-        name: map_recurrent_state(lambda state: state[:, numbers], getattr(batch, name))
+        name: map_recurrent_state(lambda state: state[:, sequences], getattr(batch, name))
         for name in ("recurrent_state", "next_recurrent_state")
     }
     flat = batch.replace(lengths=None, recurrent_state=None, next_recurrent_state=None, index=None)
-    return flat[rows].replace(lengths=batch.lengths[kept], **states)
+    return flat[rows].replace(lengths=batch.lengths[is_selected], **states)

@@ -21,11 +21,14 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
+#: TD errors (or other errors) of each row, [N], and statistics, keyed by name.
+Update = tuple[Tensor, dict[str, Tensor]]
+
 
 def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """-log pi(a|s) of the recorded actions, or the mean of (pi(s) - a)**2 over the components of an action.
+    """Return the imitation loss: -log pi(a|s) of the recorded actions, or the squared error (pi(s) - a)**2.
 
-    The squared error is used if the policy's distributions have no density.
+    The squared error, averaged over the components of an action, is used if the policy's distributions have no density.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
@@ -33,14 +36,14 @@ def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tenso
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and the detached error of each row, [N]. The error is
-        positive and increases with the row's loss.
+        The scalar loss (weighted if the batch has weights), and a detached error for each row, [N], for example as a
+        priority. The error is positive and increases with the row's loss.
     """
     return bc_loss_of(distribution_of(policy, batch), batch, accumulator)
 
 
 def bc_loss_of(distribution: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """`bc_loss`, computed from the policy's distributions for all rows."""
+    """Return the result of `bc_loss`; the argument is the policy's distribution for each row, not the policy."""
     if getattr(distribution, "has_density", True):
         loss = -log_prob_of(distribution, batch.action)
         return weighted_mean(loss, batch.weight, accumulator), softplus(loss.detach())
@@ -49,15 +52,15 @@ def bc_loss_of(distribution: Any, batch: Batch, accumulator: str = "mean") -> tu
 
 
 def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """-log pi(a|s) of the recorded actions, plus beta times the mean of the squared logits.
+    """Return the loss -log pi(a|s) of the recorded actions, plus beta times the mean of the squared logits.
 
-    Logits are the constructor argument of this package's categorical distributions. For other distributions the logits
-    are the log-probabilities.
+    For this package's categorical distributions, the logits are the argument of the constructor. For other
+    distributions, the logits are the log-probabilities.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
-        batch: Transitions or sequences. log pi(a|s) is computed under the action mask, the squared logits without it.
-        beta: Weight of the second term.
+        batch: Transitions or sequences. The action mask applies to log pi(a|s), not to the squared logits.
+        beta: Weight of the squared logits.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -71,8 +74,8 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
     return weighted_mean(loss, batch.weight, accumulator), nll.detach()
 
 
-def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-    """Minimise `imitation_loss`. Agents without another loss use this function as `update_step`."""
+def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> Update:
+    """Minimise the agent's `imitation_loss`. This function is the method `update_step` of agents with no other loss."""
     loss, error = agent.imitation_loss(batch)
     step("optimizer", loss)
     return error, {"loss": loss.detach()}
@@ -82,8 +85,8 @@ class BC(OffPolicyActorCritic):
     """Behavioural cloning: the policy imitates the recorded actions; rewards have no effect.
 
     Args:
-        policy: Module from observations to distributions of actions. If it ends in a `DeterministicHead`, the squared
-            error is minimised; otherwise the likelihood is maximised.
+        policy: Module from observations to distributions of actions. If the module ends in a `DeterministicHead`, the
+            squared error is minimised; otherwise the likelihood is maximised.
         optimizer: Optimiser of the policy.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gpu: CUDA device index. None or a negative index means the CPU.
@@ -113,8 +116,9 @@ class BC(OffPolicyActorCritic):
     # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteBC")
     _discrete_form = "DiscreteBC"
-    # Names of statistics, in this order: averaged over updates, returned by `get_statistics`.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("loss",)
+    #: Statistics that `get_statistics` returns.
     reported = ("average_loss", "n_updates")
     bootstraps = False
     _is_offline = True
@@ -149,7 +153,7 @@ class BC(OffPolicyActorCritic):
         )  # fmt: skip
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`bc_loss` of the policy."""
+        """Return the imitation loss, and the error of each row, [N]."""
         return bc_loss(self.policy, batch, self.batch_accumulator)
 
     update_step = imitation_step
@@ -220,5 +224,5 @@ class DiscreteBC(BC):
         super().__init__(**arguments_for(BC, locals()))
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`discrete_bc_loss` of the policy."""
+        """Return the imitation loss, and -log pi(a|s) of each row, [N]."""
         return discrete_bc_loss(self.policy, batch, self.beta, self.batch_accumulator)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution
 
-from pfrl_like.action_value import DiscreteActionValue, soft_least_of
+from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.dqn import DQN, action_values
 from pfrl_like.agents.offline import imitation
-from pfrl_like.agents.offline.bc import discrete_bc_loss
+from pfrl_like.agents.offline.bc import Update, discrete_bc_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.explorer import Explorer
@@ -23,8 +23,8 @@ from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActo
 from pfrl_like.learning.compatibility.arguments import arguments_for, passed_on, two_or_more
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
-from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of, values_of_actions
-from pfrl_like.learning.model_outputs import taken_by, wrong_value
+from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of
+from pfrl_like.learning.model_outputs import obs_in_errors, wrong_value
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
@@ -36,10 +36,11 @@ from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
 
-def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
-    """pi(s, a) = a + scale * xi(s, a), clipped to [-1, 1], [N, A] (arXiv:1812.02900, section 4.2).
+def perturb(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
+    """Return the perturbed actions a + scale * xi(s, a), clipped to [-1, 1], [N, A] (arXiv:1812.02900, section 4.2).
 
     Raises:
+        TypeError: If `policy`, the perturbation xi, does not return a tensor.
         ValueError: If the perturbation and the action differ in size.
     """
     perturbation: Any = fast_forward(policy, (obs, action))
@@ -53,15 +54,17 @@ def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
 
 @torch.no_grad()
 def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float) -> Tensor:
-    """Sample n actions from the imitator in each state and perturb them, [n, N, A]."""
-    drawn = imitation.imitated_actions(imitator, obs, n)
-    return apply_in_chunks(lambda states, actions: perturbed(policy, states, actions, scale), obs, drawn)
+    """Sample n actions from the imitator in each state, and return the perturbed actions, [n, N, A]."""
+    sampled = imitation.imitated_actions(imitator, obs, n)
+    return apply_in_chunks(lambda states, actions: perturb(policy, states, actions, scale), obs, sampled)
 
 
 def bcq_next_value(
     imitator: Any, target_policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, scale: float, lam: float
 ) -> Any:
-    """Maximum of lam * min Q' + (1 - lam) * max Q' over n candidates in the next state (arXiv:1812.02900, eq. 13).
+    """Return the maximum of lam * min Q' + (1 - lam) * max Q' over n candidate actions in each next state.
+
+    (arXiv:1812.02900, eq. 13.)
 
     Args:
         imitator: Imitator that the candidates are sampled from.
@@ -76,9 +79,7 @@ def bcq_next_value(
         An `ActionValue` with one action.
     """
     actions = candidate_actions(imitator, target_policy, next_obs_of(batch), n, scale)
-    values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
-    best = imitation.chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
-    return soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
+    return imitation.best_next_value(target_critics, batch, actions, lam)[0]
 
 
 class CandidateChoice(nn.Module):
@@ -100,7 +101,7 @@ class CandidateChoice(nn.Module):
     def forward(self, obs: Any) -> imitation.ChosenAction:
         """Select an action for each observation. Each call samples new candidates."""
         actions = candidate_actions(self.imitator, self.policy, obs, self.n, self.scale)
-        return imitation.most_valued(self.critic, obs, actions)
+        return imitation.select_best(self.critic, obs, actions)
 
 
 @constructor_only("imitator_optimizer", "n_action_samples", "action_flexibility")
@@ -109,8 +110,8 @@ class BCQ(OffPolicyActorCritic):
     """Batch-Constrained deep Q-learning: selects the best of several perturbed actions of an imitator.
 
     Actions are in [-1, 1]. In training and in evaluation the agent samples candidates and selects the candidate with
-    the highest value under the first critic. Actions therefore differ from call to call; `act_deterministically` is
-    ignored. An update makes a gradient step on the imitator, on the critics and on the perturbation. The agent has no
+    the highest value under the first critic. Actions therefore differ from call to call, and `act_deterministically` is
+    ignored. An update makes a gradient step on the critics, on the perturbation and on the imitator. The agent has no
     recurrent form.
 
     Args:
@@ -167,10 +168,11 @@ class BCQ(OffPolicyActorCritic):
     _acting_attributes = ("_choice", "_policy_updates")
     # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteBCQ")
-    # Names of statistics, in this order: averaged over updates, returned by `get_statistics`.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("policy_loss", "imitator_loss")
+    #: Statistics that `get_statistics` returns.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
-    _targets = Targets(moved="every update")
+    _targets = Targets(schedule="every update")
     _elementwise = staticmethod(square)
     _is_offline = True
     _may_be_recurrent = False
@@ -178,7 +180,7 @@ class BCQ(OffPolicyActorCritic):
     beta: float
     rl_start_step: float
     imitator: Any
-    _its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
+    _imitator_parts: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
 
     def __init__(
         self,
@@ -224,35 +226,32 @@ class BCQ(OffPolicyActorCritic):
         check_numbers_in(self, lam=(0, 1), action_flexibility=(0, None))
         check_counts(n_action_samples=n_action_samples)
         self.n_action_samples = n_action_samples
-        imitation.take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
+        imitation.store_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
         critics, optimizers = two_or_more(locals())
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
             target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
-        self._choice = CandidateChoice(
-            self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility
-        )
+        critic = self.critics[0]
+        self._choice = CandidateChoice(self.imitator, self.policy, critic, n_action_samples, action_flexibility)
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return the imitator and its optimiser, keyed by attribute name."""
-        return self._its_imitator
+        """Return the imitator and the optimiser of the imitator, each in a dict keyed by attribute name."""
+        return self._imitator_parts
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update all networks; before `rl_start_step` only the imitator."""
-        return (
-            super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
-        )
+    def learn(self, batch: Batch) -> Update:
+        """Update all networks, or only the imitator in the first `rl_start_step` updates."""
+        if self.optim_t >= self.rl_start_step:
+            return super().learn(batch)
+        return self._run_update_step(batch.replace(action=batch.action.float()), False, True)
 
-    def update_step(
-        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics and policy unless `only_imitation`, then minimise the imitator's loss."""
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False) -> Update:
+        """Minimise the losses of critics, policy and imitator; if `only_imitation` is True, only the imitator's."""
         result = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, result)
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject an imitator that is not a `ConditionalVAE`.
+        """Check the imitator.
 
         Raises:
             TypeError: If the imitator is not a `ConditionalVAE`. The message names the argument.
@@ -263,42 +262,39 @@ class BCQ(OffPolicyActorCritic):
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """Raise if the losses cannot be computed with the imitator, the policy and the critics."""
-        imitation.try_imitator(self, batch)
+        imitation.dry_run_imitator(self, batch)
         super().try_parts(batch, distribution)
 
     # Acting
 
     def probe(self, obs: Any) -> Any:
-        """Return the policy's output for features of one observation, [1, ...]. The imitator is checked first."""
-        with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
+        """Return the policy's output for features of one observation, [1, ...]; raise if the imitator cannot act."""
+        with obs_in_errors("imitator.decoder", obs), torch.no_grad(), isolated_rng():
             imitation.imitated_actions(self._choice.imitator, obs, 1)
         return super().probe(obs)
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        return imitation.chosen_for_active(
-            lambda some: super(BCQ, self)._distribution(some, action_mask, None), obs, active
-        )
+        base = super()._distribution
+        return imitation.select_for_active(lambda active_obs: base(active_obs, action_mask, None), obs, active)
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Return the bounds that perturbed actions are clipped to."""
+        """Return the bounds of the actions: `perturb` clips actions to [-1, 1]."""
         return {"policy": (-1.0, 1.0)}
 
     # Learning
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`bcq_next_value` of the target networks, and the rewards."""
+        """Return the result of `bcq_next_value` for the target networks, and the rewards."""
         with evaluating_readers(self.imitator):
-            value = bcq_next_value(
-                self.imitator, self.target_policy, self.target_critics, batch, self.n_action_samples,
-                self.action_flexibility, self.lam,
-            )  # fmt: skip
+            networks = self.imitator, self.target_policy, self.target_critics
+            value = bcq_next_value(*networks, batch, self.n_action_samples, self.action_flexibility, self.lam)
         return value, batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise -Q(s, pi(s, a)) of the first critic, with a sampled from the imitator (arXiv:1812.02900, eq. 14)."""
+        """Minimise -Q(s, pi(s, a)) of the first critic; actions a are from the imitator (arXiv:1812.02900, eq. 14)."""
         with evaluating_readers(self.imitator):
             (sampled,) = imitation.imitated_actions(self.imitator, batch.obs, 1)
-        action = perturbed(self.policy, batch.obs, sampled, self.action_flexibility)
+        action = perturb(self.policy, batch.obs, sampled, self.action_flexibility)
         q = mean_value(value_of(self.critics[0], batch, action))
         loss = weighted_mean(-q, batch.weight, self.batch_accumulator)
         step("policy_optimizer", loss)
@@ -306,7 +302,7 @@ class BCQ(OffPolicyActorCritic):
 
 
 def likely_actions(distribution: Any, threshold: float, action_mask: Tensor | None = None) -> Tensor:
-    """True for actions with a probability of at least `threshold` times the maximum, [N, n_actions], bool.
+    """Return True for actions with a probability of at least `threshold` times the maximum, [N, n_actions], bool.
 
     (arXiv:1910.01708, eq. 17.)
 
@@ -328,8 +324,8 @@ class DiscreteBCQ(DQN):
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`, including
             distributional subclasses.
-        optimizer: Optimiser of the Q-function's parameters. It must include the imitator's parameters: both losses are
-            added, and both networks may share layers.
+        optimizer: Optimiser of the Q-function's parameters. The optimiser must also contain the imitator's
+            parameters, because the losses of both networks are added. The networks may share layers.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
@@ -373,7 +369,7 @@ class DiscreteBCQ(DQN):
     _is_offline = True
     _acting_attributes = ("model", "imitator")
     saved_attributes = ("model", "target_model", "imitator", "optimizer")
-    # Names of the statistics that are averaged over updates.
+    #: Statistics that are averaged over updates.
     averaged_updates = (*DQN.averaged_updates, "imitator_loss")
     _may_be_recurrent = False
 
@@ -421,16 +417,16 @@ class DiscreteBCQ(DQN):
         return {"imitator": self._imitator}
 
     def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:
-        """Reject a Q-function that `DQN` rejects, and an imitator without categorical outputs."""
+        """Raise if `DQN` would raise for the Q-function, or if the imitator's output is not categorical."""
         super()._check_output(value, obs, action_space)
         imitator = self.imitator
-        with taken_by("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
+        with obs_in_errors("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
             output = fast_forward(imitator, obs)
         if not isinstance(output, Categorical):
             raise wrong_value(output, Categorical, "imitator")
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Return the best likely actions, [k], and the action values, in which unlikely actions are masked."""
+        """Return the likely action with the highest value, [k], and action values with unlikely actions masked."""
         value = self._value(obs, active)
         with evaluating_readers(self.imitator):
             distribution: Any = fast_forward(self.imitator, obs)
@@ -441,7 +437,7 @@ class DiscreteBCQ(DQN):
         return value.greedy_actions, value
 
     def next_action(self, q_function: Any, batch: Batch) -> Tensor:
-        """Likely action in s' with the highest Q of the online network, [N] (arXiv:1910.01708, eq. 17)."""
+        """Return the likely action with the highest Q of the online network in s', [N] (arXiv:1910.01708, eq. 17)."""
         with evaluating_readers_among(q_function, self.imitator):
             distribution = distribution_of(self.imitator, batch, next=True)
             value = action_values(q_function, batch, next=True)
@@ -450,7 +446,7 @@ class DiscreteBCQ(DQN):
         return greedy
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Loss of Double DQN with `next_action`, plus `discrete_bc_loss` of the imitator."""
+        """Return the loss of Double DQN, plus `discrete_bc_loss` of the imitator, with TD errors [N] and statistics."""
         loss, td_error, stats = super().loss(batch)
         imitator_loss, _ = discrete_bc_loss(self.imitator, batch, self.beta, self.batch_accumulator)
         stats = {**stats, "loss": stats["loss"] + imitator_loss.detach(), "imitator_loss": imitator_loss.detach()}

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.action_value import soft_least_of
 from pfrl_like.agents.offline import imitation
+from pfrl_like.agents.offline.bc import Update
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
-from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
+from pfrl_like.learning.critics import distribution_of
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -27,7 +27,7 @@ KERNELS = ("gaussian", "laplacian")
 
 
 def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, lam: float) -> tuple[Any, Tensor]:
-    """Maximum of lam * min Q' + (1 - lam) * max Q' over n sampled actions in the next state.
+    """Return the maximum of lam * min Q' + (1 - lam) * max Q' over n sampled actions in each next state.
 
     (arXiv:1906.00949, Algorithm 1.)
 
@@ -42,18 +42,15 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
         An `ActionValue` with one action, and the log-probabilities of the selected actions, [N].
     """
     distribution = distribution_of(policy, batch, next=True)
-    actions = distribution.sample((n,))
-    values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
-    best = imitation.chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
-    value = soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
+    value, best = imitation.best_next_value(target_critics, batch, distribution.sample((n,)), lam)
     return value, distribution.log_prob(best)
 
 
-def drawn_for_each(distribution: Any, n: int) -> Tensor:
-    """Draw n samples in each of N states, [n, N, A]. The random numbers for one state are consecutive."""
+def sample_per_state(distribution: Any, n: int) -> Tensor:
+    """Sample n actions in each of N states, [n, N, A]. The samples of one state use consecutive random numbers."""
     rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
-    drawn: Tensor = rows.sample()
-    return drawn.reshape(-1, n, *drawn.shape[1:]).transpose(0, 1)
+    samples: Tensor = rows.sample()
+    return samples.reshape(-1, n, *samples.shape[1:]).transpose(0, 1)
 
 
 @constructor_only("imitator_optimizer", "initial_alpha", "alpha_holder", "alpha_optimizer")
@@ -61,7 +58,7 @@ class BEAR(SoftActorCritic):
     """Soft Actor-Critic whose policy stays near an imitator of the recorded actions.
 
     The policy's loss contains the maximum mean discrepancy between actions of the policy and of the imitator. The
-    weight of the discrepancy, alpha, is a Lagrange multiplier. It is learnt to keep the discrepancy near
+    weight of the discrepancy, alpha, is a Lagrange multiplier. alpha is learnt to keep the discrepancy near
     `alpha_threshold`. In evaluation the agent samples several actions and selects the action with the highest value
     under the first critic. Actions therefore differ from call to call. In training, and if `act_deterministically` is
     False, the agent samples one action. The agent has no recurrent form.
@@ -132,9 +129,11 @@ class BEAR(SoftActorCritic):
     """
 
     _acting_attributes = (*SoftActorCritic._acting_attributes, "acting_critic")
-    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
+    #: Statistics that are averaged over rows.
     averaged_rows = (*SoftActorCritic.averaged_rows, "mmd")
+    #: Statistics that are averaged over updates.
     averaged_updates = ("imitator_loss",)
+    #: Statistics that `get_statistics` returns.
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
     _elementwise = staticmethod(square)
     _is_offline = True
@@ -143,7 +142,7 @@ class BEAR(SoftActorCritic):
     beta: float
     rl_start_step: float
     imitator: Any
-    _its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
+    _imitator_parts: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
 
     def __init__(
         self,
@@ -202,41 +201,42 @@ class BEAR(SoftActorCritic):
         self.n_action_samples, self.n_mmd_action_samples = n_action_samples, n_mmd_action_samples
         self.alpha_threshold, self.initial_alpha = alpha_threshold, initial_alpha
         self.alpha_optimizer_lr = alpha_optimizer_lr
-        imitation.take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
+        imitation.store_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         self.acting_critic = self.critics[0]
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return the imitator and its optimiser, keyed by attribute name."""
-        return self._its_imitator
+        """Return the imitator and the optimiser of the imitator, each in a dict keyed by attribute name."""
+        return self._imitator_parts
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update all networks; before `rl_start_step` only the imitator."""
-        return (
-            super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
-        )
+    def learn(self, batch: Batch) -> Update:
+        """Update all networks, or only the imitator in the first `rl_start_step` updates."""
+        if self.optim_t >= self.rl_start_step:
+            return super().learn(batch)
+        return self._run_update_step(batch.replace(action=batch.action.float()), False, True)
 
-    def update_step(
-        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics and policy unless `only_imitation`, then minimise the imitator's loss."""
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False) -> Update:
+        """Minimise the losses of critics, policy and imitator; if `only_imitation` is True, only the imitator's."""
         result = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, result)
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """Raise if the losses cannot be computed with the policy, the critics and the imitator."""
         super().try_parts(batch, distribution)
-        imitation.try_imitator(self, batch)
+        imitation.dry_run_imitator(self, batch)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Return the best of `n_action_samples` sampled actions under the first critic, and their `ChosenAction`."""
-        best = imitation.chosen_for_active(self._best_drawn, obs, active)
+        """Return the best of `n_action_samples` sampled actions, [k, A], and a distribution of these best actions.
+
+        The first critic evaluates the actions.
+        """
+        best = imitation.select_for_active(self._best_sample, obs, active)
         return best.mode, best
 
-    def _best_drawn(self, obs: Any) -> imitation.ChosenAction:
-        actions = drawn_for_each(self._distribution(obs, None, None), self.n_action_samples)
+    def _best_sample(self, obs: Any) -> imitation.ChosenAction:
+        actions = sample_per_state(self._distribution(obs, None, None), self.n_action_samples)
         with evaluating_readers(self.acting_critic):
-            return imitation.most_valued(self.acting_critic, obs, actions)
+            return imitation.select_best(self.acting_critic, obs, actions)
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
         """Return the Lagrange multipliers temperature and alpha."""
@@ -250,18 +250,16 @@ class BEAR(SoftActorCritic):
         return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`bear_next_value` of the target critics, and `soft_reward`."""
+        """Return the result of `bear_next_value` for the target critics, and the rewards plus the entropy bonus."""
         with evaluating_readers(self.policy):
-            value, log_prob = bear_next_value(
-                self.policy, self.target_critics, batch, self.n_action_samples, self.lam
-            )  # fmt: skip
+            value, log_prob = bear_next_value(self.policy, self.target_critics, batch, self.n_action_samples, self.lam)
         return value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the policy loss of Soft Actor-Critic plus alpha * (discrepancy - alpha_threshold).
 
-        Then minimise the losses of temperature and alpha, if these are learnt (arXiv:1906.00949, eq. 1 and Algorithm
-        1).
+        If the temperature or alpha is learnt, minimise the loss of the temperature or of alpha, too (arXiv:1906.00949,
+        eq. 1 and Algorithm 1).
         """
         loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
         discrepancy = self._discrepancy(batch)
@@ -269,15 +267,17 @@ class BEAR(SoftActorCritic):
         excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
         loss = loss + self._multipliers["alpha"]() * excess
         step("policy_optimizer", loss)
-        self._multipliers["temperature"].update(
-            step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator
-        )
-        self._multipliers["alpha"].update(step, discrepancy.detach(), -threshold, batch.weight, self.batch_accumulator)
+        options = batch.weight, self.batch_accumulator
+        self._multipliers["temperature"].update(step, log_prob, self.entropy_target, *options)
+        self._multipliers["alpha"].update(step, discrepancy.detach(), -threshold, *options)
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
     def _discrepancy(self, batch: Batch) -> Tensor:
-        """`maximum_mean_discrepancy` of actions of policy and imitator, [N]. The gradient flows into the policy."""
+        """Return the discrepancy between actions of the policy and of the imitator, [N].
+
+        The gradient flows into the policy.
+        """
         with evaluating_readers(self.imitator):
             imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
-        drawn = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))
-        return maximum_mean_discrepancy(drawn, imitated, self.mmd_sigma, self.mmd_kernel)
+        sampled = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))
+        return maximum_mean_discrepancy(sampled, imitated, self.mmd_sigma, self.mmd_kernel)

@@ -11,10 +11,11 @@ IMAGINED = "imagined"
 
 
 def model_based_gap(values: Tensor, log_density: Tensor, data_value: Tensor, imagined: Tensor) -> Tensor:
-    """Values of sampled actions in imagined states minus values of recorded actions in recorded states.
+    """Return the values of sampled actions in imagined states minus the values of recorded actions in recorded states.
 
     The mean over the rows is E_imagined[log sum exp(Q(s, a) - log density(a))] - E_recorded[Q(s, a)] (arXiv:2102.08363,
-    eq. 2, with the actions of appendix B). If all rows are imagined, or all are recorded, both means are over all rows.
+    eq. 2, with the actions of appendix B). If all rows are imagined, or all rows are recorded, both means are over all
+    rows.
 
     Args:
         values: Q(s, a) of the sampled actions, [M, N].
@@ -26,20 +27,23 @@ def model_based_gap(values: Tensor, log_density: Tensor, data_value: Tensor, ima
         The gap of each row, [N].
     """
     soft_maximum = torch.logsumexp(values - log_density, 0)
-    return _in_mean(imagined) * soft_maximum - _in_mean(~imagined) * data_value
+    return _mean_factors(imagined) * soft_maximum - _mean_factors(~imagined) * data_value
 
 
-def _in_mean(which: Tensor) -> Tensor:
-    """Factors [N] that convert a mean over all rows to a mean over the selected rows; 1 if no row is selected."""
-    fraction = which.float().mean()
-    return torch.where(fraction > 0, which / fraction, 1.0)
+def _mean_factors(rows: Tensor) -> Tensor:
+    """Return factors [N]: the mean of factor * x over all rows is the mean of x over the selected rows.
+
+    If no row is selected, the factors are 1.
+    """
+    fraction = rows.float().mean()
+    return torch.where(fraction > 0, rows / fraction, 1.0)
 
 
 class COMBO(CQL):
     """CQL on recorded and imagined data: lowers values in imagined states, raises values of recorded actions.
 
-    `batch.extra["imagined"]` marks the imagined rows; `pfrl_like.dynamics.ModelRollouts` sets it. For batches without
-    this column, for example online, an update equals an update of `CQL`.
+    `batch.extra["imagined"]` marks the imagined rows; `pfrl_like.dynamics.ModelRollouts` sets this column. For
+    batches without the column, for example in online training, an update equals an update of `CQL`.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -105,7 +109,7 @@ class COMBO(CQL):
     """
 
     def _gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
-        """`model_based_gap`, or the gap of `CQL` if the batch does not mark imagined rows."""
+        """Return the gap of each row, [N]: `model_based_gap`, or the gap of `CQL` if no column marks imagined rows."""
         if batch.extra is None or IMAGINED not in batch.extra:
             return super()._gap(values, log_density, data_value, batch)
         return model_based_gap(values, log_density, data_value, batch.extra[IMAGINED])

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.double_dqn import DoubleDQN
-from pfrl_like.agents.offline.future_returns import check_tells_future, future_returns
+from pfrl_like.agents.offline.future_returns import check_continuation, future_returns
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.explorer import Explorer
@@ -19,14 +19,7 @@ from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
-from pfrl_like.learning.critics import (
-    average,
-    critic_loss,
-    distribution_of,
-    least_value,
-    mean_value,
-    values_of_actions,
-)
+from pfrl_like.learning.critics import average, critic_loss, distribution_of, least_value, mean_value, values_of_actions
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -37,30 +30,31 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 @torch.no_grad()
 def conservative_actions(policy: Any, batch: Batch, n: int) -> tuple[Tensor, Tensor]:
-    """Actions whose values the conservative term lowers (arXiv:2006.04779, appendix F).
+    """Sample the actions whose values the conservative term lowers (arXiv:2006.04779, appendix F).
 
     Args:
         policy: The policy.
         batch: Transitions or sequences.
-        n: Number of actions from each of the three distributions.
+        n: Number of actions sampled for each row from each of three distributions.
 
     Returns:
         The sampled actions, [3 * n, N, ...], and their log-densities, [3 * n, N]. For each row, n actions are from the
         policy, n actions are from the policy in the next state, and n actions are uniform in [-1, 1].
     """
     distributions = distribution_of(policy, batch), distribution_of(policy, batch, next=True)
-    drawn = [distribution.sample((n,)) for distribution in distributions]
-    density = [distribution.log_prob(action) for distribution, action in zip(distributions, drawn, strict=True)]
-    uniform = 2 * torch.rand_like(drawn[0]) - 1
-    of_uniform = torch.full_like(density[0], -math.log(2) * uniform[0, 0].numel())
-    return torch.cat([*drawn, uniform]), torch.cat([*density, of_uniform])
+    samples = [distribution.sample((n,)) for distribution in distributions]
+    density = [distribution.log_prob(action) for distribution, action in zip(distributions, samples, strict=True)]
+    uniform = 2 * torch.rand_like(samples[0]) - 1
+    uniform_density = torch.full_like(density[0], -math.log(2) * uniform[0, 0].numel())
+    return torch.cat([*samples, uniform]), torch.cat([*density, uniform_density])
 
 
 def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) -> Tensor:
-    """Values of sampled actions minus values of the actions in the data, [N] (arXiv:2006.04779, eq. 4, appendix F).
+    """Return the values of sampled actions minus the values of the actions in the data, [N].
 
-    The gap is log sum exp(Q(s, a) - log density(a)) - Q(s, a of the data). The sum is over the sampled actions.
-    Published values of `alpha_threshold` assume the sum. A mean over the samples would differ by a constant.
+    The gap is log sum exp(Q(s, a) - log density(a)) - Q(s, a of the data), with the sum over the sampled actions
+    (arXiv:2006.04779, eq. 4, appendix F). With a mean over the samples, the gap would differ by a constant. Published
+    values of `alpha_threshold` assume the sum.
 
     Args:
         values: Q(s, a) of the sampled actions, [M, N].
@@ -75,8 +69,9 @@ class CQL(SoftActorCritic):
     """Conservative Q-Learning, CQL(H): Soft Actor-Critic with a term that lowers the values of unseen actions.
 
     The conservative term compares the values of the actions in the data with the values of sampled actions. The samples
-    are from the policy and from the uniform distribution on [-1, 1]. The TD loss is the full squared error; the
-    equation in the paper has half of it. Published weights of the conservative term assume the full squared error.
+    are from the policy and from the uniform distribution on [-1, 1]. The TD loss is the full squared error. The
+    equation in the paper has half the squared error, but published weights of the conservative term assume the full
+    squared error.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -141,8 +136,9 @@ class CQL(SoftActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Names of statistics, in this order: averaged over rows, returned by `get_statistics`.
+    #: Statistics that are averaged over rows.
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
+    #: Statistics that `get_statistics` returns.
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
     _elementwise = staticmethod(square)
     _is_offline = True
@@ -209,34 +205,26 @@ class CQL(SoftActorCritic):
         return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the next value and the soft rewards of `SoftActorCritic`; plain rewards if not `soft_q_backup`."""
+        """Return the value to bootstrap from, and the rewards, to which `soft_q_backup` adds the entropy bonus."""
         next_value, soft = super().bootstrap(batch)
         return next_value, soft if self.soft_q_backup else batch.reward
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Losses of Soft Actor-Critic's critics plus the conservative term."""
-        return (losses for losses, _ in self._conservative_losses(batch))
+        """Yield the loss plus the conservative term, the TD errors and the values of each critic."""
+        return self._conservative_losses(batch, [])
 
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Minimise the critics' losses and the loss of alpha, `temperature_loss` of the mean gap."""
-        gaps = []
-
-        def losses() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-            for critic_result, gap in self._conservative_losses(batch):
-                gaps.append(gap.detach())
-                yield critic_result
-
-        results = self._step_critics(losses(), step)
-        gap = average(gaps)
-        self._multipliers["alpha"].update(
-            step, gap, -(self.alpha_threshold or 0.0), batch.weight, self.batch_accumulator
-        )
+        """Minimise the critics' losses and the loss of alpha, which depends on the mean gap over the critics."""
+        gaps: list[Tensor] = []
+        results = self._step_critics(self._conservative_losses(batch, gaps), step)
+        gap, threshold = average(gaps), self.alpha_threshold or 0.0
+        self._multipliers["alpha"].update(step, gap, -threshold, batch.weight, self.batch_accumulator)
         return results, {"conservative_gap": gap}
 
-    def _conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
-        """Yield `critic_loss` plus the conservative term, and the weighted gap [N], for each critic."""
+    def _conservative_losses(self, batch: Batch, gaps: list[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield the items of `critic_losses`; append the detached weighted gap of each critic, [N], to `gaps`."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
@@ -247,24 +235,27 @@ class CQL(SoftActorCritic):
             loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self._loss_options)
             values = self._compared_values(values_of_actions(critic, batch, actions), batch)
             gap = self.conservative_weight * self._gap(values, log_density, mean_value(value), batch)
-            loss = loss + alpha * weighted_mean(gap, rows.weight, self.batch_accumulator)
-            yield (loss, td_error, mean), gap
+            gaps.append(gap.detach())
+            yield loss + alpha * weighted_mean(gap, rows.weight, self.batch_accumulator), td_error, mean
 
     def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
-        """Values of the sampled actions in the conservative term, [3 * n_action_samples, N]; overridden by `CalQL`."""
+        """Return the values of the sampled actions for the conservative term, [3 * n_action_samples, N].
+
+        `CalQL` overrides this method, to increase values that are below the observed return.
+        """
         return values
 
     def _gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
-        """Return `conservative_gap`. The conservative term of the loss is the mean over the batch."""
+        """Return the gap of each row, [N]. The conservative term of the loss is the mean gap over the batch."""
         return conservative_gap(values, log_density, data_value)
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Return the action bounds of `SoftActorCritic` and the bounds of the uniform actions."""
+        """Return the bounds of the policy's actions and of the uniform actions, keyed by the name in messages."""
         return {**super()._bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
 
 
 def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
-    """Log sum exp of Q(s, .) over the allowed actions, minus Q(s, a), [N] (arXiv:2006.04779, eq. 4).
+    """Return log sum exp of Q(s, .) over the allowed actions, minus Q(s, a), [N] (arXiv:2006.04779, eq. 4).
 
     Args:
         value: A `DiscreteActionValue` or a distributional subclass. For an ensemble, the gaps of the members are
@@ -363,7 +354,7 @@ class DiscreteCQL(DoubleDQN):
         super().__init__(**arguments_for(DoubleDQN, locals()))
 
     def penalty(self, value: Any, batch: Batch) -> Tensor:
-        """`conservative_weight` times `discrete_conservative_gap`, [N]."""
+        """Return the conservative term of each row, `conservative_weight` times the gap, [N]."""
         return self.conservative_weight * discrete_conservative_gap(value, batch.action)
 
 
@@ -374,8 +365,8 @@ class CalQL(CQL):
     from s (arXiv:2303.05479, eq. 5.1). If the episode is truncated or still running, G bootstraps from the minimum over
     the target critics.
 
-    `pfrl_like.algos.CQL` documents how the losses differ from d3rlpy 2.8. In addition, the returns of d3rlpy do not
-    bootstrap at the end of a truncated episode.
+    `pfrl_like.algos.CQL` documents how the losses differ from d3rlpy 2.8. Cal-QL has one more difference: the returns
+    of d3rlpy do not bootstrap at the end of a truncated episode.
 
     Batches that are passed to `update` must contain the steps after each transition: `sample_batch(...,
     continuation=math.inf)`. Runners and the agent itself sample such batches. The agent has no recurrent form.
@@ -493,9 +484,9 @@ class CalQL(CQL):
         super().__init__(**arguments_for(CQL, locals()))
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject modules that `CQL` rejects, and a replay buffer that cannot return the steps after a transition."""
+        """Raise if `CQL` would raise, or if the replay buffer cannot return the steps after a transition."""
         super()._check_modules(modules)
-        check_tells_future(self.replay_buffer)
+        check_continuation(self.replay_buffer)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the returns, then update like `CQL`."""
@@ -504,12 +495,12 @@ class CalQL(CQL):
         return super().learn(batch.replace(returns=returns, continuation=None))
 
     def _target_value(self, obs: Any) -> Tensor:
-        """Minimum over the target critics of the value of one sampled action in each state, [n]."""
+        """Return the value of one sampled action in each state, [n]: the minimum over the target critics."""
         states = batch_of_states(obs)
         return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
 
     def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
-        """Return max(value, return) for actions of the policy, and unchanged values for uniform actions."""
+        """Return max(value, observed return) for actions of the policy, and the values for uniform actions."""
         (returns,) = batch.required("returns")
-        of_policy = 2 * self.n_action_samples
-        return torch.cat([torch.maximum(values[:of_policy], returns), values[of_policy:]])
+        n = 2 * self.n_action_samples  # number of actions of the policy
+        return torch.cat([torch.maximum(values[:n], returns), values[n:]])

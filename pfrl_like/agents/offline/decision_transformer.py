@@ -19,7 +19,7 @@ from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
-from pfrl_like.learning.model_outputs import taken_by
+from pfrl_like.learning.model_outputs import obs_in_errors
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
@@ -30,18 +30,11 @@ from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 
 
 class ReturnContext:
-    """Last steps of the running episodes, keyed by environment.
+    """Last steps of the running episodes, stored for each environment.
 
     Args:
-        size: Number of steps stored for each episode.
-
-    Attributes:
-        target_return: Return-to-go at the first step of an episode.
-        scale: Divisor of the returns-to-go that the model receives.
+        size: Maximum number of steps stored for each episode.
     """
-
-    target_return = 0.0
-    scale = 1.0
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -49,40 +42,45 @@ class ReturnContext:
 
     def clear(self) -> None:
         """Remove all episodes."""
-        self.steps: dict[int, list[list[Any]]] = {}  # for each step: return-to-go, observation [1, ...], action
-        self.to_go: dict[int, float] = {}
+        # Keys are indices of environments. An item of `steps` is [return-to-go, observation [1, ...], action].
+        self.steps: dict[int, list[list[Any]]] = {}
+        self.to_go: dict[int, float] = {}  # current returns-to-go
 
-    def begin_steps(self, model: Any, rows: Sequence[int], obs: Any) -> Any:
-        """Add new observations, nested tensors [len(rows), ...], and return the model's distributions of actions."""
+    def append_obs(self, model: Any, rows: Sequence[int], obs: Any, target: float = 0.0, scale: float = 1.0) -> Any:
+        """Add an observation to each environment in `rows`, and return the model's distributions of the next actions.
+
+        `obs` contains (nested) tensors [len(rows), ...]. `target` is the return-to-go at the first step of an episode.
+        The model receives returns-to-go divided by `scale`.
+        """
         for i, row in enumerate(rows):
-            to_go = self.to_go.setdefault(row, self.target_return)
+            to_go = self.to_go.setdefault(row, target)
             steps = self.steps.setdefault(row, [])
-            own_obs = map_nested(lambda leaf: leaf[i : i + 1], obs)  # noqa: B023 - called at once
-            steps.append([to_go / self.scale, own_obs, model.no_action()])
+            row_obs = map_nested(lambda leaf: leaf[i : i + 1], obs)  # noqa: B023 - called at once
+            steps.append([to_go / scale, row_obs, model.no_action()])
             del steps[: -self.size]
-        several = [self.steps[row] for row in rows]
-        longest = max(map(len, several))
-        # Copies pad shorter sequences at the end; the causal model ignores them.
-        padded = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in several]
+        episodes = [self.steps[row] for row in rows]
+        longest = max(map(len, episodes))
+        # Copies of the last step pad shorter sequences. The model is causal, so later steps do not change its outputs.
+        padded = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in episodes]
         flat = [step for steps in padded for step in steps]
         returns = torch.tensor([step[0] for step in flat], device=first_leaf(obs).device)
 
-        def in_sequences(leaf: Tensor) -> Tensor:
+        def to_sequences(leaf: Tensor) -> Tensor:
             return leaf.view(len(rows), longest, *leaf.shape[1:])
 
-        observed = map_nested(in_sequences, concatenate_nested([step[1] for step in flat]))
-        action = in_sequences(torch.stack([step[2] for step in flat]))
-        distribution = model(in_sequences(returns), observed, action)
-        newest = torch.tensor([i * longest + len(steps) - 1 for i, steps in enumerate(several)])
+        observations = map_nested(to_sequences, concatenate_nested([step[1] for step in flat]))
+        action = to_sequences(torch.stack([step[2] for step in flat]))
+        distribution = model(to_sequences(returns), observations, action)
+        newest = torch.tensor([i * longest + len(steps) - 1 for i, steps in enumerate(episodes)])
         return rows_of(distribution, newest.to(returns.device))
 
-    def end_steps(self, rows: Sequence[int], actions: Tensor) -> None:
-        """Store the chosen actions."""
+    def set_actions(self, rows: Sequence[int], actions: Tensor) -> None:
+        """Store the actions for the last observations of the environments in `rows`."""
         for row, action in zip(rows, actions, strict=True):
             self.steps[row][-1][2] = action
 
-    def observed(self, row: int, reward: float, ended: bool) -> None:
-        """Subtract the reward from the return-to-go; remove the episode if it has ended."""
+    def add_reward(self, row: int, reward: float, ended: bool) -> None:
+        """Subtract the reward from the return-to-go of environment `row`; if `ended` is True, remove the episode."""
         if ended:
             self.steps.pop(row, None)
             self.to_go.pop(row, None)
@@ -90,7 +88,7 @@ class ReturnContext:
             self.to_go[row] -= reward
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the running episodes as numbers and tensors."""
+        """Return the running episodes as a dict of numbers and tensors."""
         return {
             "to_go": {str(row): to_go for row, to_go in self.to_go.items()},
             "returns": {str(row): [to_go for to_go, _, _ in steps] for row, steps in self.steps.items()},
@@ -101,31 +99,28 @@ class ReturnContext:
         """Restore the result of `state_dict`.
 
         Raises:
-            ValueError: If the state does not fit. The context is not changed.
+            ValueError: If `state` is not a result of `state_dict`. The context is not changed.
         """
         try:
-            to_go = {int(row): float(left) for row, left in state["to_go"].items()}
+            to_go = {int(row): float(value) for row, value in state["to_go"].items()}
             steps = {}
             for row in to_go:
                 returns, seen = state["returns"][str(row)], from_saved(state["seen"][str(row)], device)
-                steps[row] = [[float(left), *parts] for left, parts in zip(returns, seen, strict=True)]
+                steps[row] = [[float(value), *parts] for value, parts in zip(returns, seen, strict=True)]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the context is {state!r:.100}, which does not fit: {error}") from error
+            raise ValueError(f"context is {state!r:.100}, which is not a state of ReturnContext: {error}") from error
         self.to_go, self.steps = to_go, steps
 
 
 def returns_to_go(batch: Batch) -> Tensor:
-    """Sum of the rewards from each row to the end of the episode, or to the last known step, [N].
+    """Return the sum of the rewards from each row to the end of the episode, or to the last recorded step, [N].
 
     Raises:
         ValueError: If the batch has no `continuation`.
     """
     continuation = batch.continuation
     if continuation is None:
-        raise ValueError(
-            "batch lacks continuation, which the returns are computed from: pass continuation=math.inf to "
-            "sample_sequences"
-        )
+        raise ValueError("batch lacks continuation, the later steps: pass continuation=math.inf to sample_sequences")
     if not len(continuation.reward):
         return batch.reward
     ones = torch.ones_like(continuation.reward)
@@ -134,27 +129,27 @@ def returns_to_go(batch: Batch) -> Tensor:
 
 
 def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
-    """Return the model's action distribution for each row, batch shape [N].
+    """Return the model's distribution of the action in each row, batch shape [N].
 
     Args:
         model: The model.
-        returns: Returns to go, [N].
+        returns: Returns-to-go, [N].
         batch: Batch of sequences.
 
     Raises:
         ValueError: If the batch contains transitions.
     """
     if batch.lengths is None:
-        raise ValueError("batch holds transitions, but a DecisionTransformer learns from sequences: lengths is None")
+        raise ValueError("batch contains transitions (lengths is None), but a DecisionTransformer needs sequences")
     sizes = batch_sizes_of(batch.lengths)
     sequence = sequence_of_rows(batch.lengths).to(returns.device, non_blocking=returns.is_cuda)
     time = torch.arange(len(sizes)).repeat_interleave(sizes).to(returns.device, non_blocking=returns.is_cuda)
 
-    def padded(rows: Tensor) -> Tensor:
+    def pad(rows: Tensor) -> Tensor:
         return rows.new_zeros(len(batch.lengths), len(sizes), *rows.shape[1:]).index_put((sequence, time), rows)  # type: ignore[arg-type]
 
     action = batch.action.long() if model.discrete else batch.action
-    distribution = model(padded(returns), map_nested(padded, batch.obs), padded(action))
+    distribution = model(pad(returns), map_nested(pad, batch.obs), pad(action))
     return rows_of(distribution, sequence * len(sizes) + time)
 
 
@@ -162,9 +157,9 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
 class DecisionTransformer(OffPolicyActorCritic):
     """Decision Transformer: imitates recorded actions given their return-to-go, and acts given a target return.
 
-    The agent learns from sequences of `context_size` steps. The sequences must be sampled with the steps after them:
-    `sample_sequences(..., continuation=math.inf)`. Runners sample such sequences. Online, the return-to-go is
-    `target_return` at the start of each episode, and the agent subtracts each reward.
+    The agent learns from sequences of `context_size` steps. Batches must also contain the steps after each sequence:
+    `sample_sequences(..., continuation=math.inf)`. Runners sample such batches. When the agent acts, the return-to-go
+    is `target_return` at the start of each episode, and the agent subtracts each reward.
 
     Args:
         policy: A `ReturnConditionedTransformer`.
@@ -198,8 +193,9 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
-    # Names of statistics, in this order: averaged over updates, returned by `get_statistics`.
+    #: Statistics that are averaged over updates.
     averaged_updates = ("loss",)
+    #: Statistics that `get_statistics` returns.
     reported = ("average_loss", "n_updates")
     _targets = NO_TARGETS
     bootstraps = False
@@ -237,9 +233,9 @@ class DecisionTransformer(OffPolicyActorCritic):
         gamma: None = None,
     ) -> None:
         if gamma is not None:
-            raise TypeError(f"{type(self).__name__} has no argument gamma: its returns are not discounted")
+            raise TypeError(f"gamma is {gamma!r:.80}, but {type(self).__name__} has undiscounted returns: leave it out")
         if compile:
-            raise ValueError("compile is True, which DecisionTransformer does not support: leave it out")
+            raise ValueError("compile is True, which DecisionTransformer does not support: leave compile out")
         self.target_return, self.return_scale = target_return, return_scale
         check_numbers_in(self, target_return=(-math.inf, None))
         check_positive(self, "return_scale")
@@ -257,10 +253,10 @@ class DecisionTransformer(OffPolicyActorCritic):
         self._contexts = self._new_contexts()
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject a network that is not a `ReturnConditionedTransformer`, or that has the other kind of actions.
+        """Check the network.
 
         Raises:
-            TypeError: If the network does not fit; the message names the argument.
+            TypeError: If the network is not a `ReturnConditionedTransformer`, or has the other kind of actions.
         """
         policy, kind, other = modules["policy"], self.action_kind[1], self.action_kind[2]
         if not isinstance(policy, ReturnConditionedTransformer):
@@ -278,26 +274,25 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     @property
     def _context(self) -> ReturnContext:
-        """Last steps of the running episodes, separate for training and evaluation."""
-        context = self._contexts[self.training]
-        context.target_return, context.scale = self.target_return, self.return_scale
-        return context
+        """Last steps of the running episodes; training and evaluation have separate contexts."""
+        return self._contexts[self.training]
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Return actions for a batch of features, array [k, ...]. Inactive environments use no random numbers."""
+        """Return actions for k observations (features), [k, ...]. Inactive environments use no random numbers."""
         k = first_leaf(obs).shape[0]
         rows = list(range(k)) if active is None else np.flatnonzero(active).tolist()
         actions = self.policy.no_action(k).cpu().numpy()
         if not rows:
             return actions
         context = self._context
-        distribution = context.begin_steps(self.policy, rows, map_nested(lambda leaf: leaf[rows], obs))
+        obs = map_nested(lambda leaf: leaf[rows], obs)
+        distribution = context.append_obs(self.policy, rows, obs, self.target_return, self.return_scale)
         if action_mask is not None:
             distribution = masked(distribution, np.asarray(action_mask)[rows])
         greedy = self.act_deterministically and not self.training
-        chosen = mode_of(distribution) if greedy else distribution.sample()
-        context.end_steps(rows, chosen)
-        actions[rows] = chosen.cpu().numpy()
+        selected = mode_of(distribution) if greedy else distribution.sample()
+        context.set_actions(rows, selected)
+        actions[rows] = selected.cpu().numpy()
         return actions
 
     def batch_observe(
@@ -310,45 +305,41 @@ class DecisionTransformer(OffPolicyActorCritic):
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """Subtract the rewards from the returns-to-go, then call the base class."""
+        """Subtract the rewards from the returns-to-go, and store the transitions like the base class."""
         context = self._context
         for row, (reward, done, reset) in enumerate(zip(batch_reward, batch_done, batch_reset, strict=True)):
             if active is None or active[row]:
-                context.observed(row, float(reward), bool(done or reset))
-        super().batch_observe(
-            batch_obs, batch_reward, batch_done, batch_reset, action_mask=action_mask, active=active
-        )  # fmt: skip
+                context.add_reward(row, float(reward), bool(done or reset))
+        keywords = {"action_mask": action_mask, "active": active}
+        super().batch_observe(batch_obs, batch_reward, batch_done, batch_reset, **keywords)
 
     def stop_episode(self) -> None:
-        """End the running episodes; the next steps start new episodes."""
+        """End the running episodes; the next observations start new episodes."""
         super().stop_episode()
         self._context.clear()
 
     def acting_copy(self) -> Self:
-        """Return a copy that only selects actions, on the CPU. The copy starts without earlier steps."""
+        """Return a copy that only selects actions, on the CPU. The copy does not contain the running episodes."""
         acting: Self = super().acting_copy()
         acting._contexts = self._new_contexts()
         return acting
 
     def _new_contexts(self) -> dict[bool, ReturnContext]:
-        """Empty contexts for evaluation (False) and training (True)."""
+        """Return empty contexts, keyed by the value of `training`: False in evaluation, True in training."""
         return {training: ReturnContext(self.context_size) for training in (False, True)}
 
     def probe(self, obs: Any) -> Any:
-        """Return the network's action distribution for features of one observation, [1, ...]."""
-        with taken_by("policy", obs), torch.no_grad(), evaluating_readers(self.policy):
-            return ReturnContext(1).begin_steps(self.policy, [0], obs)
+        """Return the network's action distribution for the features of one observation, [1, ...]."""
+        with obs_in_errors("policy", obs), torch.no_grad(), evaluating_readers(self.policy):
+            return ReturnContext(1).append_obs(self.policy, [0], obs)
 
     def export(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: actions depend on earlier steps and on rewards, which exported policies do not receive.
+        """Raise an error: actions depend on earlier steps and on rewards, which exported policies do not receive.
 
         Raises:
             ExportError: Always.
         """
-        raise ExportError(
-            "a DecisionTransformer cannot be exported: its actions depend on the observations, actions and "
-            "returns-to-go of several steps; export the network agent.policy instead"
-        )
+        raise ExportError("actions depend on several steps, so the agent cannot be exported: export agent.policy")
 
     # Saving
 
@@ -370,7 +361,10 @@ class DecisionTransformer(OffPolicyActorCritic):
     update_step = imitation_step
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`bc_loss` of the network's distribution for each row, given the earlier rows and the returns-to-go."""
+        """Return the imitation loss, and the error of each row, [N].
+
+        The network receives the earlier rows of the sequence and the returns-to-go.
+        """
         distribution = predictions(self.policy, returns_to_go(batch) / self.return_scale, batch)
         if batch.action_mask is not None:
             distribution = masked(distribution, batch.action_mask)

@@ -19,10 +19,10 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 def action_gradients(values: Sequence[Any], action: Tensor) -> list[Tensor]:
-    """Differentiable gradients of Q(s, a) with respect to the actions, [N, ...] for each critic.
+    """Return the gradient of each critic's Q(s, a) with respect to the actions, [N, ...]; it is differentiable.
 
     Args:
-        values: For each critic, an `ActionValue` with one action.
+        values: One `ActionValue` with one action per critic.
         action: Actions that the critics evaluated.
     """
     sums = [mean_value(value).sum() for value in values]
@@ -30,11 +30,11 @@ def action_gradients(values: Sequence[Any], action: Tensor) -> list[Tensor]:
 
 
 def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """Alignment of each critic's gradient with the gradients of the other critics, [N] (arXiv:2110.01548, eq. 5).
+    """Return the alignment of each critic's gradient with the other critics' gradients, [N] (arXiv:2110.01548, eq. 5).
 
-    The alignment is 2 / (K - 1) times the sum of the cosine similarities with the K - 1 other critics. The gradients of
-    the other critics are detached. Each critic therefore has the same gradient as under the sum over all pairs in the
-    paper.
+    The alignment is 2 / (K - 1) times the sum of the cosine similarities with the gradients of the K - 1 other critics,
+    which are detached. The gradient of this loss with respect to a critic's parameters equals the gradient of the loss
+    in the paper, a sum over all pairs of critics.
 
     Args:
         gradients: `action_gradients` of each of K critics, [N, ...].
@@ -149,12 +149,10 @@ class EDAC(SoftActorCritic):
         check_numbers_in(self, eta=(0, None))
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         if eta and len(self._critic_names) < 2:
-            raise ValueError(
-                f"eta is {eta}, but the diversity loss needs at least two critics: add critics, or set eta=0"
-            )
+            raise ValueError(f"eta is {eta}, which needs at least two critics: add critics, or set eta=0")
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Losses of `SoftActorCritic`'s critics plus `eta` times `diversity_losses`."""
+        """Return the result of `critic_loss` plus `eta` times the diversity loss, for each critic."""
         if self.eta == 0:
             return super().critic_losses(batch)
         with torch.no_grad():
@@ -162,12 +160,11 @@ class EDAC(SoftActorCritic):
         batch = batch.replace(action=batch.action.detach().requires_grad_())
         with torch.enable_grad():
             values = of_action = [self.value_of(critic, batch) for critic in self.critics]
-            if batch.lengths is not None:  # recurrent states also depend on earlier actions
+            if batch.lengths is not None:  # in `values`, recurrent states also depend on earlier actions
                 of_action = [value_of(critic, batch, batch.action) for critic in self.critics]
             terms = diversity_losses(action_gradients(of_action, batch.action))
         rows = self._rows_of_critics(batch)
-        results = [
-            critic_loss(*each, next_value, reward, **self._loss_options) for each in zip(values, rows, strict=True)
-        ]
+        pairs = zip(values, rows, strict=True)
+        results = [critic_loss(*pair, next_value, reward, **self._loss_options) for pair in pairs]
         weighted = [weighted_mean(self.eta * term, batch.weight, self.batch_accumulator) for term in terms]
         return [(loss + term, error, value) for (loss, error, value), term in zip(results, weighted, strict=True)]

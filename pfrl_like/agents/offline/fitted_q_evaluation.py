@@ -26,14 +26,14 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def next_action_of(policy: Any, batch: Batch, deterministic: bool) -> Tensor:
-    """Actions of the policy in the next states, [N, ...]: modes if `deterministic`, otherwise samples."""
+    """Return the policy's actions in the next states, [N, ...]: modes if `deterministic` is True, otherwise samples."""
     distribution = distribution_of(policy, batch, next=True)
     action: Tensor = mode_of(distribution) if deterministic else distribution.sample()
     return action
 
 
 def expected_next_value(policy: Any, target_critic: Any, batch: Batch) -> DiscreteActionValue:
-    """Mean of Q'(s', a) over the policy's actions, as an `ActionValue` with one action."""
+    """Return the mean of Q'(s', a) over the policy's actions, as an `ActionValue` with one action."""
     probs, _ = probabilities(distribution_of(policy, batch, next=True))
     q = value_of_state(target_critic, batch, next=True).q_values
     return DiscreteActionValue(torch.linalg.vecdot(probs, q).unsqueeze(1))
@@ -90,8 +90,9 @@ class FittedQEvaluation(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Names of statistics, in this order: returned by `get_statistics`, averaged over updates.
+    #: Statistics that `get_statistics` returns.
     reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
+    #: Statistics that are averaged over updates.
     averaged_updates = ("loss",)
     _elementwise = staticmethod(square)
     _is_offline = True
@@ -137,30 +138,30 @@ class FittedQEvaluation(OffPolicyActorCritic):
         )  # fmt: skip
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic, with the next value from the critic's own target network."""
+        """Return the result of `critic_loss` for each critic; a critic bootstraps from its own target network."""
         with torch.no_grad(), evaluating_readers(self.policy):
             action = next_action_of(self.policy, batch, self.act_deterministically)
             next_values = [value_of(critic, batch, action, next=True) for critic in self.target_critics]
         values = [self.value_of(critic, batch) for critic in self.critics]
-        return self._losses_of(values, batch, next_values)
+        return self._losses_from_values(values, batch, next_values)
 
-    def _losses_of(
+    def _losses_from_values(
         self, values: Sequence[Any], batch: Batch, next_values: Sequence[Any], **actions: Any
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic, from its values and the next values to bootstrap from."""
+        """Return the result of `critic_loss` for each critic, given the critics' values and next values."""
         rows = self._rows_of_critics(batch)
         return [
-            critic_loss(value, each, next, **actions, **self._loss_options)
-            for value, each, next in zip(values, rows, next_values, strict=True)
+            critic_loss(value, each, next_value, **actions, **self._loss_options)
+            for value, each, next_value in zip(values, rows, next_values, strict=True)
         ]
 
-    def count_updates_from(self, count: int) -> None:
-        """Set the number of updates, which determines when the target networks are updated next.
+    def set_update_count(self, count: int) -> None:
+        """Set the number of updates so far to `count`.
 
-        Target networks are updated when the number is a multiple of `target_update_interval`.
+        The target networks are updated when the number of updates is a multiple of `target_update_interval`.
         """
         self.optim_t = count
-        self._updates_left = self._updates_per_move() - count % self._updates_per_move()
+        self._updates_left = self._updates_per_sync() - count % self._updates_per_sync()
 
 
 class DiscreteFittedQEvaluation(FittedQEvaluation):
@@ -217,17 +218,18 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
     action_kind = ("discrete", "discrete", "FittedQEvaluation")
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject critics that take the action as input, and an explorer for continuous actions.
+        """Check the critics and the explorer.
 
         Raises:
-            TypeError: If a critic or the explorer does not fit. The message names the argument.
+            TypeError: If a critic takes the action as input, or if the explorer is for continuous actions. The message
+                names the argument.
         """
         for name, critic in self._critics_among(modules).items():
             check_takes_state(name, critic)
         check_explorer(self.explorer, "discrete", type(self).__name__)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic's value of the action taken."""
+        """Return the result of `critic_loss` for each critic; the values are those of the recorded actions."""
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):
@@ -236,4 +238,4 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
                 next_values = [value_of_state(critic, batch, next=True) for critic in self.target_critics]
             else:
                 next_values = [expected_next_value(self.policy, critic, batch) for critic in self.target_critics]
-        return self._losses_of(values, batch, next_values, action=batch.action.long(), next_action=next_action)
+        return self._losses_from_values(values, batch, next_values, action=batch.action.long(), next_action=next_action)

@@ -1,4 +1,4 @@
-"""Returns up to the end of an episode, computed from the steps after each sampled row."""
+"""Returns to the end of an episode, computed from the steps that were recorded after each sampled transition."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,45 +15,42 @@ _ROWS_OF_A_CALL = 4096
 
 @torch.no_grad()
 def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -> Tensor:
-    """TD(lambda) returns to the end of the batch's `continuation`, [N] (Sutton and Barto 2018, eq. 12.18).
+    """Return the TD(lambda) return of each transition, [N] (Sutton and Barto 2018, eq. 12.18).
+
+    The returns sum rewards to the end of the batch's `continuation`, the recorded steps after each transition.
 
     Args:
         batch: Transitions with `continuation`.
         value: Function that maps the features of n states, [n, ...], to the values of the states, [n].
-        lambd: lambda, in [0, 1]; 0 bootstraps directly after the transition in the row, 1 bootstraps only where an
-            episode is cut off.
+        lambd: lambda, in [0, 1]. If 0, the return bootstraps after one step. If 1, the return bootstraps only after
+            the last step, unless the episode ends there in a terminal state.
 
     Raises:
         ValueError: If the batch has no `continuation`.
     """
     continuation = batch.continuation
     if continuation is None:
-        raise ValueError(
-            "batch lacks continuation, which the returns are computed from: pass continuation=math.inf, or a number "
-            "of steps, to sample_batch"
-        )
+        raise ValueError("batch lacks continuation, the later steps: pass continuation=math.inf to sample_batch")
     next_value = value(batch.next_obs)
     if not len(continuation.reward):
         return batch.reward + batch.discount * next_value
     values = torch.zeros_like(continuation.reward)
-    # With lambda 1 only rows at a cut-off bootstrap.
+    # If lambda is 1, returns bootstrap only after the last steps of episodes that do not end in a terminal state.
     rows = continuation.cut if lambd == 1 else torch.arange(len(values), device=values.device)
-    for some in torch.split(rows, _ROWS_OF_A_CALL) if len(rows) else ():
-        values[some] = value(map_nested(lambda leaf: leaf[some], continuation.next_obs))  # noqa: B023 - called at once
+    for chunk in torch.split(rows, _ROWS_OF_A_CALL) if len(rows) else ():
+        values[chunk] = value(map_nested(lambda leaf: leaf[chunk], continuation.next_obs))  # noqa: B023 - called at once
     rest = linked_lambda_returns(continuation.reward, continuation.discount, values, continuation.after, lambd)
     rest_weight = lambd * (continuation.first >= 0)
     rest_of_rows = rest[continuation.first.clamp(min=0)]
     return batch.reward + batch.discount * ((1 - rest_weight) * next_value + rest_weight * rest_of_rows)
 
 
-def check_tells_future(replay_buffer: Any) -> None:
-    """Reject a replay buffer that cannot return the steps after a transition.
+def check_continuation(replay_buffer: Any) -> None:
+    """Check that a replay buffer can return the steps after a transition.
 
     Raises:
-        TypeError: If the replay buffer cannot return these steps.
+        TypeError: If the replay buffer cannot return the steps after a transition.
     """
     if not getattr(replay_buffer, "tells_future", False):
-        raise TypeError(
-            f"replay_buffer is {type(replay_buffer).__name__}, which cannot return the steps after a transition. "
-            "The returns need these steps: use another replay buffer of pfrl_like.replay_buffers"
-        )
+        kind = type(replay_buffer).__name__
+        raise TypeError(f"replay_buffer is {kind}, which cannot return the steps after a transition: use another")

@@ -1,7 +1,7 @@
 """Imitators of recorded actions: their losses, and the selection of the best of several sampled actions."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,14 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pfrl_like.agents.offline.bc import bc_loss
+from pfrl_like.action_value import soft_least_of
+from pfrl_like.agents.offline.bc import Update, bc_loss
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.functions.losses import squared_distance, weighted_mean
-from pfrl_like.learning.acting import at_rows
-from pfrl_like.learning.compatibility.dry_run import told_of, tried_output
+from pfrl_like.learning.acting import scatter_rows
+from pfrl_like.learning.compatibility.dry_run import dry_run_output, name_in_errors
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
-from pfrl_like.learning.critics import mean_value
+from pfrl_like.learning.critics import mean_value, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.optimizers.compiled_step import Step
@@ -24,9 +25,9 @@ from pfrl_like.random_streams.streams import isolated_rng
 
 
 def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """Squared error of the reconstructed actions + beta * KL(N(mean, std) || N(0, 1)) (arXiv:1812.02900, appendix D).
+    """Return the squared error of the reconstructed actions + beta * KL(N(mean, std) || N(0, 1)).
 
-    Each term is averaged over its components.
+    Each of the two terms is averaged over its components (arXiv:1812.02900, appendix D).
 
     Args:
         imitator: A `ConditionalVAE`. The gradient of the loss flows into its parameters.
@@ -44,7 +45,7 @@ def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: 
 
 
 def imitation_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """Return `conditional_vae_loss` for a `ConditionalVAE`, and `bc_loss` for a policy."""
+    """Return the result of `conditional_vae_loss` for a `ConditionalVAE`, and of `bc_loss` for a policy."""
     if isinstance(imitator, ConditionalVAE):
         return conditional_vae_loss(imitator, batch, beta, accumulator)
     return bc_loss(imitator, batch, accumulator)
@@ -55,20 +56,20 @@ def imitated_actions(imitator: Any, obs: Any, n: int) -> Tensor:
     """Sample n actions from the imitator for each observation, [n, N, ...]."""
     if isinstance(imitator, ConditionalVAE):
         return imitator.draw(obs, n)
-    drawn: Tensor = fast_forward(imitator, obs).sample((n,))
-    return drawn
+    actions: Tensor = fast_forward(imitator, obs).sample((n,))
+    return actions
 
 
 # Functions for actor-critics that also train an imitator
 
 
-def take_imitator(
+def store_imitator(
     agent: Any, imitator: nn.Module, optimizer: torch.optim.Optimizer, beta: float, rl_start_step: float
 ) -> None:
-    """Store the imitator arguments of an agent. The agent's constructor calls this function first.
+    """Store the imitator arguments of an agent. The constructor calls this function before the base constructor.
 
     Args:
-        agent: The agent. The function sets the attribute `_its_imitator`, which `extra_modules` returns.
+        agent: The agent. The function sets the attribute `_imitator_parts`, which `extra_modules` returns.
         imitator: The imitator.
         optimizer: Optimiser of the imitator.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
@@ -79,48 +80,41 @@ def take_imitator(
     """
     agent.beta, agent.rl_start_step = beta, rl_start_step
     check_numbers_in(agent, beta=(0, None), rl_start_step=(0, None))
-    agent._its_imitator = {"imitator": imitator}, {"imitator_optimizer": optimizer}
+    agent._imitator_parts = {"imitator": imitator}, {"imitator_optimizer": optimizer}
 
 
-def step_imitator(
-    agent: Any, batch: Batch, step: Step, found: tuple[Tensor, dict[str, Tensor]] | None
-) -> tuple[Tensor, dict[str, Tensor]]:
+def step_imitator(agent: Any, batch: Batch, step: Step, other_steps: Update | None) -> Update:
     """Minimise the imitator's loss, and return TD errors, [N], and statistics of the whole update.
 
     Args:
         agent: The agent.
         batch: Minibatch of features.
         step: Function that makes a gradient step on a loss.
-        found: TD errors and statistics of the other gradient steps. None if only the imitator is trained; the errors of
-            the imitator are then returned.
+        other_steps: TD errors and statistics of the other gradient steps. If None, the function returns the imitator's
+            loss of each row instead of TD errors.
     """
     loss, error = imitation_loss(agent.imitator, batch, agent.beta, agent.batch_accumulator)
     step("imitator_optimizer", loss)
-    td_error, stats = found or (error, {"loss": loss.detach()})
+    td_error, stats = other_steps or (error, {"loss": loss.detach()})
     return td_error, {**stats, "imitator_loss": loss.detach()}
 
 
-def learn_imitator_alone(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Update only the imitator, as before `rl_start_step`; return its errors [N] and the statistics."""
-    return agent._run_update_step(batch.replace(action=batch.action.float()), False, True)  # type: ignore[no-any-return]
-
-
-def try_imitator(agent: Any, batch: Batch) -> None:
-    """Raise if the imitator's loss cannot be computed for a batch of two rows.
+def dry_run_imitator(agent: Any, batch: Batch) -> None:
+    """Compute the imitator's loss for a batch of two rows, to find errors before training.
 
     Raises:
         TypeError: If the imitator's inputs or outputs have a wrong type.
         ValueError: If observations or actions do not fit the imitator.
     """
     if not isinstance(agent.imitator, ConditionalVAE):
-        output: Any = tried_output("imitator", agent.imitator, batch, Distribution, "a pfrl_like.nn.ConditionalVAE")
+        output: Any = dry_run_output("imitator", agent.imitator, batch, Distribution, "a pfrl_like.nn.ConditionalVAE")
         check_distribution("imitator", output, densities=False, reparametrised=True, instead="another agent")
     else:
-        with told_of("imitator.encoder", batch):
+        with name_in_errors("imitator.encoder", batch):
             fast_forward(agent.imitator.encoder, (batch.obs, batch.action))
-        with told_of("imitator.decoder", batch):
+        with name_in_errors("imitator.decoder", batch):
             agent.imitator.draw(batch.obs, 1)
-    with told_of("imitator", batch):
+    with name_in_errors("imitator", batch):
         imitation_loss(agent.imitator, batch, agent.beta)
 
 
@@ -129,8 +123,8 @@ class ChosenAction(DeltaVector):
 
     Args:
         loc: Selected actions, [N, A].
-        score: Function that returns the values of given actions in the same states, [N], for comparison with the
-            selected actions.
+        score: Function that returns the critic's values, [N], of other actions in the states for which `loc` was
+            selected.
     """
 
     def __init__(self, loc: Tensor, score: Callable[[Tensor], Tensor]) -> None:
@@ -138,27 +132,46 @@ class ChosenAction(DeltaVector):
         self.score = score
 
 
-def chosen(actions: Tensor, values: Tensor) -> Tensor:
-    """Select the action with the highest value, [N, A], among actions [M, N, A] with values [M, N]."""
+def best_next_value(target_critics: Sequence[Any], batch: Batch, actions: Tensor, lam: float) -> tuple[Any, Tensor]:
+    """Return the value of the best of M actions in each next state, and the best actions, [N, A].
+
+    The value of an action is lam * min Q' + (1 - lam) * max Q' over the target critics.
+
+    Args:
+        target_critics: Target networks of the critics.
+        batch: Transitions.
+        actions: Actions in the next states, [M, N, A].
+        lam: Weight of the minimum over the critics. The maximum over the critics has the weight 1 - lam.
+
+    Returns:
+        An `ActionValue` with one action, and the actions.
+    """
+    values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
+    best = best_actions(actions, torch.lerp(values.amax(0), values.amin(0), lam))
+    return soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam), best
+
+
+def best_actions(actions: Tensor, values: Tensor) -> Tensor:
+    """Return the action with the highest value in each of N states, [N, A]. Actions are [M, N, A], values [M, N]."""
     return actions[values.argmax(0), torch.arange(values.shape[1], device=values.device)]
 
 
-def most_valued(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
-    """Select the action with the highest critic value in each state, among actions [M, N, A]."""
+def select_best(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
+    """Select the action with the highest critic value in each of N states, among M actions per state [M, N, A]."""
     score = functools.partial(_value, critic)
-    return ChosenAction(chosen(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
+    return ChosenAction(best_actions(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
 
 
-def chosen_for_active(choose: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:
-    """Return `choose(obs)` for k observations. Inactive environments get zeros and use no random numbers."""
+def select_for_active(select: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:
+    """Return `select(obs)` for k observations. Inactive environments get zero actions and use no random numbers."""
     if active is None or np.all(active):
-        return choose(obs)
+        return select(obs)
     if not np.any(active):
         with isolated_rng():
-            return DeltaVector(torch.zeros_like(choose(obs).mode))
+            return DeltaVector(torch.zeros_like(select(obs).mode))
     rows = torch.from_numpy(np.flatnonzero(active))
-    some = choose(map_nested(lambda leaf: leaf[rows.to(leaf.device)], obs)).mode
-    return DeltaVector(at_rows(some, rows, len(active)))
+    selected = select(map_nested(lambda leaf: leaf[rows.to(leaf.device)], obs)).mode
+    return DeltaVector(scatter_rows(selected, rows, len(active)))
 
 
 def _value(critic: Any, obs: Any, action: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCr
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import expectile, exponential_weight, square, td_target, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
-from pfrl_like.learning.compatibility.dry_run import tried_output
+from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_positive
-from pfrl_like.learning.critics import least_value, with_own_memory
+from pfrl_like.learning.critics import least_value, with_initial_states
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -23,7 +23,9 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
-    """V(s), or V(s') if `next`, [N]. A recurrent `v_func` starts each sequence from its initial recurrent state.
+    """Return V(s), or V(s') if `next` is True, [N].
+
+    A recurrent `v_func` starts each sequence from its initial recurrent state.
 
     Action masks are ignored, because V does not depend on actions.
 
@@ -31,24 +33,24 @@ def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
         ValueError: If `v_func` does not return one value for each row.
     """
     batch = batch.replace(action_mask=None, next_action_mask=None)
-    value = dqn.action_values(v_func, with_own_memory(v_func, batch, next=next), next=next)
+    value = dqn.action_values(v_func, with_initial_states(v_func, batch, next=next), next=next)
     n = len(batch)
     if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:
-        actual = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"v_func gives {actual} for {n} rows, expected one number for each row, ({n}, 1)")
+        actual = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"v_func returns {actual} for {n} rows, expected a tensor of shape ({n}, 1)")
     return value.reshape(-1)
 
 
 def iql_value_loss(
     v_func: Any, q: Tensor, batch: Batch, tau: float, accumulator: str = "mean"
 ) -> tuple[Tensor, Tensor]:
-    """Expectile loss of V(s) against Q(s, a) of the recorded actions (arXiv:2110.06169, eq. 5).
+    """Return the expectile loss between V(s) and Q(s, a) of the recorded actions (arXiv:2110.06169, eq. 5).
 
     Args:
         v_func: The value function. The gradient of the loss flows into its parameters.
         q: Q(s, a), [N].
         batch: Transitions or sequences.
-        tau: Expectile of the action values that V learns.
+        tau: Expectile of the action values that V learns, between 0 and 1.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -66,14 +68,14 @@ def iql_critic_loss(
     elementwise: Callable[[Tensor], Tensor] = square,
     accumulator: str = "mean",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss of a critic's values against reward + discount * V(s') (arXiv:2110.06169, eq. 6).
+    """Return the loss of a critic's values with the target reward + discount * V(s') (arXiv:2110.06169, eq. 6).
 
-    The target is a scalar, because V is a scalar. Distributional critics are trained by their means.
+    The target is a scalar, because V is a scalar. The loss of a distributional critic depends on its mean value.
 
     Args:
-        value: `ActionValue` of each row with one action, the action taken.
+        value: `ActionValue` with one action per row, the recorded action.
         batch: Transitions or sequences.
-        next_value: V(s'), [N]; no gradient flows into it.
+        next_value: V(s'), [N]. No gradient flows into V.
         elementwise: Function that returns the loss of each TD error.
         accumulator: "mean" or "sum" over the rows.
 
@@ -93,7 +95,8 @@ class IQL(AdvantageWeightedActorCritic):
     A value function learns an upper expectile of the critics' values of recorded actions. The critics bootstrap from
     the value function. The policy imitates recorded actions with the weights min(exp(beta * (Q - V)), max_weight).
 
-    The losses of critics and value function equal the losses of d3rlpy 2.8; d3rlpy reports their sum as `critic_loss`.
+    The losses of critics and value function equal the losses of d3rlpy 2.8. d3rlpy reports the sum of both losses as
+    `critic_loss`.
     d3rlpy computes the policy's weights with V after the update of the value function. This agent uses V before the
     update.
 
@@ -150,9 +153,11 @@ class IQL(AdvantageWeightedActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
+    #: Statistics that are averaged over rows.
     averaged_rows = ("v", "weight")
+    #: Statistics that are averaged over updates.
     averaged_updates = ("policy_loss", "v_func_loss")
+    #: Statistics that `get_statistics` returns.
     reported = (*AdvantageWeightedActorCritic.reported, "average_v", "average_v_func_loss")
 
     v_func: Any
@@ -199,20 +204,20 @@ class IQL(AdvantageWeightedActorCritic):
         check_positive(self, "expectile", "beta", "max_weight")
         if expectile >= 1:
             raise ValueError(f"expectile is {expectile!r}, expected a number between 0 and 1")
-        self._further = {"v_func": v_func}, {"v_func_optimizer": v_func_optimizer}
+        self._value_parts = {"v_func": v_func}, {"v_func_optimizer": v_func_optimizer}
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return the value function and its optimiser, keyed by attribute name."""
-        return self._further
+        """Return the value function and the optimiser of the value function, each in a dict keyed by attribute name."""
+        return self._value_parts
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Reject a value function whose output is not a tensor, then call the base class."""
-        tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
+        """Raise if the losses cannot be computed with the value function, the policy and the critics."""
+        dry_run_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
         super().try_parts(batch, distribution)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics and policy, and `iql_value_loss`, all with V before the update."""
+        """Minimise the losses of critics, policy and value function. All losses use V before the update."""
         with torch.no_grad():
             q = least_value(self.target_critics, batch)
         loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)
@@ -221,13 +226,13 @@ class IQL(AdvantageWeightedActorCritic):
         return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """`iql_critic_loss` of each critic."""
+        """Yield the result of `iql_critic_loss` for each critic."""
         with torch.no_grad(), evaluating_readers(self.v_func):
             next_value = state_value_of(self.v_func, batch, next=True)
         for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
             yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **self._loss_options)
 
     def _weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` of the advantage that `update_step` stores in the batch, [N]."""
+        """Return the weight min(exp(beta * A), max_weight) of each recorded action, [N]; `update_step` computes A."""
         (advantage,) = batch.required("advantage")
         return exponential_weight(advantage, 1 / self.beta, self.max_weight)

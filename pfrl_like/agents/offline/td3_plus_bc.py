@@ -21,8 +21,9 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 def td3_plus_bc_policy_loss(
     policy: Any, q_function: Any, batch: Batch, alpha: float, accumulator: str = "mean"
 ) -> Tensor:
-    """-alpha * Q(s, pi(s)) / mean |Q| + (pi(s) - a)**2, with the square averaged over the action's components.
+    """Return the loss -alpha * Q(s, pi(s)) / mean |Q| + (pi(s) - a)**2.
 
+    The square is averaged over the components of an action.
     (arXiv:2106.06860, section 4.)
 
     Args:
@@ -140,14 +141,16 @@ class TD3PlusBC(TD3):
         super().__init__(**arguments_for(TD3, locals()))
 
     def policy_loss(self, batch: Batch) -> Tensor:
-        """`td3_plus_bc_policy_loss` of the first critic."""
+        """Return the result of `td3_plus_bc_policy_loss` with the first critic."""
         return td3_plus_bc_policy_loss(self.policy, self.critics[0], batch, self.alpha, self.batch_accumulator)
 
 
 def rebrac_policy_loss(
     policy: Any, critics: Sequence[Any], batch: Batch, beta: float, accumulator: str = "mean"
 ) -> Tensor:
-    """-Q / mean |Q| + beta * (pi(s) - a)**2, Q = min Q(s, pi(s)) over critics (arXiv:2305.09836, section 3).
+    """Return the loss -Q / mean |Q| + beta * (pi(s) - a)**2 (arXiv:2305.09836, section 3).
+
+    Q is the minimum of Q(s, pi(s)) over the critics. The square is summed over the components of an action.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
@@ -166,10 +169,11 @@ def rebrac_policy_loss(
 
 
 def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
-    """Rewards minus the penalty on the next actions, [N]: `reward - discount * beta * (a' - b')**2`.
+    """Return the rewards minus the penalty on the next actions, [N]: `reward - discount * beta * (a' - b')**2`.
 
-    b' is the next recorded action. The result plus `discount * Q(s', a')` is the target (arXiv:2305.09836, section 3).
-    The critics may be distributional. At the end of an episode b' is unknown, and the penalty is 0.
+    b' is the next recorded action. The target of the critics is the result plus `discount * Q(s', a')`
+    (arXiv:2305.09836, section 3). The critics may be distributional. At the end of an episode b' is unknown, and the
+    penalty is 0.
 
     Args:
         batch: Transitions or sequences, with `next_action`.
@@ -179,21 +183,17 @@ def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
     Raises:
         ValueError: If the batch has no `next_action`.
     """
-    recorded = _next_actions_of(batch)
+    recorded = _required_next_action(batch)
     recorded = recorded if batch.next_row is None else recorded[batch.next_row]
     distance = squared_distance(next_action, recorded.to(next_action.dtype))
     unknown = recorded.flatten(1).isnan().any(1)
     return torch.addcmul(batch.reward, batch.discount, distance.masked_fill(unknown, 0.0), value=-beta)
 
 
-def _next_actions_of(batch: Batch) -> Tensor:
+def _required_next_action(batch: Batch) -> Tensor:
     if batch.next_action is None:
-        raise ValueError(
-            "batch lacks next_action, which the critics' penalty is computed from: pass next_actions=True to "
-            "sample_batch or sample_sequences"
-        )
-    recorded: Tensor = batch.next_action
-    return recorded
+        raise ValueError("batch lacks next_action, the next recorded actions: pass next_actions=True to sample_batch")
+    return batch.next_action  # type: ignore[no-any-return]
 
 
 class ReBRAC(TD3):
@@ -300,16 +300,19 @@ class ReBRAC(TD3):
         super().__init__(**arguments_for(TD3, locals()))
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Check that the batch has next actions, then update like `TD3`."""
-        _next_actions_of(batch)  # raises before compilation
+        """Update like `TD3`; raise if the batch has no next actions."""
+        _required_next_action(batch)  # before the update is compiled
         return super().learn(batch)
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the minimum over the target critics of the value of TD3's next action, and `rebrac_reward`."""
+        """Return the value of the target policy's next action, and the rewards minus the penalty.
+
+        The value is the minimum over the target critics.
+        """
         next_action = td3_next_action(self.target_policy, batch, self.target_policy_smoothing_func)
         reward = rebrac_reward(batch, next_action, self.critic_beta)
         return least_next_value(self.target_critics, batch, next_action), reward
 
     def policy_loss(self, batch: Batch) -> Tensor:
-        """`rebrac_policy_loss` of all critics."""
+        """Return the result of `rebrac_policy_loss` with all critics."""
         return rebrac_policy_loss(self.policy, self.critics, batch, self.actor_beta, self.batch_accumulator)

@@ -1,4 +1,4 @@
-"""`Estimator`, the base class of estimators: it builds an agent from hyperparameters and returns its predictions."""
+"""`Estimator`, the base class of estimators, which build and train an agent and return predictions of the agent."""
 
 import copy
 import functools
@@ -34,21 +34,21 @@ from pfrl_like.utils.env_values import mask_keyword
 Array = NDArray[Any]
 
 
-def batch_alone(update: Any) -> Any:
-    """Decorator that lets `update` also be called as `update(batch)`; it then returns a dict of losses."""
+def accept_single_batch(update: Any) -> Any:
+    """Decorator that also accepts the call `update(batch)`, which returns a dict of losses."""
 
     @functools.wraps(update)
-    def update_by(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def update_with_defaults(self: Any, *args: Any, **kwargs: Any) -> Any:
         if len(args) + len(kwargs) != 1:
             return update(self, *args, **kwargs)
         (batch,) = [*args, *kwargs.values()]
         agent = self._agent
-        so_far = max(0, agent.optim_t + 1 - getattr(agent, "policy_update_delay", 1))
-        epoch, total_step = self._updating or (0, so_far)
+        n_updates = max(0, agent.optim_t + 1 - getattr(agent, "policy_update_delay", 1))
+        epoch, total_step = self._update_position or (0, n_updates)
         losses = update(self, epoch, total_step, batch)
-        return dict(zip(self._learnt[1], losses, strict=True))
+        return dict(zip(self._last_update[1], losses, strict=True))
 
-    return update_by
+    return update_with_defaults
 
 
 class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameters):
@@ -88,8 +88,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     Attributes:
         impl: The agent; None before it is built.
-        scaler: `Scaler` object, also if the argument was a name. After the agent is built, it is the fitted scaler.
-            `action_scaler` and `reward_scaler` behave in the same way.
+        scaler: `Scaler` object; if the argument was a name, the object was created from the name. After the agent is
+            built, the attribute is the fitted scaler. The same applies to `action_scaler` and `reward_scaler`.
         augmentation: `AugmentationPipeline` created from the argument.
         scaler_: Fitted scaler of observations; None before the agent is built. `action_scaler_` and `reward_scaler_`
             are the fitted scalers of actions and rewards.
@@ -100,16 +100,16 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     #: Metrics of an update; values are the names of the agent's statistics.
     loss_names: ClassVar[Mapping[str, str]] = {}
-    #: True if the agent learns to predict next observations. Transitions without a recorded next observation are
+    #: True if the agent learns to predict next observations. Transitions without a recorded next observation are then
     #: skipped.
     learns_next_observations: ClassVar[bool] = False
     #: Attributes of the agent that are logged as metrics at the end of each epoch.
     state_names: ClassVar[tuple[str, ...]] = ()
-    #: True if the agent is trained with scaled actions and returns scaled actions, if there is an `action_scaler`.
+    #: True if an `action_scaler` scales the actions with which the agent is trained, and which the agent returns.
     acts_scaled: ClassVar[bool] = True
     spellings: ClassVar[Mapping[str, str]] = {"observation_scaler": "scaler"}
     later_names: ClassVar[Mapping[str, str]] = LATER_NAMES
-    #: Hyperparameters with another name in error messages; values are these names.
+    #: Hyperparameters that have a different name in error messages; values are the names in messages.
     names_in_errors: ClassVar[Mapping[str, str]] = {}
     #: The function `pfrl_like.ope.evaluate_offline`. `pfrl_like.ope` sets it, because estimators must not import `ope`.
     evaluate: ClassVar[Callable[..., Mapping[str, Any]] | None] = None
@@ -133,11 +133,11 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     impl: Any = None
 
     #: Agent that the user passed as `impl`.
-    _given_impl: Any = None
+    _user_impl: Any = None
     #: TD errors and losses of the last update.
-    _learnt: Any = None
-    #: (epochs so far, updates so far) during a call of an overridden `update`; otherwise None.
-    _updating: tuple[int, int] | None = None
+    _last_update: Any = None
+    #: Numbers of epochs and updates so far, during a call of an overridden `update`; otherwise None.
+    _update_position: tuple[int, int] | None = None
 
     scaler_: Any = None
     action_scaler_: Any = None
@@ -147,8 +147,9 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def set_params(self, **params: Any) -> Self:
         """Set hyperparameters; unknown hyperparameters are ignored with a warning that contains the nearest name.
 
-        If the agent is already built, hyperparameters such as learning rates, `gamma` and `tau` change in the agent
-        immediately. Hyperparameters that are assigned as attributes change in the agent at the next `fit`.
+        If the agent is already built, new values of hyperparameters such as learning rates, `gamma` and `tau` apply to
+        the agent immediately. If the user assigns a hyperparameter as an attribute, the new value applies to the agent
+        from the next `fit` on.
 
         Returns:
             The estimator itself.
@@ -161,9 +162,9 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         before = dict(vars(self))
         try:
             super().set_params(**params)
-            self.use_gpu = Device.of(self.use_gpu)  # a deep copy of a `Device` can be another GPU
+            self.use_gpu = Device.of(self.use_gpu)  # because a deep copy of a `Device` can be another GPU
             if "impl" in params:
-                self._given_impl, self._built_with = self.impl, self.get_params(deep=False)
+                self._user_impl, self._agent_args = self.impl, self.get_params(deep=False)
             self.retune()
         except (TypeError, ValueError):
             vars(self).update(before)
@@ -176,11 +177,11 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         Args:
             deep: True to return deep copies of the values.
         """
-        params = super().get_params(deep=False) | {"impl": self._given_impl}
+        params = super().get_params(deep=False) | {"impl": self._user_impl}
         return copy.deepcopy(params) if deep else params
 
     def __sklearn_clone__(self) -> Self:
-        """Return an unfitted estimator with equal hyperparameters; its `dynamics` model is a deep copy."""
+        """Return an unfitted estimator whose hyperparameters are deep copies, including the model `dynamics`."""
         return type(self)(**self.get_params())
 
     # Building
@@ -190,7 +191,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         raise NotImplementedError(f"{type(self).__name__} does not define _build_agent")
 
     def create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent; `fit` and `fit_online` call this method with the shapes of their data.
+        """Build the agent; `fit` and `fit_online` call this method with the shapes of the data or the environment.
 
         Args:
             observation_shape: Shape of one observation without stacked frames.
@@ -203,14 +204,14 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         shape = spaces.shape_of_one(observation_shape)
         check_counts(action_size=action_size)
         check_ranges(self)
-        spaces.take_scalers(self, spaces.made_scalers(self, fitted=True))
+        spaces.set_scalers(self, spaces.copy_scalers(self, fitted=True))
         self.observation_shape_, self.action_size_ = shape, int(action_size)
         self.impl = self._build_agent(self._stacked_shape, self.action_size_)
         self.impl.augment = self._augment()
-        self._built_with = self.get_params(deep=False)
+        self._agent_args = self.get_params(deep=False)
 
     def _augment(self) -> Callable[[Batch], Batch] | None:
-        """Return the function that scales and augments minibatches; None if there are no scalers and augmentations."""
+        """Return the function that scales and augments minibatches; None if nothing is scaled or augmented."""
         check_counts(n_augmentations=self.n_augmentations)
         pipeline = pipeline_of(self.augmentation)
         augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
@@ -220,16 +221,16 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     @property
     def scaler_of_agent(self) -> Any:
-        """Fitted scaler from actions of the data to actions of the agent; None if they are equal."""
+        """Fitted scaler from actions of the data to actions of the agent; None if the agent uses unscaled actions."""
         return self.action_scaler_ if self.acts_scaled else None
 
     def fit_scaler(self, episodes: Any) -> None:
-        """Create the scalers and fit the unfitted scalers to episodes; `fit` calls it before it builds the agent."""
-        made = spaces.made_scalers(self)
-        for scaler in made.values():
+        """Fit the scalers that are not fitted yet to episodes; `fit` calls this method before it builds the agent."""
+        scalers = spaces.copy_scalers(self)
+        for scaler in scalers.values():
             if scaler is not None and not scaler.fitted:
                 scaler.fit(episodes)
-        spaces.take_scalers(self, made)
+        spaces.set_scalers(self, scalers)
 
     def _encoder(self, observation_shape: tuple[int, ...], action_size: int = 0) -> Encoder:
         return make_encoder(
@@ -238,7 +239,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         )  # fmt: skip
 
     def _common(self) -> dict[str, Any]:
-        """Return the constructor arguments that all agents have; the replay buffer stays empty in offline training."""
+        """Return the constructor arguments that all agents have; offline training leaves the replay buffer empty."""
         return {
             "replay_buffer": ReplayBuffer(None), "device": self._device, "minibatch_size": self.batch_size,
             "replay_start_size": self.batch_size,
@@ -274,13 +275,16 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             return self._unscaled(np.asarray(agent.batch_act(obs, **mask_keyword(action_mask))))
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Return actions sampled from the policy, or greedy actions without a policy; arguments as in `predict`."""
+        """Return actions sampled from the policy, or greedy actions if the agent has no policy.
+
+        Arguments and errors are the same as in `predict`.
+        """
         policy = getattr(self._agent, "policy", None)
         if policy is None:
             return self.predict(x, **mask_keyword(action_mask))
         with torch.no_grad(), evaluating_readers(policy):
-            drawn = allowed(policy(self._features(x)), action_mask).sample()
-        return self._unscaled(drawn.cpu().numpy())
+            actions = allowed(policy(self._features(x)), action_mask).sample()
+        return self._unscaled(actions.cpu().numpy())
 
     def predict_value(self, x: Any, action: Any, with_std: bool = False) -> Any:
         """Return the values of actions, averaged over the critics.
@@ -298,7 +302,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             ValueError: If observations or actions have the wrong shape.
         """
         agent, obs, actions = self._agent, self._features(x), self._actions(action)
-        spaces.check_as_many(obs, actions)
+        spaces.check_equal_lengths(obs, actions)
         networks = [
             part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
         ]
@@ -308,19 +312,16 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean
 
     def __getstate__(self) -> dict[str, Any]:
-        evaluate = {} if self.evaluate is None else {"evaluate": self.evaluate}  # `score` needs it in another process
+        evaluate = {} if self.evaluate is None else {"evaluate": self.evaluate}  # another process may not import `ope`
         return {**vars(self), **evaluate}
 
     @property
     def evaluate_offline(self) -> Never:
-        """Raises an AttributeError that recommends the function `pfrl_like.ope.evaluate_offline`."""
-        raise AttributeError(
-            "estimators have no evaluate_offline; call pfrl_like.ope.evaluate_offline(estimator, dataset, "
-            "gamma=estimator.gamma)"
-        )
+        """Raise an AttributeError that recommends the function `pfrl_like.ope.evaluate_offline`."""
+        raise AttributeError("no evaluate_offline in estimators: call pfrl_like.ope.evaluate_offline(estimator, data)")
 
     def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
-        """Return the discounted return estimated by fitted Q evaluation; it is the score for scikit-learn.
+        """Return the discounted return that fitted Q evaluation estimates; scikit-learn uses it as the score.
 
         Args:
             episodes: A dataset or a list of episodes.
@@ -341,11 +342,9 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     @property
     def _agent(self) -> Any:
-        if self.impl is None:
-            raise NotFittedError(
-                f"{type(self).__name__} is not built yet: call fit, fit_online, create_impl or load_model"
-            )
-        return self.impl
+        if self.impl is not None:
+            return self.impl
+        raise NotFittedError(f"{type(self).__name__} is not built yet: call fit, fit_online, create_impl or load_model")
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.impl is not None
@@ -360,12 +359,12 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return self._agent.features(self._observations(x), self._agent.device)
 
     def _actions(self, action: Any) -> Tensor:
-        """Return actions of the data as actions of the agent (scaled)."""
+        """Convert actions of the data to actions of the agent, which may be scaled."""
         actions = self._tensor(spaces.actions_for(action, self.action_size_, self.discrete_action))
         return actions if self.scaler_of_agent is None else self.scaler_of_agent.transform(actions)
 
     def _unscaled(self, actions: Array) -> Array:
-        """Return actions of the agent as actions of the data (unscaled)."""
+        """Convert actions of the agent, which may be scaled, to actions of the data."""
         if self.scaler_of_agent is None:
             return actions
         unscaled: Array = self.scaler_of_agent.reverse_transform(torch.as_tensor(actions)).numpy()
@@ -376,12 +375,12 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     # Learning
 
-    @batch_alone
+    @accept_single_batch
     def update(self, epoch: int, total_step: int, batch: TransitionMiniBatch | Batch) -> list[float]:
-        """Make one update; `fit` and `fit_online` call an overridden `update` with a `TransitionMiniBatch`.
+        """Make one update.
 
-        The method can also be called, and overridden, as `update(batch)`, as in later versions of d3rlpy. It then
-        returns a dict of losses.
+        `update(batch)`, as in later versions of d3rlpy, is possible as well and returns a dict of losses. If a subclass
+        overrides `update`, with either signature, `fit` and `fit_online` call it with a `TransitionMiniBatch`.
 
         Args:
             epoch: Number of epochs so far.
@@ -400,12 +399,13 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             NonFiniteError: If a loss or an action contains NaN or infinity.
         """
         fitting = fitting_batch(self, self._agent, batch)
-        self._learnt = self._learn(epoch, total_step, fitting)
-        return [float(loss) for loss in self._learnt[1].values()]
+        self._last_update = self._learn(epoch, total_step, fitting)
+        return [float(loss) for loss in self._last_update[1].values()]
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one update; return the TD errors, [N], and a dict of losses, on the agent's device."""
         agent = self._agent
-        agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1  # the policy is updated at once
+        # The count of the first update is `policy_update_delay` - 1, so that this update includes the policy.
+        agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1
         td_error, stats = agent.update(batch)
         return td_error, {name: stats[key] for name, key in self.loss_names.items() if key in stats}

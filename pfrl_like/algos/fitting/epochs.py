@@ -1,4 +1,4 @@
-"""Parts of the training loop of estimators: updates, overridden methods, progress bars, and the log of a run."""
+"""Parts of the training loop of estimators: updates, calls of overridden methods, and the log of a run."""
 
 import contextlib
 import inspect
@@ -7,13 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from torch import Tensor
 
-from pfrl_like.algos.fitting.minibatches import DrawnData
-from pfrl_like.batch import Batch
-from pfrl_like.dataset import TransitionMiniBatch
+from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.callbacks import Progress
 from pfrl_like.loggers import CSVLogger, LoggerAdapter, MetricsLogger, TensorBoardLogger
@@ -26,8 +24,8 @@ from pfrl_like.utils.checks import warn_once
 #: Function of (epoch, updates so far, minibatch) that returns the TD errors (None if unknown) and a dict of losses.
 UpdateStep = Callable[[int, int, Any], tuple[Tensor | None, dict[str, Any]]]
 
-#: Advice for users who override methods of d3rlpy that this library does not call, and the names of these methods.
-_INSTEAD = (
+#: Pairs of advice and names: methods of d3rlpy that this library never calls, and advice to users who override them.
+_ADVICE = (
     ("override update(epoch, total_step, batch), or update(batch)", "_update inner_update"),
     ("override create_impl(observation_shape, action_size)", "_create_impl inner_create_impl build_with_dataset"),
     ("override create_impl(observation_shape, action_size)", "_process_observation_shape build_with_env"),
@@ -50,30 +48,26 @@ _INSTEAD = (
 )
 
 #: Methods of d3rlpy that this library never calls; values are advice to users who override them.
-NOT_CALLED: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
+NOT_CALLED: Mapping[str, str] = {name: advice for advice, names in _ADVICE for name in names.split()}
 _LOGGER = logging.getLogger(__name__)
 #: Directory of the TensorBoard files.
 RUNS = "runs"
 
 
 def is_overridden(algo: Any, *names: str) -> bool:
-    """Return True if a subclass, a mixin or an assignment of the user overrides one of an object's methods."""
-    return any(_is_of_the_user(getattr(algo, name, None)) for name in names)
-
-
-def _is_of_the_user(method: Any) -> bool:
-    if not callable(method):
-        return False
-    function = getattr(method, "__func__", method)  # not `__module__`: functools.wraps copies it
-    return not getattr(function, "__globals__", {}).get("__name__", "").startswith("pfrl_like.")
+    """Return True if the user overrides one of these methods: in a subclass, in a mixin or by assignment."""
+    methods = (method for name in names if callable(method := getattr(algo, name, None)))
+    # Not `__module__`, because functools.wraps copies it.
+    scopes = (getattr(getattr(method, "__func__", method), "__globals__", {}) for method in methods)
+    return any(not scope.get("__name__", "").startswith("pfrl_like.") for scope in scopes)
 
 
 def warn_of_hooks(algo: Any) -> None:
-    """Warn about overridden methods that d3rlpy calls and this library does not call."""
-    for name, instead in NOT_CALLED.items():
+    """Warn if the user overrides a method that d3rlpy calls and this library does not call."""
+    for name, advice in NOT_CALLED.items():
         if is_overridden(algo, name):
             kind = type(algo).__name__
-            warn_once((kind, name), f"{kind} defines {name}, which this library never calls: {instead}")
+            warn_once((kind, name), f"{kind} defines {name}, which this library never calls: {advice}")
 
 
 def update_step(algo: Any) -> UpdateStep | None:
@@ -85,24 +79,24 @@ def update_step(algo: Any) -> UpdateStep | None:
     if not is_overridden(algo, "update"):
         return None
     signature, kind = inspect.signature(algo.update), type(algo).__name__
-    whole = _binds(signature, 3)
-    if not whole and not _binds(signature, 1):
+    has_counts = _accepts(signature, 3)
+    if not has_counts and not _accepts(signature, 1):
         raise TypeError(f"update of {kind} takes {signature}, expected (epoch, total_step, batch) or (batch)")
 
     def step(epoch: int, total_step: int, batch: Any) -> tuple[Tensor | None, dict[str, Any]]:
-        algo._updating = epoch, total_step
-        algo._learnt = None
+        algo._update_position = epoch, total_step
+        algo._last_update = None
         try:
-            given = algo.update(epoch, total_step, batch) if whole else algo.update(batch)
+            result = algo.update(epoch, total_step, batch) if has_counts else algo.update(batch)
         finally:
-            algo._updating = None
-        td_error, losses = (None, {}) if algo._learnt is None else algo._learnt
-        return td_error, _by_name(given, losses, algo)
+            algo._update_position = None
+        td_error, losses = (None, {}) if algo._last_update is None else algo._last_update
+        return td_error, _losses_by_name(result, losses, algo)
 
     return step
 
 
-def _binds(signature: inspect.Signature, count: int) -> bool:
+def _accepts(signature: inspect.Signature, count: int) -> bool:
     try:
         signature.bind(*range(count))
     except TypeError:
@@ -110,19 +104,19 @@ def _binds(signature: inspect.Signature, count: int) -> bool:
     return True
 
 
-def _by_name(given: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]:
-    """Return the losses of an overridden `update` as a dict; losses in a list get the names of `loss_names`.
+def _losses_by_name(result: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]:
+    """Return the result of an overridden `update` as a dict of losses; a list gets the names of `loss_names`.
 
     Raises:
-        TypeError: If `update` returned neither a dict, a list nor None.
+        TypeError: If `result` is neither a dict, a list nor None.
         ValueError: If the number of losses differs from the number of names.
     """
-    if isinstance(given, Mapping):
-        return dict(given)
+    if isinstance(result, Mapping):
+        return dict(result)
     kind = type(algo).__name__
-    if not isinstance(given, Iterable | None):
-        raise TypeError(f"update of {kind} returned {given!r:.80}, expected a list or a dict of losses")
-    values = [*given] if given is not None else []
+    if not isinstance(result, Iterable | None):
+        raise TypeError(f"update of {kind} returned {result!r:.80}, expected a list or a dict of losses")
+    values = [*result] if result is not None else []
     names = [*losses] if len(losses) == len(values) else [*algo.loss_names]
     if values and len(values) != len(names):
         expected = f"one for each of {', '.join(algo.loss_names)}, or a dict of losses"
@@ -130,32 +124,16 @@ def _by_name(given: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]
     return {name: value for name, value in zip(names, values, strict=False) if value is not None}
 
 
-class Data(Protocol):
-    """Source of minibatches."""
-
-    def begin_epoch(self, algo: Any) -> None:
-        """Begin an epoch; this method is called before the first minibatch of the epoch."""
-
-    def next_batch(self, agent: Any) -> Batch:
-        """Return the next minibatch for an agent, on the agent's device."""
-
-    def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
-        """Return the transitions of the last minibatch, for an overridden `update`."""
-
-    def learnt(self, batch: Batch, td_error: Tensor | None) -> None:
-        """Receive the TD errors of a minibatch; None if the TD errors are unknown."""
-
-
 class UpdateSource:
-    """Source of the training loop that makes one update per clock step and averages the losses.
+    """Source of the training loop: makes one update per step of the clock and records the losses.
 
     Args:
-        algo: The estimator. Its `_learn`, or an overridden `update`, makes an update from a minibatch.
-        data: Source of minibatches.
+        algo: The estimator. The method `_learn` of the estimator, or an overridden `update`, makes the updates.
+        data: Source of minibatches, a `TrainingData` or `SampledData`.
         epoch: Number of the epoch.
     """
 
-    def __init__(self, algo: Any, data: Data, epoch: int) -> None:
+    def __init__(self, algo: Any, data: Any, epoch: int) -> None:
         self.algo, self.data, self.epoch = algo, data, epoch
         self._losses: list[dict[str, Tensor]] = []
         self._update = update_step(algo)
@@ -170,22 +148,22 @@ class UpdateSource:
         if self._update is None:
             td_error, losses = self.algo._learn(self.epoch, clock.t, batch)
         else:
-            td_error, losses = self._update(self.epoch, clock.t, self.data.shown(batch, self.algo))
-        self.data.learnt(batch, td_error)
+            td_error, losses = self._update(self.epoch, clock.t, self.data.transitions_of(batch, self.algo))
+        self.data.set_td_errors(batch, td_error)
         self._losses.append(losses)
         clock.t += 1
         return ()
 
     def metrics(self, last: int = 0) -> dict[str, float]:
-        """Return the mean losses over the `last` updates (0: the whole epoch); NaN if no update computed the loss."""
-        chosen = self._losses[-last:]
-        names = dict.fromkeys([*self.algo.loss_names, *(name for losses in chosen for name in losses)])
-        by_name = {name: [losses[name] for losses in chosen if name in losses] for name in names}
-        return {name: float(sum(found) / len(found)) if found else float("nan") for name, found in by_name.items()}
+        """Return mean losses over the `last` updates (0: over all updates); NaN if no update computed the loss."""
+        updates = self._losses[-last:]
+        names = dict.fromkeys([*self.algo.loss_names, *(name for losses in updates for name in losses)])
+        by_name = {name: [losses[name] for losses in updates if name in losses] for name in names}
+        return {name: float(sum(values) / len(values)) if values else float("nan") for name, values in by_name.items()}
 
 
 class OnlineUpdates:
-    """Callback of the training loop that makes updates from a replay buffer and records the returns of episodes.
+    """Callback of the training loop: makes updates from a replay buffer and records the returns of episodes.
 
     Args:
         algo: The estimator.
@@ -193,7 +171,7 @@ class OnlineUpdates:
         interval: Number of steps between updates.
         n: Number of updates every `interval` steps.
         start: Number of first steps without updates. There is also no update if the buffer contains fewer transitions
-            than a minibatch. If an epoch has no update for this reason, a warning is issued, once per process.
+            than a minibatch. If an epoch has no update because of the buffer, a warning is issued, once per process.
 
     Attributes:
         source: Updates of the current epoch.
@@ -202,28 +180,25 @@ class OnlineUpdates:
 
     source: UpdateSource
 
-    def __init__(self, algo: Any, data: DrawnData, interval: int, n: int, start: int) -> None:
+    def __init__(self, algo: Any, data: SampledData, interval: int, n: int, start: int) -> None:
         self.algo, self.data = algo, data
         self.interval, self.n, self.start, self.n_updates = interval, n, start, 0
-        self._n_steps = 0  # total steps, if an update was skipped because of too few transitions
+        self._n_steps = 0  # total steps of the training; 0 while no update of the epoch was skipped
 
     def begin_epoch(self, epoch: int) -> None:
-        """Begin an epoch; warn if the last epoch had no update because of too few transitions."""
+        """Begin an epoch; warn if the last epoch had no update because the buffer contained too few transitions."""
         if self._n_steps and self.n and not len(self.source):
-            stored, batch_size = len(self.data.source), self.data.batch_size
-            warn_once(
-                "fit_online without updates",
-                f"fit_online made no update in epoch {self.source.epoch}: the buffer contains {stored} steps, fewer "
-                f"than batch_size ({batch_size}), and the training has {self._n_steps} steps; increase the number of "
-                "steps or reduce batch_size",
-            )
+            stored, size = len(self.data.source), self.data.batch_size
+            cause = f"the buffer contains {stored} steps, fewer than batch_size ({size}), and the training has"
+            text = f"fit_online made no update in epoch {self.source.epoch}: {cause} {self._n_steps}; reduce batch_size"
+            warn_once("fit_online without updates", text)
         self._n_steps = 0
         self.source = UpdateSource(self.algo, self.data, epoch)
         self.returns: list[float] = []
 
     def __call__(self, clock: Clock) -> None:
-        """Make updates, if updates are due at this step."""
-        if clock.between_episodes:  # skip an episode that the end of training truncates
+        """Make `n` updates every `interval` steps, after the first `start` steps."""
+        if clock.between_episodes:  # not for an episode that ends because training ends
             self.returns += [episode.total_reward for episode in clock.ended]
         if clock.t > self.start and clock.t % self.interval == 0:
             if len(self.data.source) < self.data.batch_size:
@@ -235,8 +210,8 @@ class OnlineUpdates:
 
 
 @contextlib.contextmanager
-def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
-    """Context that yields a list of callbacks: a progress bar if `show_progress` is True, else none."""
+def progress_callbacks(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
+    """Context that yields a list of callbacks: a progress bar if `show_progress` is True, otherwise an empty list."""
     bars = [Progress(clock.steps, clock.t)] if show_progress else []
     try:
         yield [*bars]
@@ -256,8 +231,8 @@ class RunLog:
     """
 
     def __init__(self, training: Any, n_steps_per_epoch: int) -> None:
-        name, writes = training.experiment_name, training.save_metrics and training.speaks
-        self.verbose = training.verbose and training.speaks
+        name, writes = training.experiment_name, training.save_metrics and training.writes_output
+        self.verbose = training.verbose and training.writes_output
         self.directory: str | None = None
         self._loggers: list[MetricsLogger] = []
         self._adapter: LoggerAdapter | None = None
@@ -265,7 +240,7 @@ class RunLog:
             name = timestamped(name) if training.with_timestamp else name
             self._adapter = training.logger_adapter.create(training.algo, name, n_steps_per_epoch)
         elif writes:
-            self.directory = _made(os.path.join(training.logdir, name), training.with_timestamp)
+            self.directory = _make_folder(os.path.join(training.logdir, name), training.with_timestamp)
             self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv")))
         if training.tensorboard and self.directory is not None:
             try:
@@ -295,7 +270,7 @@ class RunLog:
             self._adapter.write_params(params)
 
     def metrics(self, epoch: int, step: int, metrics: Mapping[str, float | None]) -> None:
-        """Print and write metrics; a metric that is None is unknown, and tables contain NaN for it."""
+        """Print and write metrics. None means that the metric is unknown; files of metrics then contain NaN."""
         known = {name: value for name, value in metrics.items() if value is not None}
         if self.verbose:
             for name, value in known.items():
@@ -309,7 +284,7 @@ class RunLog:
             self._adapter.after_write_metric(epoch, step)
 
     def save(self, algo: Any, epoch: int, step: int) -> None:
-        """Save the model at the end of an epoch, after `step` steps, if models are saved at all."""
+        """Save the model at the end of an epoch, after `step` steps, if the log writes files or has an adapter."""
         if self.directory is not None:
             algo.save_model(os.path.join(self.directory, f"model_{step}.pt"))
         if self._adapter is not None:
@@ -317,17 +292,14 @@ class RunLog:
 
 
 def timestamped(name: str) -> str:
-    """Return a name with the current time (in microseconds) appended, so that the name is unique."""
+    """Return the name with the current time appended, in microseconds, so that the name is unique."""
     time.sleep(1e-6)
     return f"{name}_{datetime.now():%Y%m%d%H%M%S%f}"
 
 
-def _made(path: str, with_timestamp: bool) -> str:
-    """Create the folder and return its path; if the name contains the time, the folder is always new."""
-    if not with_timestamp:
-        os.makedirs(path, exist_ok=True)
-        return path
+def _make_folder(path: str, with_timestamp: bool) -> str:
+    """Create a folder and return its path; if `with_timestamp` is True, the time is appended and the folder is new."""
     while True:
         with contextlib.suppress(FileExistsError):
-            os.makedirs(chosen := timestamped(path))
-            return chosen
+            os.makedirs(folder := timestamped(path) if with_timestamp else path, exist_ok=not with_timestamp)
+            return folder

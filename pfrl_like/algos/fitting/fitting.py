@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
-from pfrl_like.algos.fitting.epochs import RunLog, UpdateSource, shown, warn_of_hooks
+from pfrl_like.algos.fitting.epochs import RunLog, UpdateSource, progress_callbacks, warn_of_hooks
 from pfrl_like.algos.fitting.hyperparameters import check_folder
-from pfrl_like.algos.fitting.minibatches import TrainingData, check_eval_episodes, is_first, together
-from pfrl_like.algos.fitting.spaces import check_action_kind, check_scalers_taken
+from pfrl_like.algos.fitting.minibatches import TrainingData, check_eval_episodes, data_parallel, is_main_process
+from pfrl_like.algos.fitting.spaces import check_action_kind, check_scalers_used
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.loggers import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.random_streams.streams import isolated_rng
@@ -28,20 +28,20 @@ Scorer = Callable[[Any, Any], float]
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
-def without_targets(fit: Fit) -> Fit:
-    """Decorator of `fit` that ignores None as the second argument: scikit-learn's pipelines pass None as targets.
+def ignore_targets(fit: Fit) -> Fit:
+    """Decorator of `fit` that ignores a second argument None, which scikit-learn's pipelines pass as targets.
 
-    If the argument `n_epochs` is missing, the hyperparameter `n_epochs` is used.
+    If the call has no argument `n_epochs`, the hyperparameter `n_epochs` is passed.
     """
 
     @functools.wraps(fit)
-    def fit_without(self: Any, *args: Any, **options: Any) -> Any:
+    def fit_without_targets(self: Any, *args: Any, **options: Any) -> Any:
         rest = args[2:] if args[1:2] == (None,) else args[1:]
         if not rest:
             options = epochs_of(self) | options
         return fit(self, *args[:1], *rest, **options)
 
-    return cast(Fit, fit_without)
+    return cast(Fit, fit_without_targets)
 
 
 def epochs_of(algo: Any) -> dict[str, int]:
@@ -52,7 +52,7 @@ def epochs_of(algo: Any) -> dict[str, int]:
 class Fitting:
     """Mixin for the offline training of estimators."""
 
-    @without_targets
+    @ignore_targets
     def fit(
         self,
         episodes: Any,
@@ -82,8 +82,8 @@ class Fitting:
         Args:
             episodes: A dataset or a list of episodes.
             n_epochs: Number of passes over all transitions. A pass skips an incomplete last minibatch. If the argument
-                is missing, the hyperparameter `n_epochs` is used, unless it is None. If the second positional argument
-                is None (the targets that scikit-learn passes), it is ignored.
+                is missing and the hyperparameter `n_epochs` is not None, the hyperparameter is used. A second
+                positional argument None is ignored, because scikit-learn passes None as targets.
             save_metrics: True to write metrics and models to disk.
             experiment_name: Name of the folder. If None, the class name is used.
             with_timestamp: True to append the current time to the name.
@@ -145,48 +145,46 @@ class Fitting:
         data = TrainingData(episodes, self.batch_size, self.n_frames, self.learns_next_observations)
         self._build_for(data)
         if self.dynamics is None and len(data.source) < self.batch_size:
-            effect = "each minibatch contains all transitions, and an epoch is one update"
-            _LOGGER.warning(
-                "batch_size is %d, but there are %d transitions: %s", self.batch_size, len(data.source), effect
-            )
+            text = "batch_size is %d, but there are %d transitions: each minibatch contains all transitions"
+            _LOGGER.warning(text, self.batch_size, len(data.source))
         named = named_scorers(scorers)
         if named:
             check_eval_episodes(self, eval_episodes)
         yield from training.epochs(data, named, eval_episodes, n_epochs)
 
     def _build_for(self: Any, data: TrainingData) -> None:
-        """Build the agent if it is not built yet; raise an error if the data do not match the agent."""
-        selection = data.source
-        check_action_kind(self, selection.discrete_action)
+        """Build the agent if it is not built yet; raise an error if data do not match the agent."""
+        source = data.source
+        check_action_kind(self, source.discrete_action)
         if self.impl is None:
-            self.fit_scaler(selection.episodes)
-            self.create_impl(selection.observation_shape, selection.action_size)
+            self.fit_scaler(source.episodes)
+            self.create_impl(source.observation_shape, source.action_size)
             if not self.discrete_action and hasattr(self.impl, "policy"):
-                actions = (self._actions(episode.known_values("actions")) for episode in selection.episodes)
+                actions = (self._actions(episode.known_values("actions")) for episode in source.episodes)
                 largest = max(float(each.abs().max()) for each in actions)
-                if largest > 1 + 1e-5:  # the tolerance allows for rounding
+                if largest > 1 + 1e-5:  # actions may exceed 1 by rounding
                     advice = "but policies output actions in [-1, 1]: set action_scaler='min_max'"
                     _LOGGER.warning("actions of the data are as large as %g, %s", largest, advice)
-        check_scalers_taken(self)
-        self.check_shapes(selection.observation_shape, selection.action_size)
+        check_scalers_used(self)
+        self.check_shapes(source.observation_shape, source.action_size)
         self.retune()
 
 
 @dataclasses.dataclass
 class Training:
-    """Training of an estimator: the loop over epochs, and its log.
+    """Training of an estimator: the loop over epochs, and the log of the run.
 
-    `Fitting.fit` documents the other arguments.
+    The arguments that are not listed here are the arguments of `Fitting.fit`.
 
     Args:
         algo: The estimator.
         experiment_name: Name of the run in the logs.
         n_steps: Total number of steps. If None, an epoch is a pass over the data.
-        first: Number of the first epoch.
+        first: Number of the first epoch: 0, or 1 if epochs are counted from 1.
 
     Attributes:
         interval: Number of steps between logged losses. None if losses are logged at the end of every epoch.
-        speaks: True if this process prints and writes files.
+        writes_output: True if this process prints and writes files. In data-parallel training only process 0 does.
 
     Raises:
         ValueError: If a number is out of range, or the folder cannot be created.
@@ -213,19 +211,18 @@ class Training:
     first: int = 0
 
     def __post_init__(self) -> None:
-        check_counts(
-            n_steps_per_epoch=self.n_steps_per_epoch, save_interval=self.save_interval, logging_steps=self.logging_steps
-        )
+        check_counts(n_steps_per_epoch=self.n_steps_per_epoch, save_interval=self.save_interval)
+        check_counts(logging_steps=self.logging_steps)
         check_counts(optional=True, n_steps=self.n_steps)
         check_function(optional=True, callback=self.callback, epoch_callback=self.epoch_callback)
         by_steps = LoggingStrategy(self.logging_strategy) is LoggingStrategy.STEPS
         self.interval = self.logging_steps if by_steps else None
-        self.speaks = not self.enable_ddp or is_first()
+        self.writes_output = not self.enable_ddp or is_main_process()
         if self.save_metrics and self.logger_adapter is None:
             check_folder(self.logdir, self.experiment_name, self.with_timestamp)
 
-    def called(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
-        """Return a list with the user's callback as a callback of the training loop; empty if the callback is None."""
+    def callbacks_for(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
+        """Return a list with the user's callback as a callback of the training loop; empty if `callback` is None."""
         return [] if callback is None else [lambda clock: callback(self.algo, epoch, clock.t)]
 
     def epochs(
@@ -245,19 +242,19 @@ class Training:
         algo, epoch, step = self.algo, self.first, 0
         algo.eval_results_ = {name: list[float]() for name in scorers}
         per_epoch = len(data) if self.n_steps is None else self.n_steps_per_epoch
-        with together(algo.impl, self.enable_ddp), RunLog(self, per_epoch) as log:
+        with data_parallel(algo.impl, self.enable_ddp), RunLog(self, per_epoch) as log:
             log.params(algo._json_params() | logged_convention(data.source))
             while epoch < n_epochs if self.n_steps is None else step < self.n_steps:
                 data.begin_epoch(algo)
                 length = len(data) if self.n_steps is None else min(per_epoch, self.n_steps - step)
                 source, clock = UpdateSource(algo, data, epoch), Clock(step + length, step)
-                hooks = self.called(self.callback, epoch)
+                hooks = self.callbacks_for(self.callback, epoch)
                 if self.interval is not None:
-                    hooks.append(logged_every(self.interval, source, log, [*algo.state_names, *scorers]))
-                with shown(clock, self.show_progress and self.speaks) as bar:
+                    hooks.append(log_every(self.interval, source, log, [*algo.state_names, *scorers]))
+                with progress_callbacks(clock, self.show_progress and self.writes_output) as bar:
                     run(source, clock, hooks + bar)
                 step = clock.t
-                if (epoch - self.first + 1) % self.save_interval == 0:  # save before the user's scorers run
+                if (epoch - self.first + 1) % self.save_interval == 0:  # before scorers, which may raise
                     log.save(algo, epoch, step)
                 with isolated_rng():
                     scores = {name: float(scorer(algo, eval_episodes)) for name, scorer in scorers.items()}
@@ -266,14 +263,17 @@ class Training:
                 scores = state_metrics(algo) | scores
                 metrics = source.metrics() | scores
                 log.metrics(epoch, step, metrics if self.interval is None else dict.fromkeys(algo.loss_names) | scores)
-                for call in self.called(self.epoch_callback, epoch):
+                for call in self.callbacks_for(self.epoch_callback, epoch):
                     call(clock)
                 yield epoch, metrics
                 epoch += 1
 
 
-def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:
-    """Return a callback that logs mean losses every `interval` updates; `others` are logged at the end of an epoch."""
+def log_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:
+    """Return a callback that logs mean losses every `interval` updates.
+
+    The metrics `others` are unknown until the end of the epoch, and are logged as NaN.
+    """
 
     def write(clock: Clock) -> None:
         if clock.t % interval == 0:
@@ -283,12 +283,12 @@ def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Itera
 
 
 def state_metrics(algo: Any) -> dict[str, float]:
-    """Return the metrics of an epoch that are attributes of the agent, keyed by name."""
+    """Return the attributes of the agent that are metrics (`state_names`), keyed by name."""
     return {name: float(getattr(algo.impl, name)) for name in algo.state_names}
 
 
 def named_scorers(scorers: Any, argument: str = "scorers") -> dict[str, Scorer]:
-    """Return scorers keyed by name; scorers in a list get the names of the functions, with a number if a name repeats.
+    """Return scorers keyed by name. Scorers in a list get the names of the functions; a repeated name gets a number.
 
     Args:
         scorers: Dict or list of scorers. None means no scorers.
@@ -300,11 +300,11 @@ def named_scorers(scorers: Any, argument: str = "scorers") -> dict[str, Scorer]:
     if not isinstance(scorers, Iterable | None):
         expected = "a dict or a list of functions of (algo, episodes)"
         raise TypeError(f"{argument} is {scorers!r:.80}, expected {expected}")
-    given: Mapping[Any, Any] = scorers if isinstance(scorers, Mapping) else dict(enumerate(scorers or ()))
+    items: Mapping[Any, Any] = scorers if isinstance(scorers, Mapping) else dict(enumerate(scorers or ()))
     named: dict[str, Scorer] = {}
-    for key, scorer in given.items():
+    for key, scorer in items.items():
         if not callable(scorer):
             raise TypeError(f"{argument}[{key!r}] is {scorer!r:.80}, expected a function of (algo, episodes)")
-        name = key if given is scorers else getattr(scorer, "__name__", "scorer")
+        name = key if items is scorers else getattr(scorer, "__name__", "scorer")
         named[f"{name}{key}" if name in named else name] = scorer
     return named

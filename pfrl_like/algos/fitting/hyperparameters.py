@@ -1,4 +1,4 @@
-"""Hyperparameters as annotated class attributes: their storage, their checks, and their changes after fitting."""
+"""Hyperparameters as annotated class attributes: storage, checks, and changes after fitting."""
 
 import contextlib
 import copy
@@ -19,12 +19,12 @@ from pfrl_like.utils.checks import ConstructorOnly, check_counts, check_flags, c
 
 
 class Setting(NamedTuple):
-    """Setting of an agent: an attribute, or an entry of an optimiser, that holds a bool, a number, a string or None.
+    """Setting of an agent: an attribute or an entry of an optimiser whose value is a bool, number, string or None.
 
     Attributes:
         owner: The `__dict__` of an object, or a parameter group of an optimiser.
         key: Name of the setting in `owner`.
-        fixed: True if a new value would have no effect.
+        fixed: True if the agent would ignore a new value.
     """
 
     owner: MutableMapping[str, Any]
@@ -53,15 +53,14 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
                     yield f"{where}.{number}.{key}", Setting(group, key, False)
-        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # it repeats optimisers
+        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # which contains the same optimisers
             yield from _settings(value, where, seen)
 
 
 def _is_part(value: Any) -> bool:
-    """Return True if a value may have settings: it is a module or an object of this library."""
-    return isinstance(value, nn.Module) or (
-        hasattr(value, "__dict__") and type(value).__module__.startswith("pfrl_like.")
-    )
+    """Return True if an attribute may have settings: modules and objects of this library do."""
+    is_ours = isinstance(value, nn.Module) or type(value).__module__.startswith("pfrl_like.")
+    return is_ours and hasattr(value, "__dict__")
 
 
 def parameters_of(agent: Any) -> dict[str, Tensor]:
@@ -70,40 +69,43 @@ def parameters_of(agent: Any) -> dict[str, Tensor]:
     return nn.ModuleDict({name: part for name, part in networks.items() if isinstance(part, nn.Module)}).state_dict()
 
 
-def differing(before: Any, after: Any) -> dict[str, Setting] | None:
-    """Return the settings of `after` that differ from agent `before`; None if networks or fixed settings differ."""
+def changed_settings(before: Any, after: Any) -> dict[str, Setting] | None:
+    """Return the settings of agent `after` that differ from agent `before`.
+
+    If networks or fixed settings differ, return None.
+    """
     old, new = settings_of(before), settings_of(after)
-    ours, theirs = parameters_of(before), parameters_of(after)
-    if old.keys() != new.keys() or ours.keys() != theirs.keys():
+    old_params, new_params = parameters_of(before), parameters_of(after)
+    if old.keys() != new.keys() or old_params.keys() != new_params.keys():
         return None
-    if not all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items()):
+    if not all(torch.equal(param, new_params[name]) for name, param in old_params.items()):
         return None
-    found = {path: setting for path, setting in new.items() if setting.value != old[path].value}
-    return None if any(setting.fixed for setting in found.values()) else found
+    changed = {path: setting for path, setting in new.items() if setting.value != old[path].value}
+    return None if any(setting.fixed for setting in changed.values()) else changed
 
 
 class Retuning:
     """Mixin that changes an estimator's hyperparameters after the agent was built.
 
-    `retune` builds one agent with the old and one agent with the new hyperparameters. Settings that differ between
-    these two agents are set in the agent of the estimator. If the networks or their initial parameters differ, `retune`
-    raises an error, because the hyperparameter cannot change after fitting.
+    `retune` builds one agent with the old and one agent with the new hyperparameters. The settings that differ between
+    these agents are set in the agent of the estimator. If the networks of these agents or the initial parameters
+    differ, `retune` raises an error, because the hyperparameter cannot change after fitting.
     """
 
-    #: Hyperparameters that are read at every use, so that a change does not require a new agent.
+    #: Hyperparameters that are read whenever they are used. The agent does not depend on them.
     read_when_used: ClassVar[frozenset[str]] = frozenset(
         {"batch_size", "augmentation", "n_augmentations", "dynamics", "n_epochs"}
     )
 
-    #: Values of hyperparameters in the agents built for comparison. These hyperparameters do not affect other settings.
+    #: Hyperparameters of the agents that are built for comparison, if the values do not affect the settings.
     _comparison_values: ClassVar[dict[str, Any]] = {
         "impl": None, "scaler": None, "action_scaler": None, "reward_scaler": None, "augmentation": [], "use_gpu": None,
     }  # fmt: skip
     #: Hyperparameters from which the agent was built; None if the agent is an `impl` of the user.
-    _built_with: dict[str, Any] | None = None
+    _agent_args: dict[str, Any] | None = None
 
     def retune(self: Any) -> None:
-        """Apply to the agent the hyperparameters that changed since the agent was built.
+        """Apply the hyperparameters that changed since the agent was built to the agent.
 
         `set_params`, `fit` and `fit_online` call this method.
 
@@ -113,41 +115,41 @@ class Retuning:
             TypeError: If a value has the wrong type. The agent stays unchanged.
         """
         now = self.get_params(deep=False)
-        built = now if self._built_with is None else self._built_with
+        built = now if self._agent_args is None else self._agent_args
         changed = [name for name in built.keys() - {"impl"} if repr(built[name]) != repr(now[name])]
         if self.impl is None or not changed:
             return
         augments = {"augmentation", "n_augmentations"} & {*changed}
         augment = self._augment() if augments else None
-        ours, new_settings = settings_of(self.impl), self._new_settings(built, now, changed)
+        settings, new_settings = settings_of(self.impl), self._new_settings(built, now, changed)
         for path, setting in new_settings.items():
-            ours[path].owner[ours[path].key] = setting.value
+            settings[path].owner[setting.key] = setting.value
         if augments:
             self.impl.augment = augment
-        self._built_with = now
+        self._agent_args = now
 
     def _new_settings(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
-        """Return the settings of the agent that the changed hyperparameters require, keyed by path."""
-        ours, new_settings = settings_of(self.impl).keys(), dict[str, Setting]()
+        """Return the new settings of the agent, given the names of the changed hyperparameters; keyed by path."""
+        paths, new_settings = settings_of(self.impl).keys(), dict[str, Setting]()
         params, before = dict(built), self._comparison_agent(built)
         for name in sorted(changed):
             params[name] = now[name]
             after = self._comparison_agent(params)
-            found = {} if after is None else differing(before, after)
-            if found is None or not found.keys() <= ours or not (found or name in self.read_when_used):
+            settings = {} if after is None else changed_settings(before, after)
+            if settings is None or not settings.keys() <= paths or not (settings or name in self.read_when_used):
                 raise ValueError(
                     f"{name} is {now[name]!r:.80}, but the agent was built with {built[name]!r:.80}, and {name} cannot "
                     "change after fit: set it before fit, or on a clone (a clone is not built)"
                 )
-            new_settings |= found
+            new_settings |= settings
             before = after
         return new_settings
 
     def _comparison_agent(self: Any, params: dict[str, Any]) -> Any:
-        """Build an agent for comparison from these hyperparameters and a fixed seed; None for an `impl` of the user."""
+        """Build an agent from hyperparameters and a fixed seed; None if the agent to compare is the user's `impl`."""
         if self.observation_shape_ is None:
             return None
-        other: Any = self._made(params | self._comparison_values)
+        other: Any = self._create(params | self._comparison_values)
         other.scaler_ = self.scaler_
         with isolated_rng():
             torch.manual_seed(0)
@@ -158,11 +160,11 @@ class Retuning:
 
 #: Hyperparameters that are integers of at least 1.
 COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"})
-#: Hyperparameters that are numbers of rows of a minibatch.
+#: Hyperparameters that are the number of rows of a minibatch.
 ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Hyperparameters that are True or False.
 FLAGS = frozenset({"bootstrap", "clip_delta", "share_encoder", "soft_q_backup", "use_batch_norm"})
-#: Hyperparameters that are finite numbers of at least 0. `ENDINGS` are endings of the names of such hyperparameters.
+#: Names, and endings of names, of hyperparameters that are finite numbers of at least 0.
 AT_LEAST_0 = frozenset({"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"})
 ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")
 #: Hyperparameters that are numbers with other bounds; values are (minimum, maximum) or (minimum,).
@@ -174,7 +176,7 @@ def check_ranges(algo: Any) -> None:
 
     Raises:
         TypeError: If a hyperparameter has the wrong type: a number, an integer or a bool is expected.
-        ValueError: If a hyperparameter is out of range, or `use_batch_norm` is True and minibatches have one row.
+        ValueError: If a hyperparameter is out of range, or if `use_batch_norm` is True and minibatches have one row.
     """
     names = algo.defaults().keys()
     check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
@@ -186,12 +188,12 @@ def check_ranges(algo: Any) -> None:
         check_numbers(*BOUNDS.get(name, (0.0,)), **{name: getattr(algo, name)})
     rows = {name: getattr(algo, name) for name in sorted(names & ROWS)}
     if algo.use_batch_norm and 1 in rows.values():
-        given = " and ".join(f"{name} {value}" for name, value in rows.items())
-        raise ValueError(f"use_batch_norm is True, but {given}: expected at least 2, because one row has no variance")
+        sizes = " and ".join(f"{name} {value}" for name, value in rows.items())
+        raise ValueError(f"use_batch_norm is True, but {sizes}: expected at least 2, because one row has no variance")
 
 
 def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
-    """Raise an error if a folder cannot be created because its path is a file.
+    """Raise an error if a folder cannot be created because its path, or a part of the path, is a file.
 
     Args:
         logdir: Directory in which the folder is created.
@@ -212,12 +214,10 @@ def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
         raise ValueError(f"logdir is {os.fspath(logdir)!r}, but {path!r} is a file, expected a folder")
 
 
-#: Equivalents in this library, and the d3rlpy names that they replace. d3rlpy names that are hyperparameters of this
-#: library are not listed.
-_INSTEAD = (
+#: Pairs of a description and names: hyperparameters of later d3rlpy versions, and the equivalent in this library.
+_EQUIVALENTS = (
     (
-        "encoder_params sizes all networks, as in {'hidden_units': [256, 256]} or {'filters': [(32, 8, 4)], "
-        "'feature_size': 512}; an agent of pfrl_like.agents takes any networks",
+        "encoder_params sizes all networks, as in {'hidden_units': [256, 256]}; agents of pfrl_like.agents take any",
         "encoder_factory actor_encoder_factory critic_encoder_factory value_encoder_factory imitator_encoder_factory",
     ),
     (
@@ -255,9 +255,10 @@ _INSTEAD = (
 )
 
 #: Hyperparameters of later d3rlpy versions that raise an error; values are the equivalents in this library.
-LATER_NAMES: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
+LATER_NAMES: Mapping[str, str] = {name: equivalent for equivalent, names in _EQUIVALENTS for name in names.split()}
 
-#: d3rlpy values that select the fixed behaviour of this library. They are ignored. None is ignored for every name.
+#: Values of hyperparameters in `LATER_NAMES` that request what this library does anyway. These values, and None for
+#: every name, raise no error.
 _FIXED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(["compile", "compile_graph", "enable_ddp", "max_q_backup"], False),
     **dict.fromkeys([name for name in LATER_NAMES if name.endswith("encoder_factory")], "default"),
@@ -274,19 +275,19 @@ class Hyperparameters:
     defaults. Unknown keywords are ignored with a warning that contains the nearest name. Hyperparameters of later
     d3rlpy versions raise an error.
 
-    If a hyperparameter is passed as a name (see `made_by`), the attribute holds the object. `get_params` returns the
-    name.
+    Some hyperparameters can be passed as a name, for example "min_max" (see `made_by`). The attribute is then the
+    object that is created from the name, and `get_params` returns the name.
     """
 
-    #: Alternative names of hyperparameters; values are the names in this library.
+    #: Alternative names of hyperparameters; values are the usual names.
     spellings: ClassVar[Mapping[str, str]] = {}
     #: Hyperparameters of later d3rlpy versions that raise an error; values are the equivalents in this library.
     later_names: ClassVar[Mapping[str, str]] = {}
     #: Hyperparameters that may be passed as names; values are the functions that create the objects.
     made_by: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
-    #: User's values of the hyperparameters in `made_by`.
-    _given: Mapping[str, Any] = {}
+    #: Values of the hyperparameters in `made_by` as the user passed them.
+    _user_values: Mapping[str, Any] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -299,8 +300,8 @@ class Hyperparameters:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.made_by:
-            vars(self)["_given"] = {**self._given, name: value}
-            with contextlib.suppress(TypeError, ValueError):  # `fit` raises an error for an invalid value
+            vars(self)["_user_values"] = {**self._user_values, name: value}
+            with contextlib.suppress(TypeError, ValueError):  # `fit` raises the error of an invalid value
                 value = self.made_by[name](value)
         super().__setattr__(name, value)
 
@@ -326,23 +327,24 @@ class Hyperparameters:
         Args:
             deep: True to return deep copies of the values.
         """
-        params = {name: self._given.get(name, getattr(self, name)) for name in self.defaults()}
+        params = {name: self._user_values.get(name, getattr(self, name)) for name in self.defaults()}
         return copy.deepcopy(params) if deep else params
 
     def set_params(self, **params: Any) -> Self:
         """Set hyperparameters; unknown hyperparameters are ignored with a warning that contains the nearest name.
 
-        As in scikit-learn, `dynamics__lam` is `lam` of `dynamics`.
+        As in scikit-learn, the name `dynamics__lam` sets the hyperparameter `lam` of the object `dynamics`.
 
         Returns:
             The object itself.
 
         Raises:
-            TypeError: If a hyperparameter exists only in later d3rlpy versions. The message names the equivalent in
-                this library. A value that selects the fixed behaviour of this library, such as `n_steps=1`, is ignored.
+            TypeError: If a hyperparameter exists only in later d3rlpy versions. The message describes the equivalent in
+                this library. No error is raised for a value that requests what this library does anyway, such as
+                `n_steps=1`.
         """
         known = self.defaults()
-        for given in sorted(params, key=lambda name: "__" in name):  # objects before their hyperparameters
+        for given in sorted(params, key=lambda name: "__" in name):  # `dynamics` before `dynamics__lam`
             value, (outer, _, inner) = params[given], given.partition("__")
             name = self.spellings.get(outer, outer)
             if name in known and not inner:
@@ -351,11 +353,11 @@ class Hyperparameters:
             if name in known and hasattr(getattr(self, name), "set_params"):
                 getattr(self, name).set_params(**{inner: value})
                 continue
-            unknown, same = f"{type(self).__name__} has no hyperparameter {given!r}, which", _FIXED_VALUES.get(given)
+            unknown, default = f"{type(self).__name__} has no hyperparameter {given!r}, which", _FIXED_VALUES.get(given)
             if given not in self.later_names:
                 text = f"{unknown} is ignored{_nearest_names(given, known)}"
                 warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
-            elif value is not None and not (isinstance(value, type(same)) and value == same):
+            elif value is not None and not (isinstance(value, type(default)) and value == default):
                 raise TypeError(f"{unknown} later versions of d3rlpy have: {self.later_names[given]}")
         return self
 
@@ -372,20 +374,20 @@ class Hyperparameters:
 
 
 def _nearest_names(given: str, known: Iterable[str]) -> str:
-    """Return a hint for a warning about an unknown name: the known names that the user may mean.
+    """Return a hint for the warning about the unknown name `given`: the known names that the user may mean.
 
-    The hint contains all names that end in the unknown name (such as `learning_rate`) or whose initials end in the
-    unknown name (such as `lr`). If there are none, the hint contains the nearest name.
+    These are the names that end in the unknown name (for example `learning_rate`), or whose initials end in the unknown
+    name (for example `lr`). If no name does, the hint is the most similar name.
     """
     initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
-    ends = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
-    if longer := sorted(ends):
-        return f": there {'is' if len(longer) == 1 else 'are'} {', '.join(map(repr, longer))}"
+    names = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
+    if matches := sorted(names):
+        return f": there {'is' if len(matches) == 1 else 'are'} {', '.join(map(repr, matches))}"
     return "".join(f"; the nearest is {name!r}" for name in difflib.get_close_matches(given, known, n=1, cutoff=0.0))
 
 
 def _is_class_var(annotation: Any) -> bool:
-    """Return True if an annotation is a `ClassVar`, as an object or (with postponed annotations) as a string."""
+    """Return True if an annotation is a `ClassVar`; postponed annotations are strings."""
     if isinstance(annotation, str):
         return annotation.removeprefix("typing.").startswith("ClassVar")
     return annotation is ClassVar or typing.get_origin(annotation) is ClassVar

@@ -1,4 +1,4 @@
-"""Minibatches for the training of estimators: sampled from data, passed by users, or split between processes."""
+"""Minibatches of estimators: sampled from data or passed by users; training in several processes."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -17,11 +17,11 @@ from pfrl_like.dataset.selection import Selection, batch_of
 from pfrl_like.dataset.transition import stacked_shape
 
 
-class DrawnMiniBatch(TransitionMiniBatch):
-    """Transitions sampled from a replay buffer, in the form that an overridden `update` receives.
+class SampledMiniBatch(TransitionMiniBatch):
+    """Transitions sampled from a replay buffer, as the argument of an overridden `update`.
 
-    `reward`, the reward of the previous step, is unknown and therefore NaN. Unknown next actions are NaN, or -1 if
-    actions are discrete.
+    `reward` of a transition, the reward of the previous step, is NaN, because it is unknown. Unknown next actions are
+    NaN, or -1 if actions are discrete.
 
     Args:
         batch: The sampled batch.
@@ -29,44 +29,41 @@ class DrawnMiniBatch(TransitionMiniBatch):
     """
 
     def __init__(self, batch: Batch, algo: Any) -> None:
-        self.drawn = batch
+        self.batch = batch
         columns = (batch.obs, batch.action, batch.next_obs, batch.reward, batch.discount)
         obs, action, next_obs, reward, discount = (column.cpu().numpy() for column in columns)
-        following = np.full_like(action, -1 if algo.discrete_action else np.nan)
+        next_action = np.full_like(action, -1 if algo.discrete_action else np.nan)
         if batch.next_action is not None:
-            following = batch.next_action.cpu().numpy()
+            next_action = batch.next_action.cpu().numpy()
+        actions, next_actions = (each if each.ndim > 1 else each.tolist() for each in (action, next_action))
         transitions = [
             Transition(
-                obs.shape[1:], algo.action_size, obs[i], _plain(action[i]), np.nan, next_obs[i], _plain(following[i]),
-                reward[i], int(discount[i] == 0),
+                obs.shape[1:], algo.action_size, obs[i], actions[i], np.nan, next_obs[i], next_actions[i], reward[i],
+                int(discount[i] == 0),
             )
             for i in range(len(batch))
         ]  # fmt: skip
         super().__init__(transitions)
 
 
-def _plain(action: Any) -> Any:
-    return int(action) if np.ndim(action) == 0 else action
-
-
 class TrainingData:
-    """Minibatches of episodes; a pass contains each transition once and skips an incomplete last minibatch.
+    """Minibatches of episodes. A pass contains each transition once, and skips an incomplete last minibatch.
 
     Args:
         episodes: A dataset or a list of episodes.
         batch_size: Number of transitions per minibatch. If there are fewer transitions, a minibatch contains all of
             them.
         n_frames: Number of consecutive images that are stacked.
-        told_next: True to exclude transitions to terminal states that were not recorded.
+        needs_next_obs: True to exclude transitions to terminal states whose observation was not recorded.
     """
 
-    def __init__(self, episodes: Any, batch_size: int, n_frames: int, told_next: bool = False) -> None:
-        self.source = Selection(episodes, told_next)
+    def __init__(self, episodes: Any, batch_size: int, n_frames: int, needs_next_obs: bool = False) -> None:
+        self.source = Selection(episodes, needs_next_obs)
         self.batch_size, self.n_frames = batch_size, n_frames
         self._generated: Batch | None = None
         self._imagined: Sequence[Transition] = ()
         self._rows: NDArray[np.int64] = np.empty(0, np.int64)
-        self._left: NDArray[np.int64] = np.empty(0, np.int64)
+        self._remaining: NDArray[np.int64] = np.empty(0, np.int64)
 
     def __len__(self) -> int:
         """Return the number of minibatches per pass."""
@@ -77,18 +74,18 @@ class TrainingData:
         return len(self.source) + (0 if self._generated is None else len(self._generated))
 
     def begin_epoch(self, algo: Any) -> None:
-        """Begin a pass; if the estimator has a dynamics model, the model generates new transitions."""
-        self._left = self._left[:0]
+        """Begin a pass; a dynamics model, if the estimator has one, generates new transitions for the pass."""
+        self._remaining = self._remaining[:0]
         if algo.dynamics is not None:
             self._imagined = algo.dynamics.generate(algo, self.source.transitions())
             self._generated = batch_for(algo.impl, TransitionMiniBatch(self._imagined), algo.discrete_action)
 
     def next_batch(self, agent: Any) -> Batch:
         """Return the next minibatch, on the agent's device; at the end of a pass, a new pass begins."""
-        if len(self._left) < min(self.batch_size, self._count):
-            self._left = np.random.permutation(self._count)
-        self._rows = rows = self._left[: self.batch_size]
-        self._left = self._left[self.batch_size :]
+        if len(self._remaining) < min(self.batch_size, self._count):
+            self._remaining = np.random.permutation(self._count)
+        self._rows = rows = self._remaining[: self.batch_size]
+        self._remaining = self._remaining[self.batch_size :]
         recorded = rows[rows < len(self.source)]
         options = {"n_frames": self.n_frames, **getattr(agent, "sampling", {})}
         parts = [self.source.batch(recorded, agent.gamma, agent.device, **options)] if len(recorded) else []
@@ -96,62 +93,53 @@ class TrainingData:
             parts.append(self._generated[rows[rows >= len(self.source)] - len(self.source)])
         return concatenate_batches(parts)
 
-    def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
+    def transitions_of(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
         """Return the transitions of the last minibatch."""
         n, recorded = len(self.source), self.source.transitions()
-        chosen = [recorded[row] if row < n else self._imagined[row - n] for row in self._rows.tolist()]
+        transitions = [recorded[row] if row < n else self._imagined[row - n] for row in self._rows.tolist()]
         convention = recorded[0].reward_convention
-        return TransitionMiniBatch([each.in_convention(convention) for each in chosen], self.n_frames)
+        return TransitionMiniBatch([each.in_convention(convention) for each in transitions], self.n_frames)
 
-    def learnt(self, batch: Batch, td_error: Tensor | None) -> None:
-        """Ignore the TD errors, because recorded data have no priorities."""
+    def set_td_errors(self, batch: Batch, td_error: Tensor | None) -> None:
+        """Do nothing, because recorded data have no priorities."""
 
 
 def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: bool) -> Batch:
     """Convert transitions to a batch for an agent.
 
-    If the agent needs the steps after each transition, the links between the transitions are followed.
+    If the agent needs the steps after each transition, the batch contains these steps. They are the transitions that
+    are linked to the transition.
     """
     continuation = getattr(agent, "sampling", {}).get("continuation", 0)
     return batch_of(transitions, agent.gamma, agent.device, discrete_action, continuation=continuation)
 
 
-def drawn_data(source: Any, batch_size: int, n_frames: int, shape: tuple[int, ...] | None) -> "DrawnData":
-    """Return minibatches of a source of unstacked observations; images are stacked during sampling.
+class SampledData:
+    """Minibatches sampled from a replay buffer or a dataset. TD errors update the priorities of a replay buffer.
 
     Args:
-        source: Replay buffer or dataset with the method `sample_batch`.
+        source: Replay buffer or dataset with the method `sample_batch`, of unstacked observations.
         batch_size: Number of transitions per minibatch.
-        n_frames: Number of consecutive images that are stacked.
+        n_frames: Number of consecutive images that `sample_batch` stacks. Vectors are not stacked.
         shape: Shape of one unstacked observation; None if unknown.
+
+    Attributes:
+        options: Keyword arguments of `sample_batch`, in addition to the arguments that the agent needs.
 
     Raises:
         TypeError: If the source is a replay buffer that cannot stack images.
     """
-    if n_frames == 1 or (shape is not None and stacked_shape(shape, n_frames) == shape):
-        return DrawnData(source, batch_size)
-    if not getattr(source, "stacks_frames", True):
-        raise TypeError(
-            f"buffer is {type(source).__name__}, which cannot stack frames in sample_batch, but n_frames is "
-            f"{n_frames}: use another buffer, or n_frames=1 with an environment that stacks frames"
-        )
-    return DrawnData(source, batch_size, n_frames=n_frames)
 
-
-class DrawnData:
-    """Minibatches sampled from a replay buffer or a dataset; priorities of a replay buffer are updated.
-
-    Args:
-        source: Replay buffer or dataset with the method `sample_batch`.
-        batch_size: Number of transitions per minibatch.
-        options: Keyword arguments of `sample_batch`, in addition to the arguments that the agent needs.
-    """
-
-    def __init__(self, source: Any, batch_size: int, **options: Any) -> None:
-        self.source, self.batch_size, self.options = source, batch_size, options
+    def __init__(self, source: Any, batch_size: int, n_frames: int = 1, shape: tuple[int, ...] | None = None) -> None:
+        stacks = n_frames > 1 and (shape is None or stacked_shape(shape, n_frames) != shape)
+        if stacks and not getattr(source, "stacks_frames", True):
+            kind = type(source).__name__
+            raise TypeError(f"buffer is {kind}, which cannot stack frames in sample_batch, but n_frames is {n_frames}")
+        self.source, self.batch_size = source, batch_size
+        self.options = {"n_frames": n_frames} if stacks else {}
 
     def begin_epoch(self, algo: Any) -> None:
-        """Do nothing, because samples do not depend on earlier samples."""
+        """Do nothing, because minibatches are sampled independently."""
 
     def next_batch(self, agent: Any) -> Batch:
         """Return a minibatch sampled from the source, on the agent's device."""
@@ -159,12 +147,12 @@ class DrawnData:
         batch: Batch = self.source.sample_batch(self.batch_size, agent.gamma, agent.device, **options)
         return batch
 
-    def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
+    def transitions_of(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
         """Return the transitions of a minibatch."""
-        return DrawnMiniBatch(batch, algo)
+        return SampledMiniBatch(batch, algo)
 
-    def learnt(self, batch: Batch, td_error: Tensor | None) -> None:
-        """Update the priorities with the TD errors; if `td_error` is None, the priorities stay unchanged."""
+    def set_td_errors(self, batch: Batch, td_error: Tensor | None) -> None:
+        """Update the priorities, if there are any; if `td_error` is None, all priorities stay unchanged."""
         if batch.weight is not None and td_error is not None:
             self.source.update_priorities(batch.index, td_error)
         elif batch.weight is not None:
@@ -172,7 +160,7 @@ class DrawnData:
 
 
 def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
-    """Return a minibatch of a user as the batch on which the agent is trained.
+    """Convert a minibatch of the user to the batch on which the agent is trained.
 
     Args:
         algo: The estimator.
@@ -205,27 +193,18 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
     if len(actions) != len(batch):
         raise ValueError(f"batch has {len(actions)} actions, expected {len(batch)}")
     if isinstance(batch, TransitionMiniBatch):
-        made = batch_for(agent, batch, algo.discrete_action)
-        return drawn_as(batch.drawn, made) if isinstance(batch, DrawnMiniBatch) else made
+        converted = batch_for(agent, batch, algo.discrete_action)
+        if not isinstance(batch, SampledMiniBatch):
+            return converted
+        names = ("obs", "action", "reward", "next_obs")  # columns that the user may have changed, with the discount
+        discount = torch.where(converted.discount == 0, 0.0, batch.batch.discount)
+        return batch.batch.replace(discount=discount, **{name: getattr(converted, name) for name in names})
     fitting: Batch = batch.replace(action=torch.as_tensor(actions, device=batch.reward.device))
     return fitting
 
 
-def drawn_as(drawn: Batch, made: Batch) -> Batch:
-    """Return a batch of a replay buffer with the columns that a user may have changed.
-
-    Args:
-        drawn: The sampled batch. Its weights and masks are kept.
-        made: Batch that was converted from the user's transitions.
-    """
-    discount = torch.where(made.discount == 0, 0.0, drawn.discount)
-    return drawn.replace(
-        obs=made.obs, action=made.action, reward=made.reward, next_obs=made.next_obs, discount=discount
-    )
-
-
 def check_eval_episodes(algo: Any, episodes: Any) -> None:
-    """Raise an error if an estimator cannot act on evaluation episodes; objects that are not episodes are not checked.
+    """Raise an error if an estimator cannot act on evaluation episodes. Items that are not episodes are not checked.
 
     Args:
         algo: Estimator with a built agent.
@@ -235,21 +214,19 @@ def check_eval_episodes(algo: Any, episodes: Any) -> None:
         TypeError: If actions of the episodes are discrete and the estimator's actions are continuous, or the reverse.
         ValueError: If observations or actions have the wrong shape.
     """
-    found = getattr(episodes, "episodes", episodes)
-    chosen = [each for each in found if isinstance(each, Episode)] if isinstance(found, Sequence) else []
-    for episode in {(id(each.table), each.get_action_size()): each for each in chosen}.values():
+    items = getattr(episodes, "episodes", episodes)
+    checked = [each for each in items if isinstance(each, Episode)] if isinstance(items, Sequence) else []
+    for episode in {(id(each.table), each.get_action_size()): each for each in checked}.values():
         check_action_kind(algo, episode.table.action.ndim == 1, "eval_episodes have")
-        shape = episode.get_observation_shape()
-        check_built_for(
-            algo, algo.observation_shape_, algo.action_size_, shape, episode.get_action_size(), "eval_episodes: "
-        )
+        shape, size = episode.get_observation_shape(), episode.get_action_size()
+        check_built_for(algo, algo.observation_shape_, algo.action_size_, shape, size, "eval_episodes: ")
 
 
 class _ParameterModule(nn.Module):
-    """Module with the parameters of one optimiser; its `forward` returns a loss unchanged.
+    """Module with the parameters of one optimiser; `forward` returns a loss unchanged.
 
-    `DistributedDataParallel` averages the gradients of the parameters during backpropagation. The averaging does not
-    depend on how the loss uses the parameters, so a loss may call any modules.
+    `DistributedDataParallel` wraps the module, and averages the gradients of the parameters during backpropagation.
+    The averaging does not depend on how the loss uses the parameters.
 
     Args:
         params: The parameters.
@@ -265,28 +242,32 @@ class _ParameterModule(nn.Module):
 
 
 @contextlib.contextmanager
-def learning_together(agent: Any) -> Iterator[None]:
+def data_parallel(agent: Any, enable_ddp: bool) -> Iterator[None]:
     """Context in which every gradient is averaged over the processes of the `torch.distributed` group.
 
-    At the beginning, all processes get the parameters of process 0. At the end, they get the batch-normalisation
-    statistics of process 0. All processes must make the same number of updates. They do so if they fit to the same
-    number of transitions with the same hyperparameters.
+    If `enable_ddp` is False, the context does nothing.
+
+    At the beginning, process 0 sends its parameters to all processes. At the end, process 0 sends its
+    batch-normalisation statistics. All processes must make the same number of updates. This is the case if all
+    processes have the same number of transitions and the same hyperparameters.
 
     Args:
         agent: Agent whose `gradient_steps` are wrapped.
+        enable_ddp: True to average the gradients.
 
     Raises:
         RuntimeError: If there is no process group.
     """
-    if not has_group():
-        raise RuntimeError(
-            "enable_ddp is True, but there is no process group: start the processes with torchrun, and call "
-            "torch.distributed.init_process_group in every process"
-        )
+    if not enable_ddp:
+        yield
+        return
+    if not has_process_group():
+        raise RuntimeError("enable_ddp is True, but there is no process group: use torchrun and init_process_group")
     learns = {name for name in agent.saved_attributes if name != "policy" or getattr(agent, "policy_learns", True)}
     modules = [part for name in sorted(learns) if isinstance(part := getattr(agent, name), nn.Module)]
     buffers = [buffer for module in modules for buffer in module.buffers()]
-    _broadcast_from_process_0([*(param.data for module in modules for param in module.parameters()), *buffers])
+    for tensor in [*(param.data for module in modules for param in module.parameters()), *buffers]:
+        distributed.broadcast(tensor, 0)
     steps = agent.gradient_steps.values()
     for step in steps:
         step.wrapper = DistributedDataParallel(_ParameterModule(step.leaves))
@@ -295,24 +276,15 @@ def learning_together(agent: Any) -> Iterator[None]:
     finally:
         for step in steps:
             step.wrapper = None
-    _broadcast_from_process_0(buffers)
-
-
-def _broadcast_from_process_0(tensors: Sequence[Tensor]) -> None:
-    for tensor in tensors:
+    for tensor in buffers:
         distributed.broadcast(tensor, 0)
 
 
-def together(agent: Any, enable_ddp: bool) -> contextlib.AbstractContextManager[None]:
-    """Return `learning_together(agent)` if `enable_ddp` is True, else a context that does nothing."""
-    return learning_together(agent) if enable_ddp else contextlib.nullcontext()
-
-
-def has_group() -> bool:
-    """True if this process belongs to a process group."""
+def has_process_group() -> bool:
+    """Return True if this process belongs to a `torch.distributed` group."""
     return distributed.is_available() and distributed.is_initialized()
 
 
-def is_first() -> bool:
-    """True if this is process 0 of the group, or if there is no group."""
-    return not has_group() or distributed.get_rank() == 0
+def is_main_process() -> bool:
+    """Return True if this is process 0 of the `torch.distributed` group, or if there is no group."""
+    return not has_process_group() or distributed.get_rank() == 0

@@ -14,8 +14,8 @@ from pfrl_like.nn import ActivityPenalty, ConditionalVAE
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
 from pfrl_like.utils.checks import check_choice, check_counts
 
-#: Numbers of quantiles of "qr", of fractions of "fqf" (arXiv:1911.02140), and of cosines per fraction
-#: (arXiv:1806.06923).
+#: Number of quantiles of "qr", number of fractions of "fqf" (arXiv:1911.02140), and number of cosines per fraction of
+#: "iqn" and "fqf" (arXiv:1806.06923).
 N_QUANTILES, N_FRACTIONS, N_COSINES = 32, 32, 64
 
 
@@ -32,18 +32,18 @@ def quantile_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
     return q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
 
 
-class EvenlyJudged(q_functions.ImplicitQuantileQFunction):
-    """`ImplicitQuantileQFunction` that uses evenly spaced fractions in evaluation mode, so that it is deterministic."""
+class EvenImplicitQuantileQFunction(q_functions.ImplicitQuantileQFunction):
+    """Deterministic in evaluation mode: an `ImplicitQuantileQFunction` that then uses evenly spaced fractions."""
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:
-        """Return the quantile functions of B states."""
+        """Return the quantile functions of a batch of states."""
         value = super().forward(x)
         return value if self.training else value.at_even_fractions()
 
 
 def implicit_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
     """Return a Q-function that outputs quantiles at random fractions."""
-    return EvenlyJudged(*_quantile_parts(encoder, n_actions))
+    return EvenImplicitQuantileQFunction(*_quantile_parts(encoder, n_actions))
 
 
 def fully_parametrized_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
@@ -78,7 +78,7 @@ def deterministic_policy(encoder: Encoder, action_size: int, regularizing_rate: 
 
 
 def squashed_gaussian_policy(encoder: Encoder, action_size: int) -> nn.Module:
-    """Return a policy with squashed Gaussian distributions in [-1, 1]."""
+    """Return a policy with squashed Gaussian distributions, whose actions are in [-1, 1]."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, 2 * action_size), SquashedGaussianHead())
 
 
@@ -88,7 +88,7 @@ def categorical_policy(encoder: Encoder, n_actions: int) -> nn.Module:
 
 
 def bounded_network(encoder: Encoder, action_size: int) -> nn.Module:
-    """Return a network with `action_size` outputs in [-1, 1]; the input of the encoder is a pair."""
+    """Return a network with `action_size` outputs in [-1, 1]; its input is the input of the encoder."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size), nn.Tanh())
 
 
@@ -163,7 +163,7 @@ class QLearning(Estimator):
 
         Args:
             make_encoder: Function that returns an encoder of observations, or of pairs (observation, action).
-            n_actions: Number of discrete actions; 1 if the encoder takes pairs.
+            n_actions: Number of discrete actions; 1 if the encoder takes pairs (observation, action).
             pool: "mean" or "least" (the minimum): how the ensemble combines its values into a single value, for example
                 to choose the greedy action. Targets always use the minimum.
 
@@ -235,7 +235,7 @@ class ActorCritic(QLearning):
     def _actor_critic(
         self, agent_class: Any, policy: nn.Module, critics: nn.Module, weight_decay: float = 0.0, **options: Any
     ) -> Any:
-        """Build an agent with two critic arguments: the first critic is the ensemble, the second critic is None."""
+        """Build an agent with two critic arguments: pass the ensemble as the first, and None as the second critic."""
         return agent_class(
             policy, critics, None, adam(policy, self.actor_learning_rate, self.eps, weight_decay),
             adam(critics, self.critic_learning_rate, self.eps), None, gamma=self.gamma, soft_update_tau=self.tau,

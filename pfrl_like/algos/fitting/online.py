@@ -1,4 +1,4 @@
-"""Training of estimators in an environment: collection of steps, and updates between steps or at the end of epochs."""
+"""Training of estimators in an environment: the collection of steps, the updates and the epochs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -9,9 +9,9 @@ import numpy as np
 from gymnasium.spaces import Box
 
 from pfrl_like.algos.fitting import spaces
-from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, shown, warn_of_hooks
+from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, progress_callbacks, warn_of_hooks
 from pfrl_like.algos.fitting.fitting import Training, state_metrics
-from pfrl_like.algos.fitting.minibatches import drawn_data
+from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluator import check_apart
@@ -26,7 +26,7 @@ from pfrl_like.utils.env_values import Allowed, mask_columns, mask_keyword, requ
 
 
 class Collector:
-    """Acts in an environment like an agent and stores the steps; a subclass defines `choose`.
+    """Object that acts in an environment like an agent and stores the steps. A subclass defines `choose`.
 
     Args:
         algo: Algorithm with the attributes `n_frames` and `discrete_action`.
@@ -44,14 +44,14 @@ class Collector:
     def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
         self.algo, self.buffer = algo, buffer
         self.action_space, self.random_steps = action_space, random_steps
-        of_space = getattr(explorer, "for_actions", None)
-        explorer = explorer if of_space is None else of_space(action_space)
-        selects = hasattr(explorer, "select_action")
-        if explorer is not None and not selects and not hasattr(explorer, "sample"):
+        convert = getattr(explorer, "for_actions", None)
+        explorer = explorer if convert is None else convert(action_space)
+        has_select = hasattr(explorer, "select_action")
+        if explorer is not None and not has_select and not hasattr(explorer, "sample"):
             raise TypeError(f"explorer is {explorer!r:.80}, expected an explorer of pfrl_like.explorers")
         check_explorer(explorer, "discrete" if algo.discrete_action else "continuous", type(algo).__name__)
-        self.explorer: Any = explorer if selects else None
-        self.sampler: Any = None if selects else explorer
+        self.explorer: Any = explorer if has_select else None
+        self.sampler: Any = None if has_select else explorer
         self.steps = 0
         self._action: Any = None
         self._mask: Any = None
@@ -59,28 +59,28 @@ class Collector:
 
     def _begin(self) -> None:
         self._frames = LastFrames(self.algo.n_frames)
-        self._obs: Any = None  # last observation of the running episode, unstacked
-        self._stack: Any = None  # last observation with stacked frames
+        self._obs: Any = None  # last observation of the running episode, without stacked frames
+        self._stack: Any = None  # the same observation with stacked frames
 
     def _push(self, obs: Any) -> None:
         self._obs, self._stack = obs, self._frames.push(obs)
 
-    def explored(self, own: Callable[..., Any], obs: Any, action_mask: Any, step: int) -> Any:
+    def explore(self, predict: Callable[..., Any], obs: Any, action_mask: Any, step: int) -> Any:
         """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
 
         Args:
-            own: The method `predict` or `sample_action` of the algorithm.
+            predict: The method `predict` or `sample_action` of the algorithm.
             obs: One observation with stacked frames.
             action_mask: True for allowed actions, [n_actions]. None allows all actions.
             step: Number of steps so far, for the explorer.
         """
 
-        def predicted() -> Any:
-            action = own(np.asarray(obs)[None], **required_keyword(own, action_mask))[0]
+        def algo_action() -> Any:
+            action = predict(np.asarray(obs)[None], **required_keyword(predict, action_mask))[0]
             return action.item() if np.ndim(action) == 0 else action
 
         allowed = None if action_mask is None else Allowed([action_mask])
-        return predicted() if self.explorer is None else self.explorer.select_action(step, predicted, allowed)
+        return algo_action() if self.explorer is None else self.explorer.select_action(step, algo_action, allowed)
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
@@ -106,12 +106,12 @@ class Collector:
         return self._action
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Store the last step."""
+        """Store the step that leads to `obs`."""
         self.steps += 1
-        before = self._obs
+        last_obs = self._obs
         self._push(obs)
         masks = {name: [mask] for name, mask in mask_columns(self._mask, action_mask, obs).items()}
-        self.buffer.append_batch([before], [self._action], [reward], [obs], [done], [reset], **masks)
+        self.buffer.append_batch([last_obs], [self._action], [reward], [obs], [done], [reset], **masks)
         if done or reset:
             self._begin()
 
@@ -122,9 +122,10 @@ class Collector:
 
 
 class AgentCollector(Collector):
-    """Acts with an estimator's agent.
+    """Object that acts with an estimator's agent.
 
-    If the user overrides `predict` or `sample_action`, or actions are scaled, these methods choose the actions.
+    The agent chooses the actions. If the user overrides `predict` or `sample_action`, or if actions are scaled, the
+    method `predict` or `sample_action` of the estimator chooses them.
 
     Args:
         algo: The estimator.
@@ -139,28 +140,28 @@ class AgentCollector(Collector):
     def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
         self.agent = algo.impl
         super().__init__(algo, buffer, explorer, action_space, random_steps)
-        self._before = self.agent.explorer
+        self._agent_explorer = self.agent.explorer
         self._uses_predict = algo.action_scaler_ is not None or is_overridden(algo, "predict", "sample_action")
 
     def __enter__(self) -> Self:
-        """Set the agent's explorer."""
+        """Replace the agent's explorer with `explorer`, if the agent chooses the actions."""
         if self.explorer is not None and not self._uses_predict:
             self.agent.explorer = self.explorer
         return self
 
     def __exit__(self, *_: Any) -> None:
         """Restore the agent's original explorer."""
-        self.agent.explorer = self._before
+        self.agent.explorer = self._agent_explorer
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """Return the action of the agent in training."""
+        """Return a training action."""
         if self._uses_predict:
-            own = self.algo.predict if self.explorer is not None else partial(drawn_actions, self.algo)
-            return self.explored(own, obs, action_mask, self.agent.t)
+            predict = self.algo.predict if self.explorer is not None else partial(sample_or_predict, self.algo)
+            return self.explore(predict, obs, action_mask, self.agent.t)
         return self.agent.act(obs, **mask_keyword(action_mask))
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Store the last step, and increase the agent's step counter."""
+        """Store the step that leads to `obs`, and increase the agent's step counter."""
         super().observe(obs, reward, done, reset, action_mask=action_mask)
         self.agent.count_step()
 
@@ -173,7 +174,7 @@ class AgentCollector(Collector):
         self.agent.dry_run(np.concatenate([obs] * n_frames) if stacks else obs, action_space)
 
 
-def drawn_actions(algo: Any, obs: Any, **options: Any) -> Any:
+def sample_or_predict(algo: Any, obs: Any, **options: Any) -> Any:
     """Return actions from `sample_action`, or from `predict` if the algorithm cannot sample actions."""
     try:
         return algo.sample_action(obs, **options)
@@ -236,8 +237,8 @@ class OnlineFitting:
             tensorboard: True to also write metrics for TensorBoard to the directory `runs`.
             save_interval: Number of epochs between saved models.
             save_metrics: True to write metrics and models to disk.
-            n_steps: Total number of steps. It replaces `n_epochs`. Updates are then made every `update_interval` steps,
-                not at the end of an epoch. If None, `n_epochs` is used.
+            n_steps: Total number of steps. If not None, `n_epochs` is ignored, and updates are made every
+                `update_interval` steps, not at the end of an epoch.
             update_interval: Number of steps between updates. Used if `n_steps` is not None.
             n_updates: Number of updates every `update_interval` steps. Used if `n_steps` is not None.
             random_steps: Number of first steps with random actions, sampled uniformly from the allowed actions.
@@ -254,13 +255,10 @@ class OnlineFitting:
                 `action_mask`.
             NonFiniteError: If observations, rewards or losses contain NaN or infinity.
         """
-        check_counts(
-            n_epochs=n_epochs, eval_interval=eval_interval, update_interval=update_interval, n_updates=n_updates
-        )
-        check_counts(
-            least=0, n_updates_per_epoch=n_updates_per_epoch, update_start_step=update_start_step,
-            random_steps=random_steps,
-        )  # fmt: skip
+        check_counts(n_epochs=n_epochs, eval_interval=eval_interval)
+        check_counts(update_interval=update_interval, n_updates=n_updates)
+        check_counts(least=0, n_updates_per_epoch=n_updates_per_epoch)
+        check_counts(least=0, update_start_step=update_start_step, random_steps=random_steps)
         check_apart(env, eval_env)
         algo: Any = self
         training = Training(
@@ -273,8 +271,8 @@ class OnlineFitting:
         build_for_env(algo, env)
         buffer = checked_buffer(buffer, algo.batch_size)
         spaces.check_single_rewards(algo.reward_scaler_, buffer)
-        data = drawn_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
-        if not data.options:  # if frames are stacked, the agent must not store stacks in the buffer
+        data = SampledData(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
+        if not data.options:  # otherwise the agent would store stacked frames in the buffer
             algo.impl.replay_buffer = buffer
         collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
         schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
@@ -300,7 +298,7 @@ def train_online(
     evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
     training.algo.eval_results_ = {} if evaluate is None else {"evaluation": []}
     clock = Clock(training.n_steps)
-    with RunLog(training, training.n_steps_per_epoch) as log, shown(clock, training.show_progress) as bar:
+    with RunLog(training, training.n_steps_per_epoch) as log, progress_callbacks(clock, training.show_progress) as bar:
         log.params(training.algo._json_params())
         epochs = OnlineEpochs(training, log, updates, evaluate, eval_interval)
         run(source, clock, [updates, *bar, epochs])
@@ -308,7 +306,7 @@ def train_online(
 
 @dataclasses.dataclass
 class OnlineEpochs:
-    """Callback of the training loop that logs losses, and at the end of every epoch saves, evaluates and logs.
+    """Callback of the training loop: logs losses, and ends epochs, which are saved, evaluated and logged.
 
     Args:
         training: The `Training`, which contains the estimator and the options of epochs and log.
@@ -331,32 +329,32 @@ class OnlineEpochs:
         self._begin(self.training.first)
 
     def _begin(self, epoch: int) -> None:
-        self.epoch, self._logged = epoch, 0  # `_logged`: number of updates with logged losses
+        self.epoch, self._logged = epoch, 0  # `_logged`: number of updates of the epoch whose losses are logged
         self.updates.begin_epoch(epoch)
 
     def __call__(self, clock: Clock) -> None:
-        """Log losses if logging is due, and end the epoch after its last step."""
+        """Log losses every `interval` steps, and end the epoch after the last step of the epoch."""
         training, algo, returns = self.training, self.training.algo, self.updates.returns
         if training.interval is not None and clock.t % training.interval == 0:
             self.log.metrics(self.epoch, clock.t, self._losses())
         if clock.t % training.n_steps_per_epoch and not clock.done:
             return
-        done = self.epoch - training.first
-        if (done + 1) % training.save_interval == 0:
+        n_done = self.epoch - training.first  # number of earlier epochs
+        if (n_done + 1) % training.save_interval == 0:
             self.log.save(algo, self.epoch, clock.t)
         losses = self._losses() if training.interval is None else dict.fromkeys(algo.loss_names)
         metrics = {**losses, **state_metrics(algo), "rollout_return": float(np.mean(returns)) if returns else None}
         metrics |= dict.fromkeys(algo.eval_results_)
-        if self.evaluate is not None and not done % self.eval_interval:
+        if self.evaluate is not None and not n_done % self.eval_interval:
             metrics["evaluation"] = score = self.evaluate(algo)
             algo.eval_results_["evaluation"].append(score)
         self.log.metrics(self.epoch, clock.t, metrics)
-        for call in training.called(training.callback, self.epoch):
+        for call in training.callbacks_for(training.callback, self.epoch):
             call(clock)
         self._begin(self.epoch + 1)
 
     def _losses(self) -> Mapping[str, float | None]:
-        """Return the mean losses over the updates that are not logged yet; all values are None if there are none."""
+        """Return mean losses over the updates that are not logged yet; if all are logged, the values are None."""
         source, logged = self.updates.source, self._logged
         self._logged = len(source)
         new = self._logged - logged
@@ -376,17 +374,17 @@ def build_for_env(algo: Any, env: Any) -> None:
     """
     shape, size = spaces.shapes_of_env(algo, env)
     if algo.impl is None:
-        made = spaces.made_scalers(algo, fitted=True)
-        spaces.fit_to_space(made["action_scaler"], as_gymnasium(env).action_space)
-        spaces.take_scalers(algo, made)
+        scalers = spaces.copy_scalers(algo, fitted=True)
+        spaces.fit_to_space(scalers["action_scaler"], as_gymnasium(env).action_space)
+        spaces.set_scalers(algo, scalers)
         algo.create_impl(shape, size)
-    spaces.check_scalers_taken(algo)
+    spaces.check_scalers_used(algo)
     algo.check_shapes(shape, size)
     algo.retune()
 
 
 def checked_buffer(buffer: Any, batch_size: int) -> Any:
-    """Return the replay buffer after checks; if `buffer` is None, return a new buffer of one million transitions.
+    """Check a replay buffer and return it. If `buffer` is None, return a new buffer of one million transitions.
 
     Raises:
         TypeError: If `buffer` is not a replay buffer.
@@ -396,9 +394,7 @@ def checked_buffer(buffer: Any, batch_size: int) -> Any:
         return ReplayBuffer(1_000_000)
     needed = ("append_batch", "sample_batch", "stop_current_episode", "__len__")
     if not all(hasattr(buffer, name) for name in needed):
-        raise TypeError(
-            f"buffer is {buffer!r:.80}, expected a buffer of pfrl_like.replay_buffers or pfrl_like.online.buffers"
-        )
+        raise TypeError(f"buffer is {buffer!r:.80}, expected a buffer of pfrl_like.replay_buffers")
     capacity = getattr(buffer, "capacity", None)
     if capacity is not None and capacity < batch_size:
         raise ValueError(f"buffer has a capacity of {capacity}, expected at least {batch_size} (batch_size)")

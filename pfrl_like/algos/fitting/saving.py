@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from torch.optim import Optimizer
 
-from pfrl_like.algos.fitting.spaces import SCALERS, take_scalers
+from pfrl_like.algos.fitting.spaces import SCALERS, set_scalers
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
 from pfrl_like.export import FORMATS, export_policy
@@ -31,8 +30,8 @@ from pfrl_like.utils.checks import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
 from pfrl_like.utils.plain_values import Configurable
 
-#: Maximum numbers of parameters and of tensors in the networks that a file of hyperparameters describes.
-MOST_NUMBERS, MOST_TENSORS = 1 << 27, 1 << 12
+#: Maximum number of parameters, and of tensors, of the networks that are created from a file.
+MAX_PARAMETERS, MAX_TENSORS = 1 << 27, 1 << 12
 
 #: Estimator classes; keys are the class names, which `params.json` contains.
 ESTIMATORS: dict[str, type[Any]] = {}
@@ -46,17 +45,16 @@ _SHAPES = {"observation_shape", "action_size"}
 _NOT_ARGUMENTS = {"algorithm", "reward_convention"}
 #: Exceptions that invalid contents of a file cause.
 _CONTENT_ERRORS = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
-#: Attributes that `create_impl` changes.
-_BUILT_KEYS = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
+#: Attributes that `create_impl` sets.
+_BUILT_KEYS = ("impl", "observation_shape_", "action_size_", "_agent_args", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
-def _plain(name: str, value: Any) -> Any:
+def _json_value(name: str, value: Any) -> Any:
     if name == "dynamics" and value is not None:  # the networks of the dynamics model are saved in another file
         return value._json_params() if isinstance(value, Saving) else f"{value!r:.200}"
     if name == "augmentation":
-        return [
-            each.describe() if isinstance(each, Configurable) else repr(each) for each in AugmentationPipeline(value)
-        ]
+        pipeline = AugmentationPipeline(value)
+        return [each.describe() if isinstance(each, Configurable) else repr(each) for each in pipeline]
     if hasattr(value, "get_id"):
         return value.get_id()
     return value.describe() if isinstance(value, Configurable) else value
@@ -69,19 +67,19 @@ def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
         CheckpointError: If the file is damaged or is not a `params.json`.
     """
     path = os.fspath(fname)
-    return _complete(read_json(path, _MAX_JSON), path)
+    return _with_new_keys(read_json(path, _MAX_JSON), path)
 
 
-def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the hyperparameters; raise an error if the shapes of observations and actions are missing.
+def _with_new_keys(params: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the hyperparameters with the current keys; raise an error if a shape is missing.
 
-    Older files of an `FQE` have other keys: "class" for the name of the class, and "config" for its configuration.
+    Older files of an `FQE` have the keys "class", the name of the class, and "config", a dict of hyperparameters.
     """
     if not params.keys() >= _SHAPES:
         raise CheckpointError(path, f"has no hyperparameters of an estimator, expected {', '.join(sorted(_SHAPES))}")
     if "class" not in params:
         return params
-    with told_by(path):
+    with errors_about_file(path):
         full = {"n_frames": 1, "discrete_action": None, **params, **params["config"], "algorithm": params["class"]}
         return full | {"scaler": full["observation_scaler"]}
 
@@ -93,10 +91,8 @@ def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params:
         CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
     """
     path = os.fspath(fname)
-    content = {
-        "attributes": state["attributes"], "state": json.dumps(state["state"]),
-        "params": dump_json(params, path).decode(),
-    }  # fmt: skip
+    texts = {"state": json.dumps(state["state"]), "params": dump_json(params, path).decode()}
+    content = {"attributes": state["attributes"], **texts}
     atomic_write(path, tensor_writer(content, path))
 
 
@@ -111,24 +107,24 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     if not isinstance(content, dict) or {name: type(part) for name, part in content.items()} != _PARTS:
         raise CheckpointError(path, "is not a model file that save_model wrote")
     state = {"attributes": content["attributes"], "state": parse_json(content["state"].encode(), path)}
-    return state, _complete(parse_json(content["params"].encode(), path), path)
+    return state, _with_new_keys(parse_json(content["params"].encode(), path), path)
 
 
 @contextlib.contextmanager
-def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
-    """Context that converts errors about invalid file contents into a CheckpointError that names the file.
+def errors_about_file(fname: str | os.PathLike[str], problem: str = "has invalid contents") -> Iterator[None]:
+    """Context that converts errors about the contents of a file to a CheckpointError that names the file.
 
-    Raises an error if the networks have more than `MOST_NUMBERS` parameters or `MOST_TENSORS` tensors. The error is
-    raised during construction, before the parameters are initialised.
+    The context also raises a CheckpointError as soon as more than `MAX_PARAMETERS` parameters or `MAX_TENSORS` tensors
+    of networks are created. A damaged file therefore cannot exhaust the memory.
     """
-    numbers = tensors = 0
+    n_params = n_tensors = 0
 
     def count(module: Any, name: str, parameter: Any) -> None:
-        nonlocal numbers, tensors
+        nonlocal n_params, n_tensors
         if parameter is not None:
-            numbers, tensors = numbers + parameter.numel(), tensors + 1
-        if numbers > MOST_NUMBERS or tensors > MOST_TENSORS:
-            raise ValueError(f"the networks have more than {MOST_NUMBERS} parameters or {MOST_TENSORS} tensors")
+            n_params, n_tensors = n_params + parameter.numel(), n_tensors + 1
+        if n_params > MAX_PARAMETERS or n_tensors > MAX_TENSORS:
+            raise ValueError(f"the networks have more than {MAX_PARAMETERS} parameters or {MAX_TENSORS} tensors")
 
     handle = register_module_parameter_registration_hook(count)
     try:
@@ -136,7 +132,7 @@ def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
     except _CONTENT_ERRORS as error:
         if isinstance(error, CheckpointError) and error.path == str(fname):
             raise
-        raise CheckpointError(fname, f"has invalid contents: {error}") from error
+        raise CheckpointError(fname, f"{problem}: {error}") from error
     finally:
         handle.remove()
 
@@ -148,7 +144,7 @@ def export_greedy(
     as_onnx: bool = False,
     action_scaler: Scaler | None = None,
 ) -> None:
-    """Export the greedy policy of an agent; raises the same errors as `save_policy`.
+    """Export the greedy policy of an agent to a file; raise the same errors as `save_policy`.
 
     Args:
         agent: The agent.
@@ -156,8 +152,8 @@ def export_greedy(
         fname: Path of the file. The ending `.onnx` selects the ONNX format, and `.pt2` selects the format of
             `torch.export`.
         as_onnx: True to use ONNX for every file name. False to use TorchScript for names with other endings.
-        action_scaler: Scaler of actions. The exported policy applies its inverse to the actions. None leaves the
-            actions unscaled.
+        action_scaler: Scaler of actions. The exported policy applies the inverse of the scaler to the actions. If None,
+            the exported policy returns the agent's actions.
     """
 
     def make_copy() -> Any:
@@ -180,27 +176,23 @@ def export_greedy(
     export_policy(make_copy, fname, examples.astype(np.float32), format=format)
 
 
-def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
+def create_estimator(kind: type[Any], params: Mapping[str, Any]) -> Any:
     """Create an estimator from the contents of its `params.json`.
 
-    The agent is built if the saved estimator had an agent. A warning is raised if the saved estimator had a `dynamics`
-    model, because the file does not contain the model.
+    If the saved estimator had an agent, the agent is built. If the saved estimator had a `dynamics` model, a warning is
+    issued, because the file does not contain the model.
     """
     given = {name: value for name, value in params.items() if name not in {*_NOT_ARGUMENTS, *_SHAPES}}
     if (dynamics := given.pop("dynamics", None)) is not None:
         model = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
-        warnings.warn(
-            f"this {kind.__name__} was trained with {model} as dynamics, whose networks are not in the file: pass the "
-            "dynamics model to set_params(dynamics=...), or training continues without it",
-            UserWarning,
-            stacklevel=levels_to_the_caller(),
-        )
+        text = f"{model}, the dynamics of this {kind.__name__}, is not in the file: pass it to set_params(dynamics=...)"
+        warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
     for name, column in SCALERS.items():
         if given.get(name) is not None:
             given[name] = make_scaler(given[name], column)
     if given.get("augmentation"):
         given["augmentation"] = AugmentationPipeline(given["augmentation"])
-    made = kind._made(given)
+    made = kind._create(given)
     if params["observation_shape"] is not None:
         made.create_impl(params["observation_shape"], params["action_size"])
     return made
@@ -245,16 +237,14 @@ class Saving:
     def _restore_model(self: Any, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
         before = {name: getattr(self, name) for name in _BUILT_KEYS}
         try:
-            own = {name: _plain(name, getattr(self, f"{name}_")) for name in SCALERS}
+            own = {name: _json_value(name, getattr(self, f"{name}_")) for name in SCALERS}
             if self.impl is None or any(params.get(name) != described for name, described in own.items()):
-                with told_by(fname):
+                with errors_about_file(fname):
                     saved = {name: make_scaler(params.get(name), column) for name, column in SCALERS.items()}
-                    take_scalers(self, saved)
+                    set_scalers(self, saved)
                     self.create_impl(params["observation_shape"], params["action_size"])
-            try:
+            with errors_about_file(fname, "does not match the estimator"):
                 self._load(state)
-            except _CONTENT_ERRORS as error:  # the error names the part, but not the file
-                raise CheckpointError(fname, f"does not match the estimator: {error}") from error
         except BaseException:
             vars(self).update(before)
             raise
@@ -264,11 +254,11 @@ class Saving:
         self.impl.load_state_dict(state)
 
     def save_policy(self: Any, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
-        """Export the greedy policy to a file that runs without this library; the name of its input is `input_0`.
+        """Export the greedy policy to a file that runs without this library. The name of the input is `input_0`.
 
         The input is a batch of raw observations as float32 (for images `frames.astype(np.float32)`), with stacked
-        frames. The output is a batch of unscaled actions, because the file contains the scalers. Random numbers of the
-        policy are constants in the file, as in `export` of agents.
+        frames. The output is a batch of unscaled actions, because the file contains the scalers. If the greedy policy
+        uses random numbers, the file contains them as constants, like the files of an agent's `export`.
 
         Args:
             fname: Path of the file. The ending `.onnx` selects the ONNX format, and `.pt2` selects the format of
@@ -286,12 +276,13 @@ class Saving:
     def _json_params(self: Any) -> dict[str, Any]:
         """Return the hyperparameters, except `impl`, as JSON values.
 
-        The values of scalers, augmentations and dynamics are descriptions. The value of a GPU is its index. The value
-        of a user's function is its name, and the function cannot be restored from the name.
+        The values of scalers, augmentations and dynamics are descriptions, dicts of JSON values. The value of a GPU is
+        the index of the GPU. The value of a user's function is the name of the function, from which the function cannot
+        be restored.
         """
         scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
         given = self.get_params(deep=False) | scalers
-        params = {name: _plain(name, value) for name, value in given.items() if name != "impl"}
+        params = {name: _json_value(name, value) for name, value in given.items() if name != "impl"}
         shapes = {"observation_shape": self.observation_shape_, "action_size": self.action_size_}
         return {"algorithm": type(self).__name__, **params, **shapes}
 
@@ -299,9 +290,8 @@ class Saving:
     def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
         """Create an estimator with the hyperparameters of a `params.json`, and build its agent.
 
-        The estimator can then load a model.
-
-        `Estimator.from_json` returns an estimator of the class that the file names.
+        The estimator can then load a model. `Estimator.from_json` returns an estimator of the class that is named in
+        the file.
 
         Args:
             fname: Path of the file.
@@ -311,40 +301,41 @@ class Saving:
         Raises:
             CheckpointError: If the file is damaged or belongs to another algorithm.
         """
-        return cls._of_params(fname, params_from_json(fname), Device.of(use_gpu))
+        return cls._from_params(fname, params_from_json(fname), Device.of(use_gpu))
 
     @classmethod
-    def _made(cls, given: dict[str, Any]) -> Any:
+    def _create(cls, given: dict[str, Any]) -> Any:
         """Create an estimator with the given hyperparameters."""
         return cls(**given)
 
     @classmethod
-    def _of_params(cls, fname: Any, params: dict[str, Any], use_gpu: Any) -> Self:
+    def _from_params(cls, fname: Any, params: dict[str, Any], use_gpu: Any) -> Self:
         name = params.get("algorithm")
         kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
-            unknown = f"{cls.__name__}{' or of an imported class' if kind is None else ''}"
-            raise CheckpointError(fname, f"has hyperparameters of {name!r}, expected hyperparameters of {unknown}")
-        with told_by(fname):
-            return cast(Self, made_of(kind, {**params, "use_gpu": use_gpu}))
+            expected = f"{cls.__name__}{' or of an imported class' if kind is None else ''}"
+            raise CheckpointError(fname, f"has hyperparameters of {name!r}, expected hyperparameters of {expected}")
+        with errors_about_file(fname):
+            return cast(Self, create_estimator(kind, {**params, "use_gpu": use_gpu}))
 
     # Copying from another estimator
 
     def copy_policy_from(self, algo: Any) -> None:
         """Copy the policy parameters of another estimator with the same architecture to policy and target network.
 
-        The target network gets the parameters of the other estimator's target network, or of the other policy if there
-        is no target network. Scalers are not copied. If the scalers of the two estimators differ, the policy behaves
-        differently, and a warning is raised. To use the same scalers, pass `scaler=algo.scaler_`, and likewise the
-        other scalers, to the constructor.
+        The target network gets the parameters of the other estimator's target network. If the other estimator has no
+        target network, the target network gets the parameters of the other policy. Scalers are not copied. If the
+        estimators have different scalers, the copied policy selects different actions, and a warning is issued. To use
+        the same scalers, pass `scaler=algo.scaler_` to the constructor, and `action_scaler` and `reward_scaler` in the
+        same way.
 
         Args:
             algo: Estimator to copy from.
 
         Raises:
-            NotFittedError: If the agent of one of the two estimators is not built yet.
+            NotFittedError: If the agent of this estimator, or of `algo`, is not built yet.
             TypeError: If `algo` is not an estimator.
-            ValueError: If one of the two estimators has no policy, or the networks differ. Nothing is copied.
+            ValueError: If this estimator or `algo` has no policy, or the networks differ. Nothing is copied.
         """
         self._copy(algo, "policy")
 
@@ -357,145 +348,129 @@ class Saving:
         self._copy_states(algo, "policy")
 
     def copy_q_function_from(self, algo: Any) -> None:
-        """Copy the parameters of another estimator's Q-functions; see `copy_policy_from` for arguments and errors."""
+        """Copy the parameters of another estimator's Q-functions, as `copy_policy_from` copies the policy.
+
+        Arguments and errors are the same as in `copy_policy_from`.
+        """
         self._copy(algo, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
-        """Copy the optimiser state of another estimator's Q-functions; see `copy_policy_optim_from` for errors."""
+        """Copy the optimiser state of another estimator's Q-functions.
+
+        Arguments and errors are the same as in `copy_policy_optim_from`.
+        """
         self._copy_states(algo, "Q-function")
 
-    def _copy(self: Any, algo: Any, what: str) -> None:
-        names = self._shared(algo, what)
-        pairs = [pair for each in names for pair in _with_targets(self._agent, algo._agent, *each)]
-        copy_networks(pairs, what)
-        _warn_of_scalers(self, algo, what)
+    def _copy(self: Any, algo: Any, kind: str) -> None:
+        names, agent, other = self._network_names(algo, kind), self._agent, algo._agent
+        pairs = [(getattr(agent, own_name), getattr(other, name)) for own_name, name in names]
+        for own_name, name in names:
+            if (target := getattr(agent, f"target_{own_name}", None)) is not None:
+                pairs.append((target, getattr(other, f"target_{name}", getattr(other, name))))
+        copy_networks(pairs, kind)
+        _warn_of_scalers(self, algo, kind)
 
-    def _copy_states(self: Any, algo: Any, what: str) -> None:
-        names = self._shared(algo, what)
-        ours, theirs = self._agent, algo._agent
-        pairs = [(getattr(ours, own), getattr(theirs, other)) for own, other in names]
-        take_states_of(ours, theirs, pairs, what)
+    def _copy_states(self: Any, algo: Any, kind: str) -> None:
+        names, agent, other = self._network_names(algo, kind), self._agent, algo._agent
+        pairs = [(getattr(agent, own_name), getattr(other, name)) for own_name, name in names]
+        copy_optimizer_states(agent, other, pairs, kind)
 
-    def _shared(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
-        """Return pairs of attribute names of the networks of a kind: in this agent and in the agent of `algo`."""
+    def _network_names(self: Any, algo: Any, kind: str) -> list[tuple[str, str]]:
+        """Return the attribute names of networks: pairs (name in this agent, name in the agent of `algo`)."""
         if not isinstance(algo, Saving):
             raise TypeError(f"algo is {type(algo).__name__}, expected an estimator")
-        ours, theirs = _names(self._agent, what), _names(algo._agent, what)  # type: ignore[attr-defined]
-        if not ours or len(ours) != len(theirs):
-            kinds = f"{type(algo).__name__} to {type(self).__name__}"
-            raise ValueError(f"cannot copy from {kinds}: expected two estimators that have a {what}")
-        return [*zip(ours, theirs, strict=True)]
+        names, other_names = _names(self._agent, kind), _names(algo._agent, kind)  # type: ignore[attr-defined]
+        if not names or len(names) != len(other_names):
+            estimators = f"{type(algo).__name__} to {type(self).__name__}"
+            raise ValueError(f"cannot copy from {estimators}: expected two estimators that have a {kind}")
+        return [*zip(names, other_names, strict=True)]
 
     def reset_optimizer_states(self: Any) -> None:
         """Clear the states of all optimisers."""
-        reset_optimizers(self._agent)
+        for step in self._agent.gradient_steps.values():
+            step.optimizer.state.clear()
 
 
-def _optimizer_of(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:
-    for optimizer in optimizers:
-        if any(each is param for group in optimizer.param_groups for each in group["params"]):
-            return optimizer
-    raise ValueError(f"no optimiser contains the parameter of shape {tuple(param.shape)}")
-
-
-def _set_states(optimizer: Optimizer, new: dict[int, dict[str, Any]]) -> None:
-    whole = optimizer.state_dict()
-    params = [param for group in optimizer.param_groups for param in group["params"]]
-    states = {i: new.get(id(param), whole["state"].get(i)) for i, param in enumerate(params)}
-    whole["state"] = {i: state for i, state in states.items() if state}
-    with torch.no_grad():
-        optimizer.load_state_dict(whole)
-
-
-def _warn_of_scalers(algo: Any, other: Any, what: str) -> None:
+def _warn_of_scalers(algo: Any, other: Any, kind: str) -> None:
     for name, column in SCALERS.items():
-        ours, theirs = (getattr(each, f"{name}_") for each in (algo, other))
-        described = [None if each is None else each.describe() for each in (ours, theirs)]
-        if described[0] != described[1] and (what, column) != ("policy", "rewards"):
-            warnings.warn(
-                f"the copied {what} was trained with the {name} {theirs!r:.60}, but this estimator has {ours!r:.60}: "
-                f"construct this estimator with {name}=algo.{name}_",
-                UserWarning,
-                stacklevel=levels_to_the_caller(),
-            )
+        scaler, other_scaler = (getattr(each, f"{name}_") for each in (algo, other))
+        descriptions = [None if each is None else each.describe() for each in (scaler, other_scaler)]
+        if descriptions[0] != descriptions[1] and (kind, column) != ("policy", "rewards"):
+            text = f"the copied {kind} was trained with the {name} {other_scaler!r:.60}, but this estimator has"
+            text = f"{text} {scaler!r:.60}: construct this estimator with {name}=algo.{name}_"
+            warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
 
 
-def _names(agent: Any, what: str) -> list[str]:
-    """Return the names of an agent's attributes that are networks of a kind, "policy" or "Q-function"."""
-    names = ("policy",) if what == "policy" else getattr(agent, "critic_arguments", ("model",))
+def _names(agent: Any, kind: str) -> list[str]:
+    """Return the attribute names of an agent's networks of a kind, "policy" or "Q-function"."""
+    names = ("policy",) if kind == "policy" else getattr(agent, "critic_arguments", ("model",))
     return [name for name in names if isinstance(getattr(agent, name, None), nn.Module)]
 
 
-def _with_targets(ours: Any, theirs: Any, name: str, other_name: str) -> Iterator[tuple[nn.Module, nn.Module]]:
-    """Yield pairs (network to copy to, network to copy from) for a network and its target network, if any."""
-    other = getattr(theirs, other_name)
-    yield getattr(ours, name), other
-    if (target := getattr(ours, f"target_{name}", None)) is not None:
-        yield target, getattr(theirs, f"target_{other_name}", other)
-
-
-def _optimizers(agent: Any) -> list[Any]:
-    return [step.optimizer for step in agent.gradient_steps.values()]
-
-
-def check_form(own: nn.Module, other: nn.Module, what: str) -> None:
+def check_form(own: nn.Module, other: nn.Module, kind: str) -> None:
     """Raise an error if the parameters of two networks have different names or shapes.
 
     Raises:
-        ValueError: If names or shapes differ. The message contains `what`, the name of the network.
+        ValueError: If names or shapes differ. The message contains `kind`, the name of the networks.
     """
     try:
         check_same_form(own, other)
     except ValueError as error:
-        raise ValueError(f"algo has a {what} with different parameters: {error}") from error
+        raise ValueError(f"algo has a {kind} with different parameters: {error}") from error
 
 
-def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
+def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], kind: str) -> None:
     """Copy parameters between networks; each pair is (network to copy to, network to copy from).
 
     Raises:
         ValueError: If the parameters of a pair have different names or shapes. Nothing is copied.
     """
     for own, other in pairs:
-        check_form(own, other, what)
+        check_form(own, other, kind)
     for own, other in pairs:
         copy_param(own, other)
 
 
-def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
+def copy_optimizer_states(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], kind: str) -> None:
     """Copy the optimiser states of another agent's networks; learning rates and other settings are not copied.
 
     Args:
         agent: Agent to copy to.
         other: Agent to copy from.
         networks: Pairs (network of `agent`, network of `other`).
-        what: Name of the networks in messages.
+        kind: Name of the networks in messages.
 
     Raises:
         ValueError: If the networks differ in names or shapes of parameters, the classes of the optimisers differ, an
             optimiser is missing, or a tensor of an optimiser state is neither a scalar nor of the parameter's shape.
             All states stay unchanged.
     """
+    optimizers, other_optimizers = _optimizers(agent), _optimizers(other)
+    changed: dict[int, Any] = {}
+    states: dict[int, dict[str, Any]] = {}
     for own, theirs in networks:
-        check_form(own, theirs, what)
-    optimizers, sources = _optimizers(agent), _optimizers(other)
-    params = [param for own, _ in networks for param in own.parameters()]
-    others = [param for _, theirs in networks for param in theirs.parameters()]
-    new: dict[int, dict[str, Any]] = {}
-    for param, given in zip(params, others, strict=True):
-        own_optimizer, source = _optimizer_of(param, optimizers), _optimizer_of(given, sources)
-        if type(own_optimizer) is not type(source):
-            raise ValueError(f"algo has the optimiser {type(source).__name__}, expected {type(own_optimizer).__name__}")
-        new[id(param)] = copy.deepcopy(source.state.get(given, {}))
-        for name, value in new[id(param)].items():
-            if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
-                got, expected = tuple(value.shape), tuple(param.shape)
-                raise ValueError(f"algo has an optimiser state {name!r} of shape {got}, expected {expected}")
-    for optimizer in {id(each): each for each in (_optimizer_of(param, optimizers) for param in params)}.values():
-        _set_states(optimizer, new)
+        check_form(own, theirs, kind)
+        for param, other_param in zip(own.parameters(), theirs.parameters(), strict=True):
+            optimizer: Any = optimizers.get(param)
+            source: Any = other_optimizers.get(other_param)
+            if source is None or type(optimizer) is not type(source):
+                raise ValueError(f"algo has the optimiser {type(source).__name__}, expected {type(optimizer).__name__}")
+            changed[id(optimizer)] = optimizer
+            states[id(param)] = state = copy.deepcopy(source.state.get(other_param, {}))
+            for name, value in state.items():
+                if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
+                    shapes = f"{tuple(value.shape)}, expected {tuple(param.shape)}"
+                    raise ValueError(f"algo has an optimiser state {name!r} of shape {shapes}")
+    for optimizer in changed.values():
+        params = [param for group in optimizer.param_groups for param in group["params"]]
+        content = optimizer.state_dict()
+        new = {i: states.get(id(param), content["state"].get(i)) for i, param in enumerate(params)}
+        content["state"] = {i: state for i, state in new.items() if state}
+        with torch.no_grad():
+            optimizer.load_state_dict(content)
 
 
-def reset_optimizers(agent: Any) -> None:
-    """Clear the states of all optimisers of an agent."""
-    for optimizer in _optimizers(agent):
-        optimizer.state.clear()
+def _optimizers(agent: Any) -> dict[Tensor, Any]:
+    """Return the optimiser of each parameter of an agent."""
+    optimizers = [step.optimizer for step in agent.gradient_steps.values()]
+    return {param: each for each in optimizers for group in each.param_groups for param in group["params"]}

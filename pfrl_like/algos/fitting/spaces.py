@@ -1,4 +1,4 @@
-"""Observations and actions of estimators: shapes, kinds of actions, checks and scalers."""
+"""Shapes of observations, kinds of actions, and scalers of estimators, with their checks."""
 
 import copy
 import dataclasses
@@ -55,17 +55,14 @@ def check_action_kind(algo: Any, discrete_action: bool, subject: str = "the epis
     Args:
         algo: The algorithm.
         discrete_action: True if actions of the data are discrete.
-        subject: Subject and verb of the sentence about the data in the error message.
+        subject: Words before "discrete actions" in the error message.
 
     Raises:
         TypeError: If the kinds differ.
     """
     if algo.discrete_action not in (None, discrete_action):
-        kinds = {True: "discrete", False: "continuous"}
-        raise TypeError(
-            f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but {subject} "
-            f"{kinds[discrete_action]} actions{_advice(algo)}"
-        )
+        kind, other = ("continuous", "discrete") if discrete_action else ("discrete", "continuous")
+        raise TypeError(f"{type(algo).__name__} has {kind} actions, but {subject} {other} actions{_advice(algo)}")
 
 
 def _advice(algo: Any) -> str:
@@ -89,7 +86,7 @@ def check_built_for(
         observation_shape: Shape of an observation of the data.
         action_size: Size of an action of the data, or number of discrete actions in the data. The number of discrete
             actions may be smaller than `size`.
-        prefix: Prefix of the error message.
+        prefix: Text at the beginning of the error message.
 
     Raises:
         ValueError: If the shapes differ.
@@ -97,20 +94,18 @@ def check_built_for(
     if built is None or size is None:
         return
     if tuple(observation_shape) != built or action_size > size or (action_size < size and not algo.discrete_action):
-        raise ValueError(
-            f"{prefix}got observations of shape {tuple(observation_shape)} and actions of size {action_size}, but "
-            f"{type(algo).__name__} was built for shape {built} and size {size}"
-        )
+        data = f"observations of shape {tuple(observation_shape)} and actions of size {action_size}"
+        raise ValueError(f"{prefix}got {data}, but {type(algo).__name__} was built for shape {built} and size {size}")
 
 
-def check_as_many(obs: Any, actions: Any) -> None:
-    """Raise an error if the numbers of observations and actions differ.
+def check_equal_lengths(obs: Any, actions: Any) -> None:
+    """Raise an error if observations and actions have different lengths.
 
     Raises:
-        ValueError: If the numbers differ.
+        ValueError: If the lengths differ.
     """
     if len(actions) != len(obs):
-        raise ValueError(f"action has {len(actions)} rows, but x has {len(obs)} observations: expected equal numbers")
+        raise ValueError(f"action has {len(actions)} rows, but x has {len(obs)} observations: expected equal lengths")
 
 
 def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> NDArray[Any]:
@@ -119,7 +114,7 @@ def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> ND
     Args:
         x: Observations with stacked frames, [n, ...].
         shape: Shape of one observation with stacked frames; None if unknown.
-        n_frames: Number of images that are stacked.
+        n_frames: Number of images that are stacked, for error messages.
 
     Raises:
         ValueError: If the observations have another shape or are not numbers.
@@ -181,7 +176,7 @@ def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
 
 
 def numbers_in(name: str, values: Any) -> NDArray[Any]:
-    """Return an argument as an array of real numbers; tensors may be on any device.
+    """Return the value of the argument `name` as an array of real numbers; a tensor may be on any device.
 
     Raises:
         ValueError: If the argument is not an array of real numbers.
@@ -229,7 +224,7 @@ class Spaces:
         return self.action_size_
 
     def get_action_type(self) -> ActionSpace:
-        """Return the kind of actions, an `ope.ActionSpace`."""
+        """Return the kind of actions."""
         return ActionSpace.DISCRETE if self.discrete_action else ActionSpace.CONTINUOUS
 
     @property
@@ -254,7 +249,7 @@ SCALERS = {"scaler": "observations", "action_scaler": "actions", "reward_scaler"
 
 @dataclasses.dataclass
 class BatchScaling:
-    """Function that scales the actions and rewards of a minibatch and then augments the minibatch.
+    """Function that scales the actions and rewards of a minibatch, and then augments the minibatch.
 
     Args:
         action_scaler: Fitted scaler of actions. None leaves actions unchanged.
@@ -268,9 +263,9 @@ class BatchScaling:
 
     def __call__(self, batch: Batch) -> Batch:
         if self.action_scaler is not None:
-            scale, following = self.action_scaler.transform, batch.next_action
-            following = None if following is None else scale(following)
-            batch = batch.replace(action=scale(batch.action), next_action=following)
+            scale, next_action = self.action_scaler.transform, batch.next_action
+            next_action = None if next_action is None else scale(next_action)
+            batch = batch.replace(action=scale(batch.action), next_action=next_action)
         if self.reward_scaler is not None:
             scale, continuation = self.reward_scaler.transform, batch.continuation
             if continuation is not None:
@@ -279,51 +274,50 @@ class BatchScaling:
         return batch if self.augment is None else self.augment(batch)
 
 
-def made_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
-    """Return copies of an estimator's scalers, keyed by hyperparameter name; the copies may be unfitted.
+def copy_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
+    """Return copies of the scalers that the user passed to an estimator, keyed by hyperparameter name.
 
     Args:
         algo: The estimator.
-        fitted: True to return the estimator's fitted scalers, if they exist, in place of copies.
+        fitted: True to return fitted scalers of the estimator, if there are any, in place of copies.
 
     Raises:
         ValueError: If a name is unknown, or there is an `action_scaler` and actions are discrete.
         TypeError: If a hyperparameter is not a scaler.
     """
     if algo.discrete_action and algo.action_scaler is not None:
-        raise ValueError(
-            f"action_scaler is {algo.action_scaler!r:.80}, but {type(algo).__name__} has discrete actions: use None"
-        )
-    # Before the first fit, the attribute is the user's scaler object, which may already be fitted.
-    given = {name: getattr(algo, name) for name in SCALERS if getattr(algo, f"{name}_") is None}
-    given = algo.get_params(deep=False) | given
-    made = {name: copy.deepcopy(make_scaler(given[name], column)) for name, column in SCALERS.items()}
-    return {name: fitted and getattr(algo, f"{name}_") or scaler for name, scaler in made.items()}
+        kind = type(algo).__name__
+        raise ValueError(f"action_scaler is {algo.action_scaler!r:.80}, but {kind} has discrete actions: use None")
+    # Before the first fit, the attribute is the user's scaler, which may already be fitted.
+    values = {name: getattr(algo, name) for name in SCALERS if getattr(algo, f"{name}_") is None}
+    values = algo.get_params(deep=False) | values
+    copies = {name: copy.deepcopy(make_scaler(values[name], column)) for name, column in SCALERS.items()}
+    return {name: fitted and getattr(algo, f"{name}_") or scaler for name, scaler in copies.items()}
 
 
-def take_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
-    """Set the fitted scalers of an estimator as attributes; `get_params` still returns the user's values.
+def set_scalers(algo: Any, scalers: dict[str, Scaler | None]) -> None:
+    """Set fitted scalers as attributes of an estimator; `get_params` still returns the user's values.
 
     Raises:
         NotFittedError: If a scaler is not fitted.
     """
-    for name, scaler in made.items():
+    for name, scaler in scalers.items():
         if scaler is not None and not scaler.fitted:
             given, argument = algo.get_params(deep=False)[name], algo.names_in_errors.get(name, name)
             raise NotFittedError(f"{argument} is {given!r}, which is not fitted: call fit or fit_scaler first")
-    for name, scaler in made.items():
+    for name, scaler in scalers.items():
         vars(algo).update({name: scaler, f"{name}_": scaler})
 
 
-def check_scalers_taken(algo: Any) -> None:
-    """Raise an error if an estimator has a scaler and an `impl` of the user, which does not use the scaler.
+def check_scalers_used(algo: Any) -> None:
+    """Raise an error if an estimator has a scaler that its agent, an `impl` of the user, does not use.
 
     Raises:
-        ValueError: If the estimator has both. The message contains the name of the scaler.
+        ValueError: If there is such a scaler. The message contains the name of the hyperparameter.
     """
     for name in SCALERS:
         if (given := getattr(algo, name)) is not None and getattr(algo, f"{name}_") is None:
-            reason = "the agent passed as impl does not use it: use None"
+            reason = f"the agent passed as impl does not use the scaler: set {name}=None"
             raise ValueError(f"{name} is {given!r:.80}, but {reason}")
 
 
@@ -338,13 +332,10 @@ def fit_to_space(scaler: Scaler | None, action_space: Any) -> None:
 
 
 def check_single_rewards(reward_scaler: Any, data: Any) -> None:
-    """Raise an error if a reward scaler is combined with a buffer of n-step returns.
+    """Raise an error if there is a reward scaler and a replay buffer with n-step returns.
 
     Raises:
         ValueError: If there is a `reward_scaler` and `num_steps` of the buffer is larger than 1.
     """
     if reward_scaler is not None and (num_steps := getattr(data, "num_steps", 1)) > 1:
-        raise ValueError(
-            f"the buffer has num_steps {num_steps}, but a reward_scaler scales single rewards, not n-step sums: use "
-            "num_steps=1, or no reward_scaler"
-        )
+        raise ValueError(f"the buffer has num_steps {num_steps}, but a reward_scaler needs num_steps=1")

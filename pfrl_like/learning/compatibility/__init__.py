@@ -1,1 +1,1 @@
-"""Checks of an agent's parts, arguments, spaces and recorded data."""
+"""Checks that an agent's parts, arguments, spaces and datasets match each other."""

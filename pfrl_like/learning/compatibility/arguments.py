@@ -1,4 +1,4 @@
-"""Checks of an agent's constructor arguments and of the parts among them."""
+"""Checks of an agent's constructor arguments: numbers, options, modules, optimisers, buffer and explorer."""
 
 import inspect
 import logging
@@ -24,33 +24,34 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.recurrent import is_recurrent
 
 
-def arguments_for(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor arguments that an agent has in common with its base class, keyed by name.
+def arguments_for(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constructor arguments of an agent that its base class also has, keyed by name.
 
     Args:
-        base: The base class, an agent with explicit arguments.
-        given: `locals()` of the agent's constructor.
+        base: The base class, whose constructor has no `**kwargs`.
+        args: `locals()` of the agent's constructor.
     """
-    return {name: given[name] for name in inspect.signature(base).parameters if name in given}
+    return {name: args[name] for name in inspect.signature(base).parameters if name in args}
 
 
-def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor arguments of an agent that are also keyword arguments of its base class.
+def passed_on(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constructor arguments of an agent that are keyword-only arguments of its base class, keyed by name.
 
     Args:
         base: The base class.
-        given: `locals()` of the agent's constructor. If `logger` is None, the logger of the class's module is used.
+        args: `locals()` of the agent's constructor. If its `logger` is None, the result contains the logger of the
+            module in which the class is defined.
     """
-    given = {**given, "logger": given["logger"] or logging.getLogger(given["__class__"].__module__)}
+    args = {**args, "logger": args["logger"] or logging.getLogger(args["__class__"].__module__)}
     parameters = inspect.signature(base).parameters.values()
-    return {each.name: given[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in given}
+    return {each.name: args[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in args}
 
 
 def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Check that all parts have the expected types and match each other.
+    """Check that an agent's parts have the expected types and match each other.
 
     Args:
-        agent: Agent that has the other parts as attributes.
+        agent: The agent. Its attributes are the remaining parts, such as `phi`.
         modules: Trained modules, keyed by argument name.
         optimizers: Optimisers of the modules, keyed by argument name.
     """
@@ -68,7 +69,7 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
 
 
 def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
-    """Check that each optimiser holds parameters of its module. Otherwise the module would silently not be trained.
+    """Check that each optimiser has parameters of its module, because otherwise the module would never be trained.
 
     Args:
         modules: Trained modules, keyed by argument name.
@@ -76,65 +77,55 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
             follow.
 
     Raises:
-        ValueError: If an optimiser holds no parameter of its module.
+        ValueError: If an optimiser has no parameter of its module.
     """
     for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=False):
-        held = {id(param) for group in optimizer.param_groups for param in group["params"]}
-        if held.isdisjoint(map(id, module.parameters())):
-            raise ValueError(
-                f"{name} holds no parameter of {module_name}, so {module_name} would not be trained: construct {name} "
-                f"with {module_name}.parameters()"
-            )
+        params = {id(param) for group in optimizer.param_groups for param in group["params"]}
+        if params.isdisjoint(map(id, module.parameters())):
+            advice = f"construct it with {module_name}.parameters()"
+            raise ValueError(f"{name} holds no parameter of {module_name}: {advice}")
 
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
-    """Check that modules and buffer match `recurrent`. Among the modules, only the acting module must be recurrent."""
+    """Check that the modules and the buffer match `recurrent`. Only the acting module must be recurrent."""
+    unsupported = f"but {type(agent).__name__} does not support recurrent networks"
     for name in ("recurrent", "episodic_update_len"):
         if getattr(agent, name) and not agent._may_be_recurrent:
-            raise ValueError(
-                f"{name} is {getattr(agent, name)!r}, but {type(agent).__name__} does not support recurrent networks: "
-                f"leave {name} out"
-            )
+            raise ValueError(f"{name} is {getattr(agent, name)!r}, {unsupported}: leave {name} out")
     for name, module in modules.items():
         kind = type(module).__name__
         if agent.recurrent and name == agent._acting_argument and not is_recurrent(module):
-            raise TypeError(
-                f"recurrent is True, but {name} is {kind}, which keeps no recurrent state: compose it with "
-                "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
-            )
+            text = f"recurrent is True, but {name} is {kind}, which keeps no recurrent state"
+            raise TypeError(f"{text}: compose it with pfrl_like.nn.RecurrentSequential, or leave recurrent out")
         if not agent.recurrent and is_recurrent(module):
-            no_form = f"{type(agent).__name__} does not support recurrent networks: use a different network"
-            advice = "recurrent is False: pass recurrent=True" if agent._may_be_recurrent else no_form
-            raise TypeError(f"{name} is {kind}, which keeps a recurrent state, but {advice}")
+            advice = "but recurrent is False: pass recurrent=True"
+            advice = advice if agent._may_be_recurrent else f"{unsupported}: use a different network"
+            raise TypeError(f"{name} is {kind}, which keeps a recurrent state, {advice}")
     buffer = agent.replay_buffer
-    episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
+    episodic, got = isinstance(buffer, AbstractEpisodicReplayBuffer), f"replay_buffer is {type(buffer).__name__}"
     if agent.learns_from_sequences and not episodic:
-        which = "a recurrent agent" if agent.recurrent else type(agent).__name__
-        raise TypeError(
-            f"replay_buffer is {type(buffer).__name__}, but {which} learns from sequences: "
-            "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
-        )
+        name = "a recurrent agent" if agent.recurrent else type(agent).__name__
+        advice = "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
+        raise TypeError(f"{got}, but {name} learns from sequences: {advice}")
     if not agent.learns_from_sequences and episodic and buffer.prioritized:
-        raise TypeError(
-            f"replay_buffer is {type(buffer).__name__}, which prioritises sequences, but "
-            "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"
-        )
+        advice = "use PrioritizedReplayBuffer or EpisodicReplayBuffer, or pass recurrent=True"
+        raise TypeError(f"{got}, which prioritises sequences, but recurrent is False: {advice}")
 
 
 def check_arguments(agent: Any) -> None:
-    """Check numbers and string options against the values documented in `DQN`. Call it after the parts are checked."""
+    """Check that numbers and options have the values documented in `DQN`. Call `check_parts` before this function."""
     counts = ("minibatch_size", "update_interval", "n_times_update", "num_steps")
     check_lengths(agent, *counts, optional=("episodic_update_len",))
     check_counts(least=0, burn_in=agent.burn_in)
     check_numbers_in(agent, gamma=(0, 1), replay_start_size=(0, None), soft_update_tau=(0, None))
     check_max_grad_norm(agent)
     interval = agent.target_update_interval
-    if not (interval is None and agent._targets.moved != "by interval"):
+    if not (interval is None and agent._targets.schedule != "by interval"):
         check_numbers_in(agent, target_update_interval=(1, None))
     start = agent.replay_start_size
     if not agent._is_offline:
         check_start(agent)
-    needs = [
+    rules = [
         ("replay_start_size", start >= agent.minibatch_size, f"at least minibatch_size, {agent.minibatch_size}"),
         ("target_update_interval",
          interval is None or interval % agent.update_interval == 0,
@@ -146,15 +137,15 @@ def check_arguments(agent: Any) -> None:
          "1, or more with recurrent=True; otherwise set num_steps of the replay buffer"),
         ("burn_in", agent.burn_in == 0 or agent.recurrent, "0, or more with recurrent=True"),
     ]  # fmt: skip
-    for name, holds, expected in needs:
+    for name, holds, expected in rules:
         if not holds:
             raise ValueError(f"{name} is {getattr(agent, name)!r}, expected {expected}")
 
 
 def check_start(agent: Any) -> None:
-    """Check that the capacity of the replay buffer is at least `replay_start_size`.
+    """Check that the capacity of the replay buffer is at least `replay_start_size`, so that updates can begin.
 
-    Offline agents make this check when an online run begins.
+    Offline agents make this check when a run in an environment begins.
 
     Raises:
         ValueError: If the capacity is smaller.
@@ -169,10 +160,10 @@ def _has(part: Any, *names: str) -> bool:
 
 
 def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Check that all parts have the expected types and match each other.
+    """Check that an agent's parts have the expected types and match each other.
 
     Args:
-        agent: Agent that has the other parts as attributes.
+        agent: The agent. Its attributes are the remaining parts, such as `phi`.
         modules: Trained modules, keyed by argument name.
         optimizers: Optimisers of the modules, keyed by argument name.
     """
@@ -182,11 +173,9 @@ def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Ma
     check_kinds(modules, optimizers, ("obs_normalizer", normalizer, fits, expected), *functions_of(agent))
     for name, module in modules.items():
         if is_recurrent(module) != bool(agent.recurrent):
-            keeps = "keeps a" if is_recurrent(module) else "keeps no"
-            raise TypeError(
-                f"recurrent is {agent.recurrent}, but {name} is {type(module).__name__}, which {keeps} recurrent "
-                "state: recurrent=True and modules made of pfrl_like.nn.RecurrentSequential belong together"
-            )
+            keeps = f"{type(module).__name__}, which keeps {'a' if is_recurrent(module) else 'no'} recurrent state"
+            advice = "recurrent=True requires modules made of pfrl_like.nn.RecurrentSequential"
+            raise TypeError(f"recurrent is {agent.recurrent}, but {name} is {keeps}: {advice}")
     check_optimizers(agent, modules, optimizers)
     check_numbers_in(agent, gamma=(0, 1))
     check_max_grad_norm(agent)
@@ -196,7 +185,7 @@ def listed(argument: str, parts: Any) -> dict[str, Any]:
     """Return the parts of a list argument, keyed by names such as "q_funcs[0]".
 
     Raises:
-        TypeError: If `parts` is not a list, for example a single module.
+        TypeError: If `parts` is not a list, for example if it is a single module.
     """
     single = isinstance(parts, nn.Module) and not isinstance(parts, nn.ModuleList)  # a Sequential is one module
     if single or not isinstance(parts, Iterable) or isinstance(parts, str | Mapping):
@@ -207,12 +196,16 @@ def listed(argument: str, parts: Any) -> dict[str, Any]:
 def numbered(
     q_funcs: Mapping[str, nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]
 ) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Rename critics and their optimisers, keyed by argument, to q_func1, q_func1_optimizer, ...
+    """Check critics and their optimisers, and return them with the keys q_func1, q_func1_optimizer, ...
+
+    Args:
+        q_funcs: Critics, keyed by argument name.
+        optimizers: One optimiser for each critic, in the same order, keyed by argument name.
 
     Raises:
         TypeError: If a critic or an optimiser has the wrong type.
-        ValueError: If the numbers of critics and optimisers differ or are 0, a critic occurs twice, an optimiser holds
-            no parameter of its critic, or an ensemble is not the only critic.
+        ValueError: If there is no critic, if the number of optimisers is different, if a critic occurs twice, if an
+            optimiser has no parameter of its critic, or if an ensemble is not the only critic.
     """
     if len(q_funcs) != len(optimizers) or not q_funcs:
         raise ValueError(f"got {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one optimiser each")
@@ -222,26 +215,24 @@ def numbered(
     check_pairs(q_funcs, optimizers)
     for name, q_func in q_funcs.items() if len(q_funcs) > 1 else ():
         if any(isinstance(part, QFunctionEnsemble) for part in q_func.modules()):
-            raise ValueError(
-                f"{name} is an ensemble, whose members are the critics: pass the ensemble as the only critic"
-            )
+            raise ValueError(f"{name} is an ensemble, which contains several critics: pass it as the only critic")
     names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
     named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers.values(), strict=True)}
     return dict(zip(names, q_funcs.values(), strict=True)), named
 
 
-def two_or_more(given: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Apply `numbered` to the arguments of agents that take two critics separately and further critics in lists.
+def two_or_more(args: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+    """Apply `numbered` to the arguments `q_func1`, `q_func2`, `further_q_funcs` and the arguments of their optimisers.
 
     If `q_func1` is an ensemble, `q_func2` and its optimiser may be None.
 
     Args:
-        given: `locals()` of the agent's constructor.
+        args: `locals()` of the agent's constructor.
     """
-    q_funcs = {name: given[name] for name in ("q_func1", "q_func2")}
-    optimizers = {f"{name}_optimizer": given[f"{name}_optimizer"] for name in q_funcs}
-    no_second = given["q_func2"] is None and given["q_func2_optimizer"] is None
-    if no_second and isinstance(given["q_func1"], QFunctionEnsemble):
+    q_funcs = {name: args[name] for name in ("q_func1", "q_func2")}
+    optimizers = {f"{name}_optimizer": args[f"{name}_optimizer"] for name in q_funcs}
+    no_second = args["q_func2"] is None and args["q_func2_optimizer"] is None
+    if no_second and isinstance(args["q_func1"], QFunctionEnsemble):
         del q_funcs["q_func2"], optimizers["q_func2_optimizer"]
-    q_funcs |= listed("further_q_funcs", given["further_q_funcs"])
-    return numbered(q_funcs, optimizers | listed("further_q_func_optimizers", given["further_q_func_optimizers"]))
+    q_funcs |= listed("further_q_funcs", args["further_q_funcs"])
+    return numbered(q_funcs, optimizers | listed("further_q_func_optimizers", args["further_q_func_optimizers"]))

@@ -17,7 +17,7 @@ from pfrl_like.learning.model_outputs import wrong_value
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.utils.checks import check_counts
 
-#: (Name of the part, the part, True if the part is valid, description of the expected part.)
+#: Four elements: name of the part, the part, True if the part is valid, description of a valid part.
 Part = tuple[str, Any, bool, str]
 
 
@@ -56,7 +56,11 @@ def check_kinds(modules: Mapping[str, Any], optimizers: Mapping[str, Any], *othe
 
 
 def check_numbers_in(agent: Any, **ranges: tuple[float, float | None]) -> None:
-    """Check that attributes are numbers in their range (minimum, maximum or None), both included.
+    """Check that attributes are numbers in their ranges.
+
+    Args:
+        agent: The agent.
+        **ranges: (minimum, maximum), both inclusive, keyed by attribute name. A maximum of None sets no upper limit.
 
     Raises:
         TypeError: If an attribute is not a number.
@@ -85,12 +89,12 @@ def check_positive(agent: Any, *names: str) -> None:
 
 
 def check_optional_numbers(agent: Any, **ranges: tuple[float, float | None]) -> None:
-    """Check attributes as `check_numbers_in` does, with None allowed."""
+    """Check that attributes are None, or numbers in their ranges, which are as in `check_numbers_in`."""
     check_numbers_in(agent, **{name: each for name, each in ranges.items() if getattr(agent, name) is not None})
 
 
 def check_max_grad_norm(agent: Any) -> None:
-    """Check that `max_grad_norm` is a positive number or None; 0 would stop all learning."""
+    """Check that `max_grad_norm` is a positive number or None. With 0, no parameter would ever change."""
     check_optional_numbers(agent, max_grad_norm=(0, None))
     if agent.max_grad_norm == 0:
         raise ValueError(f"max_grad_norm is {agent.max_grad_norm!r}, expected a positive number or None")
@@ -105,7 +109,7 @@ def check_lengths(agent: Any, *names: str, optional: tuple[str, ...] = ()) -> No
 def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
     """Check that optimisers can train the modules.
 
-    Log a warning for parameters that belong to no module.
+    Log a warning if an optimiser has parameters that belong to no module.
 
     Args:
         agent: Agent whose logger is used.
@@ -114,25 +118,23 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
 
     Raises:
         TypeError: If the `step` method of an optimiser needs a closure.
-        ValueError: If an optimiser holds no parameter of the modules, or no parameter that requires a gradient.
+        ValueError: If an optimiser has no parameter of the modules, or no parameter that requires a gradient.
     """
     learning = {id(param) for module in modules.values() for param in module.parameters()}
     advice = f"construct it with {' or '.join(f'{module}.parameters()' for module in modules)}"
     for name, optimizer in optimizers.items():
         closure = inspect.signature(optimizer.step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
-            raise TypeError(f"{name} is {type(optimizer).__name__}, whose step needs a closure, expected one without")
+            raise TypeError(f"{name} is {type(optimizer).__name__}, whose step needs a closure: use another optimizer")
         params = [param for group in optimizer.param_groups for param in group["params"]]
         if learning.isdisjoint(map(id, params)):
-            raise ValueError(
-                f"{name} holds no parameter of {' or '.join(modules)}, so it would not train anything: {advice}"
-            )
+            raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}: {advice}")
         if not any(param.requires_grad for param in params):
-            raise ValueError(f"{name} holds no parameter that requires a gradient: call requires_grad_(True) on some")
+            raise ValueError(f"{name} holds no parameter that requires a gradient: call requires_grad_(True) on them")
         if n_others := len(set(map(id, params)) - learning):
             agent.logger.warning(
-                "%s holds %d tensors that are not parameters of %s and are therefore not trained; %s after layers are "
-                "replaced, for example by to_factorized_noisy",
+                "%s holds %d tensors that are not parameters of %s and are not trained: %s. Construct it after layers "
+                "are replaced, for example by to_factorized_noisy",
                 name, n_others, ", ".join(modules), advice,
             )  # fmt: skip
 
@@ -145,23 +147,21 @@ _KINDS: dict[type, str] = {
 
 
 def check_takes_state(argument: str, module: nn.Module) -> None:
-    """Check that a Q-function takes only the state, not state and action.
+    """Check that the input of a Q-function is the state, and not the state and an action.
 
     Raises:
-        TypeError: If the Q-function takes an action; the message names the argument.
+        TypeError: If the Q-function takes an action. The message names the argument.
     """
     if isinstance(module, StateActionQFunction):
-        raise TypeError(
-            f"{argument} is {type(module).__name__}, which takes observation and action, but is called with the "
-            "observation only: use a Q-function of the state, such as FCStateQFunctionWithDiscreteAction"
-        )
+        text = f"{argument} is {type(module).__name__}, which takes observation and action, expected a Q-function of"
+        raise TypeError(f"{text} the observation only, such as FCStateQFunctionWithDiscreteAction")
 
 
 def check_select_action(explorer: Any) -> None:
     """Check that agents can call an explorer's `select_action`.
 
     Raises:
-        TypeError: If the signature is different; the message contains the expected signature.
+        TypeError: If the signature is different. The message contains the expected signature.
     """
     with contextlib.suppress(ValueError):  # some functions written in C have no signature
         signature = inspect.signature(explorer.select_action)
@@ -174,78 +174,67 @@ def check_select_action(explorer: Any) -> None:
             ) from error
 
 
-def check_explorer(explorer: Any, kind: str | None, chosen_by: str) -> None:
+def check_explorer(explorer: Any, kind: str | None, owner: str) -> None:
     """Check that an explorer is made for the agent's kind of actions.
 
     Args:
         explorer: The explorer.
         kind: "discrete", "continuous", or None if the kind is unknown.
-        chosen_by: Part that determines the kind, for the error message.
+        owner: Name, in the error message, of the part that determines the kind of actions.
 
     Raises:
-        TypeError: If the explorer is an explorer of this library for the other kind.
+        TypeError: If the explorer is an explorer of this library for the other kind of actions. Other explorers are not
+            checked.
     """
     kinds = explorer.action_kinds if isinstance(explorer, Explorer) else ()
     if kind is None or not kinds or kind in kinds:
         return
-    others = {
-        "discrete": "one of the epsilon-greedy explorers or Boltzmann",
-        "continuous": "AdditiveGaussian, AdditiveOU or one of the epsilon-greedy explorers",
-    }
-    raise TypeError(
-        f"explorer is {type(explorer).__name__}, which is made for {kinds[0]} actions, but {chosen_by} has {kind} "
-        f"actions: use {others[kind]}"
-    )
+    name, others = type(explorer).__name__, "Boltzmann" if kind == "discrete" else "AdditiveGaussian, AdditiveOU"
+    text = f"explorer is {name}, which is made for {kinds[0]} actions, but {owner} has {kind} actions"
+    raise TypeError(f"{text}: use {others} or one of the epsilon-greedy explorers")
 
 
 def kind_of_actions(output: Any) -> str | None:
-    """Return the kind of actions of a network's output, "discrete" or "continuous"; None if unknown."""
+    """Return the kind of actions of a network's output, "discrete" or "continuous". Return None if it is unknown."""
     return next((kind for base, kind in _KINDS.items() if isinstance(output, base)), None)
 
 
-def check_one_form(values: Mapping[str, Any]) -> None:
+def check_same_class(values: Mapping[str, Any]) -> None:
     """Check that all critics have outputs of the same class, so that their values can be compared.
 
     Args:
         values: Outputs of the critics, keyed by name.
 
     Raises:
-        TypeError: If two outputs have different classes; the message names the critics.
+        TypeError: If two outputs have different classes. The message names the critics.
     """
     first, *others = values
     for name in others:
-        ours, its = type(values[first]), type(values[name])
-        if ours is not its:
-            raise TypeError(
-                f"{first} gives {ours.__name__} and {name} gives {its.__name__}, whose minimum is undefined: "
-                "expected the same class for all critics"
-            )
+        if type(values[first]) is not type(values[name]):
+            text = " and ".join(f"{key} gives {type(values[key]).__name__}" for key in (first, name))
+            raise TypeError(f"{text}, whose minimum is undefined: expected the same class for all critics")
 
 
 def check_distribution(
-    argument: str, given: Any, *, densities: bool, reparametrised: bool = False, instead: str = "DiscreteSAC"
+    argument: str, output: Any, *, densities: bool, reparametrised: bool = False, instead: str = "DiscreteSAC"
 ) -> None:
     """Check that the losses can be computed with a policy's distributions.
 
     Args:
         argument: Name of the policy in error messages.
-        given: Output of the policy.
-        densities: True if log-probabilities are needed.
+        output: Output of the policy.
+        densities: True if the losses need log-probabilities.
         reparametrised: True if gradients must flow through samples.
         instead: Agent that the error message recommends for discrete actions.
 
     Raises:
-        TypeError: If the losses cannot be computed; the message names the argument.
+        TypeError: If the losses cannot be computed. The message names the argument.
     """
-    name = type(given).__name__
-    if not isinstance(given, Distribution):
-        raise wrong_value(given, Distribution, argument)
-    if reparametrised and not given.has_rsample and kind_of_actions(given) == "discrete":
-        raise TypeError(
-            f"{argument} gives {name}, whose samples have no gradient: use a Gaussian head, "
-            f"squashed or not, or {instead} for discrete actions"
-        )
-    if densities and not getattr(given, "has_density", True):
-        raise TypeError(
-            f"{argument} gives {name}, which has no log-probabilities: use a Gaussian head, squashed or not"
-        )
+    name = type(output).__name__
+    if not isinstance(output, Distribution):
+        raise wrong_value(output, Distribution, argument)
+    if reparametrised and not output.has_rsample and kind_of_actions(output) == "discrete":
+        text = f"{argument} gives {name}, whose samples have no gradient"
+        raise TypeError(f"{text}: use a Gaussian head, squashed or not, or {instead} for discrete actions")
+    if densities and not getattr(output, "has_density", True):
+        raise TypeError(f"{argument} gives {name} without log-probabilities: use a Gaussian head, squashed or not")

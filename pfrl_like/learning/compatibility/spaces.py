@@ -1,4 +1,4 @@
-"""Checks of policies and datasets against action spaces."""
+"""Checks that the actions of policies, environments and datasets match."""
 
 import re
 from collections.abc import Mapping
@@ -14,6 +14,12 @@ from pfrl_like.nn import BoundByTanh
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.utils.env_values import space_kind
 
+#: Suitable last layers of a policy, keyed by the kind of the action space.
+_HEADS = {
+    "discrete": "SoftmaxCategoricalHead",
+    "multi_discrete": "MultiCategoricalHead",
+    "box": "GaussianHeadWithStateIndependentCovariance",
+}
 #: Lower and upper bound of the actions: numbers, or arrays of the actions' shape.
 Bounds = tuple[Any, Any]
 
@@ -22,8 +28,8 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
     """Check that a policy's actions match the action space of an environment.
 
     Args:
-        distribution: Output of the policy for any observation.
-        action_space: Action space of the environment. A space of unknown kind is not checked.
+        distribution: Output of the policy for an arbitrary observation.
+        action_space: Action space of the environment. If the kind of the space is unknown, nothing is checked.
         argument: Name of the policy in error messages.
 
     Raises:
@@ -33,43 +39,34 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
     kind = space_kind(action_space)
     if kind == "other":
         return
+    size: Any
     if isinstance(distribution, Categorical):
-        expected, head = "discrete", "a SoftmaxCategoricalHead"
-        got: Any = int(distribution.probs.shape[-1])
-        wanted: Any = getattr(action_space, "n", None)
+        expected, size, space_size = "discrete", int(distribution.probs.shape[-1]), getattr(action_space, "n", None)
     elif isinstance(distribution, ProductOfCategoricals):
-        expected, head, got = "multi_discrete", "a MultiCategoricalHead", list(distribution.nvec)
-        wanted = [int(n) for n in getattr(action_space, "nvec", [])]
+        expected, size = "multi_discrete", list(distribution.nvec)
+        space_size = [int(n) for n in getattr(action_space, "nvec", [])]
     else:
-        expected, head, got = "box", "a Gaussian head", tuple(distribution.event_shape)
-        wanted = getattr(action_space, "shape", None)
+        expected, size, space_size = "box", tuple(distribution.event_shape), getattr(action_space, "shape", None)
     if kind != expected:
-        fitting = {
-            "discrete": "SoftmaxCategoricalHead",
-            "multi_discrete": "MultiCategoricalHead",
-            "box": "GaussianHeadWithStateIndependentCovariance",
-        }.get(kind)
-        advice = f"use a policy that ends in {fitting}" if fitting else "wrap the environment to change the space"
-        raise TypeError(
-            f"{argument} gives {type(distribution).__name__}, the output of {head}, but the environment has "
-            f"{action_space}: {advice}"
-        )
-    if got != wanted:
-        raise ValueError(f"{argument} gives actions of size {got}, expected {wanted} as in {action_space}")
+        advice = f"use a policy that ends in {_HEADS[kind]}" if kind in _HEADS else "change the space with a wrapper"
+        got = type(distribution).__name__
+        raise TypeError(f"{argument} gives {got}, but the environment has {action_space}: {advice}")
+    if size != space_size:
+        raise ValueError(f"{argument} gives actions of size {size}, expected {space_size} as in {action_space}")
     start = getattr(action_space, "start", 0)
     if kind == "discrete" and start != 0:
         raise ValueError(f"the first action of {action_space} is {start}, expected 0: shift the actions in a wrapper")
 
 
 def bounds_of(policy: Any, distribution: Any) -> Bounds | None:
-    """Return the bounds of a policy's actions; None if there are no bounds or the bounds are unknown.
+    """Return the bounds of a policy's actions. Return None if the actions have no bounds or unknown bounds.
 
     The bounds are known for squashed Gaussians, and for sequences of layers that end in Tanh or BoundByTanh and a
     DeterministicHead.
 
     Args:
         policy: The policy.
-        distribution: Output of the policy for any observation.
+        distribution: Output of the policy for an arbitrary observation.
     """
     if isinstance(distribution, SquashedGaussian):
         return -1.0, 1.0
@@ -81,29 +78,25 @@ def bounds_of(policy: Any, distribution: Any) -> Bounds | None:
     return (-1.0, 1.0) if isinstance(before, nn.Tanh) else None
 
 
-def bounds_that_differ(bounds: Mapping[str, Bounds | None], action_space: Any) -> str:
-    """Return a warning if a part limits actions to bounds that differ from the environment's; else an empty string.
+def bounds_warning(bounds: Mapping[str, Bounds | None], action_space: Any) -> str:
+    """Return a warning if a part's action bounds differ from the environment's bounds; otherwise an empty string.
 
     Args:
-        bounds: Lower and upper bounds of the actions, or None if unknown, keyed by the part that applies them, such as
-            "policy".
+        bounds: Bounds of the actions, keyed by the part that applies the bounds, such as "policy". None if unknown.
         action_space: Action space of the environment.
     """
     if space_kind(action_space) != "box":
         return ""
-
-    def equals_space_bounds(bounds: Bounds) -> bool:
-        ends = zip(bounds, (action_space.low, action_space.high), strict=True)
-        return all(bool(np.all(np.equal(end, its))) for end, its in ends)
-
-    differ = {what: each for what, each in bounds.items() if each is not None and not equals_space_bounds(each)}
-    if not differ:
+    low, high = action_space.low, action_space.high
+    known = {part: each for part, each in bounds.items() if each is not None}
+    different = {part: each for part, each in known.items() if np.any(each[0] != low) or np.any(each[1] != high)}
+    if not different:
         return ""
-    return f"actions are limited by {_limits(differ)}, but the environment has {action_space}: {_ADVICE}"
+    return f"actions are limited by {_bounds_text(different)}, but the environment has {action_space}: {_ADVICE}"
 
 
-def _limits(bounds: Mapping[str, Bounds]) -> str:
-    return ", ".join(f"{what} to [{_in_words(low)}, {_in_words(high)}]" for what, (low, high) in bounds.items())
+def _bounds_text(bounds: Mapping[str, Bounds]) -> str:
+    return ", ".join(f"{part} to [{_bound_text(low)}, {_bound_text(high)}]" for part, (low, high) in bounds.items())
 
 
 _ROUNDING = 1e-5
@@ -114,11 +107,11 @@ _ADVICE = (
 
 
 def _layers(module: Any) -> list[Any]:
-    """Return the layers of a `Sequential`, flattened; for any other module, a list of the module."""
+    """Return the layers of a `Sequential` as a flat list. For any other module, the list contains only the module."""
     return [layer for part in module for layer in _layers(part)] if isinstance(module, nn.Sequential) else [module]
 
 
-def _in_words(bound: Any) -> str:
+def _bound_text(bound: Any) -> str:
     values = np.unique(bound)
     return f"{values[0]:g}" if len(values) == 1 else str(np.asarray(bound).tolist())
 
@@ -127,9 +120,9 @@ _NO_INDEX = re.compile(r"index (-?\d+) is out of bounds for dimension \d+ with s
 
 
 def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
-    """Check that a dataset's actions match the agent.
+    """Check that the actions of a dataset match the agent.
 
-    Log a warning for actions that the policy cannot produce.
+    Log a warning if the dataset contains actions that the policy cannot produce.
 
     Args:
         agent: Agent that learns from minibatches.
@@ -146,27 +139,26 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
     agent._check_recorded_actions(dataset, output)
 
 
-def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
-    """Raise an error that names the unknown action and its row, if the action caused torch's index error.
+def raise_for_unknown_action(batch: Any, error: RuntimeError) -> None:
+    """Raise an error that names the action and its row, if `error` is an index error of an unknown action.
 
     Args:
         batch: Minibatch whose update failed.
-        error: The error that torch raised.
+        error: The error that torch raised in the update.
 
     Raises:
         ValueError: If the minibatch contains a discrete action that the networks do not have.
     """
-    found, action = _NO_INDEX.search(str(error)), batch.action
+    match, action = _NO_INDEX.search(str(error)), batch.action
     if (
-        found
+        match
         and isinstance(action, torch.Tensor)
         and not action.is_floating_point()
-        and (action == int(found[1])).any()
+        and (action == int(match[1])).any()
     ):
-        row, last = int((action == int(found[1])).nonzero()[0, 0]), int(found[2]) - 1
-        raise ValueError(
-            f"action: row {row} of the minibatch has {found[1]}, expected integers from 0 to {last} for these networks"
-        ) from error
+        row, last = int((action == int(match[1])).nonzero()[0, 0]), int(match[2]) - 1
+        text = f"action: row {row} of the minibatch has {match[1]}, expected integers from 0 to {last}"
+        raise ValueError(f"{text} for these networks") from error
 
 
 def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:
@@ -176,7 +168,7 @@ def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:
         agent: The agent.
         dataset: The dataset.
         discrete: True if the agent's actions are discrete.
-        others: Agents for the other kind of actions, for the error message.
+        others: Names of agents for the other kind of actions, for the error message.
 
     Raises:
         TypeError: If the dataset's actions are of the other kind.
@@ -198,25 +190,25 @@ def check_size(agent: Any, dataset: Any, size: int) -> None:
     Raises:
         ValueError: If the dataset has more discrete actions than the agent, or continuous actions of a different size.
     """
-    name, found = type(agent).__name__, dataset.get_action_size()
+    name, data_size = type(agent).__name__, dataset.get_action_size()
     if dataset.is_action_discrete():
-        if found > size:
-            raise ValueError(f"{name} has {size} discrete actions, but the dataset has action {found - 1}")
-    elif found != size:
-        raise ValueError(f"{name} has actions of size {size}, but the dataset has actions of size {found}")
+        if data_size > size:
+            raise ValueError(f"{name} has {size} discrete actions, but the dataset has action {data_size - 1}")
+    elif data_size != size:
+        raise ValueError(f"{name} has actions of size {size}, but the dataset has actions of size {data_size}")
 
 
 def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) -> None:
     """Log a warning if a policy of continuous actions cannot produce some of the dataset's actions."""
     actions = dataset.actions
     lowest, highest = actions.min(0), actions.max(0)
-    left = {
-        what: each
-        for what, each in agent._bounds_of_actions(distribution).items()
+    narrow = {
+        part: each
+        for part, each in agent._bounds_of_actions(distribution).items()
         if each is not None and ((lowest < each[0] - _ROUNDING) | (highest > each[1] + _ROUNDING)).any()
     }
-    if left:
+    if narrow:
         agent.logger.warning(
-            f"the dataset's actions lie in [{_in_words(lowest.min())}, {_in_words(highest.max())}], but are limited by "
-            f"{_limits(left)}: scale the actions, and wrap the environment in NormalizeActionSpace"
+            f"the dataset's actions lie in [{_bound_text(lowest.min())}, {_bound_text(highest.max())}], but are "
+            f"limited by {_bounds_text(narrow)}: scale the actions, and wrap the environment in NormalizeActionSpace"
         )

@@ -1,1 +1,1 @@
-"""Methods of PFRL's agents that a subclass may override: their table, their detection, and the code that calls them."""
+"""Methods of PFRL's agents that subclasses may override: table of the methods, detection of overrides, and calls."""

@@ -1,4 +1,4 @@
-"""Updates of A3C and ACER by overridden methods of PFRL's agents."""
+"""Updates of A3C and ACER agents whose subclass overrides methods of PFRL's agents."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,28 +11,28 @@ from pfrl_like.distributions import with_parameters
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.learning.overrides.hooks import arguments_of
-from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
+from pfrl_like.learning.overrides.off_policy import call_loss_hook, checked_after_hooks, within_hook
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
-#: Names of PFRL's methods that make an update of ACER, on-policy or from replay.
+#: Names of the methods with which PFRL's ACER makes an update, on-policy or from replay.
 _UPDATE = frozenset(["update", "compute_loss", "compute_one_step_pi_loss"])
 
 
 def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> None:
-    """Learn with overridden methods of PFRL's agent, after `t_max` steps or at the end of an episode.
+    """Call the overridden methods of PFRL's agent after `t_max` steps or at the end of an episode.
 
     Args:
         agent: An A3C or ACER agent.
         batch: The steps, with features.
-        raw_obs: The raw observations of these features.
+        raw_obs: The observations of the steps before `phi`.
         env: Index of the environment.
 
     Raises:
-        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
-            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
-            back. The attribute `batch` of the error contains the steps.
+        NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
+            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
+            these methods are not rolled back. The attribute `batch` of the error contains the steps.
     """
     agent.t_start = agent.t - len(batch)
     agent.past_rewards = _by_time(agent.t_start, batch.reward.tolist())
@@ -51,7 +51,7 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
 
 
 def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -> None:
-    """Call overridden methods with a batch of features. They count as at least `least` updates."""
+    """Call `hooks`, overridden methods that learn from a batch of features. Count at least `least` updates."""
     updates, agent._hooked_updates = agent.optim_t, 0
     stats = _loss(agent, batch)[2]
     try:
@@ -64,47 +64,47 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -
             error.batch = batch
         raise
     if agent.optim_t == updates:  # this library's `learn`, which counts updates, was not called
-        made = max(agent._hooked_updates, least)
-        agent.optim_t += made
+        n_updates = max(agent._hooked_updates, least)
+        agent.optim_t += n_updates
         for name in ("value", "entropy"):
-            if made and name in stats:
+            if n_updates and name in stats:
                 setattr(agent, f"average_{name}", agent._running_mean(name, stats[name]))
 
 
 def _loss(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Return `loss` of a batch of features without advancing the random streams."""
+    """Return the result of `agent.loss` for a batch of features. The random generators do not change."""
     with isolated_rng():
         loss: tuple[Tensor, Tensor, dict[str, Tensor]] = agent.loss(batch)
     return loss
 
 
 def update_takes_batch(agent: Any) -> bool:
-    """Return True if `update` is overridden in the form `update(batch, ...)`."""
+    """Return True if `update` is overridden and its first argument is named `batch`."""
     return "update" in agent._overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]
 
 
 def batch_of_steps(agent: Any, statevar: Any) -> Batch:
-    """Return the steps that an agent learns from, built from its attributes; used by default methods.
+    """Return the steps of the update in progress, read from the agent's `past_obs`, `past_action` and `past_rewards`.
 
     Args:
         agent: An A3C or ACER agent.
-        statevar: Features of the last observation, tensors [1, ...], or None if it is terminal. A `Batch` is returned
-            unchanged.
+        statevar: Features of the last observation, tensors [1, ...]. None if the last observation is terminal. A
+            `Batch` is returned unchanged.
 
     Raises:
         TypeError: If no overridden method is running.
     """
     if isinstance(statevar, Batch):
         return statevar
-    given: Batch = agent._hooked_batch
-    if given is None or not agent.past_rewards:
-        raise TypeError("batch is not a Batch, expected a Batch: only overridden methods of PFRL's agent may omit it")
+    hooked: Batch = agent._hooked_batch
+    if hooked is None or not agent.past_rewards:
+        raise TypeError("batch is not a Batch, which only overridden methods of PFRL's agent may leave out")
     times = range(agent.t_start, agent.t)
     obs = agent.features([agent.past_obs[time] for time in times], agent.device)
-    last = map_nested(lambda leaf: leaf[-1:], given.next_obs) if statevar is None else statevar
-    discount = torch.full_like(given.discount, agent.gamma)
+    last = map_nested(lambda leaf: leaf[-1:], hooked.next_obs) if statevar is None else statevar
+    discount = torch.full_like(hooked.discount, agent.gamma)
     discount[-1] *= statevar is not None
-    return given.replace(
+    return hooked.replace(
         obs=obs,
         action=torch.stack([torch.as_tensor(agent.past_action[time]) for time in times]),
         reward=torch.tensor([float(agent.past_rewards[time]) for time in times]),
@@ -125,7 +125,13 @@ def forget_steps(agent: Any) -> None:
 
 
 def update_on_policy(agent: Any, statevar: Any) -> None:
-    """Default implementation of ACER's `update_on_policy`; see `batch_of_steps` for the arguments."""
+    """Update ACER with the last steps. This is the default implementation of PFRL's `update_on_policy`.
+
+    Args:
+        agent: The ACER agent.
+        statevar: Features of the last observation, tensors [1, ...]. None if the last observation is terminal. A
+            `Batch` contains the steps to learn from.
+    """
     if agent.disable_online_update:
         return
     batch = batch_of_steps(agent, statevar)
@@ -142,8 +148,8 @@ def update_on_policy(agent: Any, statevar: Any) -> None:
         )  # fmt: skip
 
 
-def lay_out_outputs(agent: Any) -> None:
-    """Set ACER's attributes to the models' outputs for each of the last steps, as PFRL does when it acts."""
+def fill_outputs(agent: Any) -> None:
+    """Compute the models' outputs for the last steps, and store them in the attributes that PFRL's ACER fills."""
     outputs = _outputs(agent, agent._hooked_batch, agent.t_start)
     agent.past_values, agent.past_action_values = outputs["values"], outputs["action_values"]
     agent.past_action_distrib = outputs["action_distribs"]
@@ -151,27 +157,26 @@ def lay_out_outputs(agent: Any) -> None:
 
 
 def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Update ACER from replay with overridden methods of PFRL's agent.
-
-    If no such method is overridden, `update` is called.
+    """Update ACER from replay. If methods of PFRL's ACER are overridden, call them, otherwise call `update`.
 
     Args:
         agent: The ACER agent.
         batch: A sequence of raw observations.
 
     Returns:
-        The largest value error after the update, [1], and an empty dict of statistics.
+        The result of `update` if no method is overridden. Otherwise the largest value error after the update, [1], and
+        an empty dict of statistics.
     """
     if _UPDATE.isdisjoint(agent._overridden_hooks):
-        learnt: tuple[Tensor, dict[str, Tensor]] = agent.update(batch)
-        return learnt
-    ready = batch
+        result: tuple[Tensor, dict[str, Tensor]] = agent.update(batch)
+        return result
+    features = batch
     if not agent.features.is_identity:
         obs, next_obs = (agent.features.on_batch(each, agent.device) for each in (batch.obs, batch.next_obs))
-        ready = batch.replace(obs=obs, next_obs=next_obs)
-    _learn(agent, ready, lambda: _update_from_replay(agent))
+        features = batch.replace(obs=obs, next_obs=next_obs)
+    _learn(agent, features, lambda: _update_from_replay(agent))
     assert batch.lengths is not None
-    return max_over_sequences(_loss(agent, ready)[1].detach(), batch.lengths), {}
+    return max_over_sequences(_loss(agent, features)[1].detach(), batch.lengths), {}
 
 
 def _update_from_replay(agent: Any) -> None:
@@ -192,9 +197,9 @@ def _update_from_replay(agent: Any) -> None:
 
 
 def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Default implementation of ACER's `update` with PFRL's arguments: a gradient step on `compute_loss`.
+    """Make a gradient step on `compute_loss`. This is the default of ACER's `update` with PFRL's arguments.
 
-    A second call in the same update recomputes the models' outputs for the same steps.
+    If an overridden method calls this function again, the models' outputs for the steps are recomputed.
 
     Args:
         agent: The ACER agent.
@@ -208,9 +213,9 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
     """
     if agent._hooked_batch is None:
         raise TypeError(f"update got {', '.join(steps)}, expected a batch: PFRL's arguments need an overridden update")
-    if agent._hooked_updates:  # the graph was freed
+    if agent._hooked_updates:  # the first backward pass has freed the graph
         steps = {**steps, **_outputs(agent, agent._hooked_batch, steps["t_start"])}
-    loss = given_loss(agent, "compute_loss", **steps)
+    loss = call_loss_hook(agent, "compute_loss", **steps)
     agent._step_shared(loss)
     copy_grad(agent.shared_model, agent.model)  # as PFRL does
     agent._hooked_updates += 1
@@ -218,7 +223,7 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
 
 
 def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]]:
-    """Return the models' outputs for each step of a sequence, keyed by PFRL's names and by time from `t_start`."""
+    """Return the models' outputs for a sequence, keyed by PFRL's argument name and then by time from `t_start`."""
     distributions, action_values, values, averages = [], [], [], []
     state = average_state = batch.recurrent_state
     for i in range(len(batch)):

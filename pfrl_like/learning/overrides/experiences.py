@@ -1,4 +1,4 @@
-"""Minibatches in PFRL's forms, for overridden methods of its agents: lists of transition dicts, dicts of columns."""
+"""Conversion of minibatches to PFRL's formats, lists of transition dicts and dicts of columns, and back."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,11 @@ from pfrl_like.utils.recurrent import sequence_of_rows
 class ColumnsOfBatch(dict[str, Any]):
     """A minibatch with the keys of PFRL's `batch_experiences`. Overridden methods may change its values.
 
-    The keys are `state`, `action`, `reward`, `next_state`, `is_state_terminal` (0 or 1) and `discount` (gamma**n; gamma
-    where the n steps ended in a terminal state). The rows are the rows of the batch. For sequences, `state` and
-    `next_state` are lists of one tensor per sequence, and there are also the keys `recurrent_state` and
-    `next_recurrent_state`. If the batch has these columns, there are also the keys `weights` (of prioritised replay),
-    `next_action`, `action_mask` and `next_action_mask`.
+    The keys are `state`, `action`, `reward`, `next_state`, `is_state_terminal` (0 or 1) and `discount`. Each value has
+    the rows of the batch. `discount` is gamma**n, or gamma in rows whose n steps ended in a terminal state. The keys
+    `weights` (of prioritised replay), `next_action`, `action_mask` and `next_action_mask` exist if the batch has these
+    columns. For sequences, `state` and `next_state` are lists of one tensor per sequence, and the keys
+    `recurrent_state` and `next_recurrent_state` exist as well.
 
     Args:
         batch: Minibatch whose observations are features.
@@ -40,17 +40,17 @@ class ColumnsOfBatch(dict[str, Any]):
         if batch.lengths is not None:
             columns |= {name: getattr(batch, name) for name in ("recurrent_state", "next_recurrent_state")}
         super().__init__(columns)
-        self._given = dict(columns)
+        self._original = dict(columns)
 
     def to_batch(self) -> Batch:
-        """Return the batch with the changed columns."""
+        """Return a batch with the current values of this dict."""
         names = {**_FIELDS, "state": "obs", "action": "action", "reward": "reward", "next_state": "next_obs"}
         names |= {name: name for name in ("recurrent_state", "next_recurrent_state") if name in self}
-        changed = {field: self[name] for name, field in names.items() if self.get(name) is not self._given.get(name)}
+        changed = {field: self[name] for name, field in names.items() if self.get(name) is not self._original.get(name)}
         return self.batch.replace(discount=self["discount"] * (1 - self["is_state_terminal"]), **changed)
 
 
-#: Optional columns of a batch, keyed by PFRL's names.
+#: Names of the optional columns of a `Batch`, keyed by PFRL's names of these columns.
 _FIELDS = {
     "weights": "weight",
     "next_action": "next_action",
@@ -60,7 +60,7 @@ _FIELDS = {
 
 
 def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
-    """Return the minibatch argument of a method of PFRL's agent as a `Batch`.
+    """Convert the minibatch argument of a method of PFRL's agent to a `Batch`.
 
     Args:
         columns: A `Batch`, a `ColumnsOfBatch`, or the result of `batch_experiences`.
@@ -87,14 +87,14 @@ def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
 
 
 def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
-    """Return a minibatch of raw observations in the form of `sample`: a list of items, each of n transition dicts.
+    """Return a minibatch of raw observations in the format of `ReplayBuffer.sample`, a list of items.
 
-    The first dict of an item has the sum of its n rewards, the last dict has the next observation. A sequence is one
-    item with one dict per step.
+    An item is a list of n transition dicts. The first dict has the sum of the n rewards, and the last dict has the next
+    observation. For sequences, an item is a sequence, with one dict per step.
 
     Args:
         batch: Transitions or sequences.
-        gamma: Discount factor per step; n is computed from it.
+        gamma: Discount factor per step, from which n is computed.
     """
     columns = {
         "state": batch.obs,
@@ -119,10 +119,10 @@ def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
             step["weight"] = float(step.pop("weights"))
     if batch.lengths is not None:
         return _sequences(steps, batch)
-    return [[step, *_rest(step, factor, gamma)] for step, factor in zip(steps, discount, strict=True)]
+    return [[step, *_following_dicts(step, factor, gamma)] for step, factor in zip(steps, discount, strict=True)]
 
 
-def _rest(first: dict[str, Any], discount: float, gamma: float) -> list[dict[str, Any]]:
+def _following_dicts(first: dict[str, Any], discount: float, gamma: float) -> list[dict[str, Any]]:
     n_steps = round(math.log(discount) / math.log(gamma)) if 0 < gamma < 1 and discount > 0 else 1
     return [{**first, "reward": 0.0} for _ in range(n_steps - 1)]
 
@@ -138,7 +138,7 @@ def _sequences(steps: list[dict[str, Any]], batch: Batch) -> list[list[dict[str,
 
 
 def _by_sequence(packed: Any, batch: Batch) -> Any:
-    """Split packed rows into a list of one tensor per sequence; rows of transitions are returned unchanged."""
+    """Split packed rows into a list of one tensor per sequence. If the batch has no sequences, return `packed`."""
     if batch.lengths is None:
         return packed
     order = _rows_of_sequences(batch.lengths)
@@ -146,5 +146,5 @@ def _by_sequence(packed: Any, batch: Batch) -> Any:
 
 
 def _rows_of_sequences(lengths: Tensor) -> Sequence[Tensor]:
-    """Return the packed rows of each sequence, in the order of its steps."""
+    """Return the packed row numbers of each sequence, one tensor per sequence, in time order."""
     return torch.split(sequence_of_rows(lengths).argsort(stable=True), lengths.tolist())

@@ -1,11 +1,12 @@
-"""The methods of PFRL 0.4's agents that a subclass may override: their table, and the detection of overrides."""
+"""Table of the methods of PFRL 0.4's agents that a subclass may override, and detection of overrides."""
 
 import functools
 import inspect
+import itertools
 from abc import ABCMeta
 from collections.abc import Callable, Iterator
 from types import MethodType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from pfrl_like.batch import Batch
 from pfrl_like.learning.overrides.experiences import experiences_of
@@ -20,9 +21,10 @@ class Hook(NamedTuple):
         owner: Name of the agent class.
         name: Name of the method.
         arguments: PFRL's arguments, without `self`.
-        outcome: "called": called as in PFRL. "adapted": called with PFRL's arguments; the result replaces one step of
-            this library's update. "refused": an override raises TypeError.
-        replacement: Method to override instead, if `outcome` is "refused".
+        outcome: Treatment of an override. "called": the library calls the override as PFRL does. "adapted": the library
+            calls the override with PFRL's arguments, and the result replaces one step of this library's update.
+            "refused": the override raises TypeError.
+        replacement: Method to override instead. Empty unless `outcome` is "refused".
     """
 
     owner: str
@@ -35,7 +37,8 @@ class Hook(NamedTuple):
         """Return the error for an override that is not supported.
 
         Args:
-            overrider: Name of the class that overrides the method, or name of the agent's class.
+            overrider: Name of the class that overrides the method, or of the class of the agent to which it was
+                assigned.
         """
         return TypeError(
             f"{overrider} overrides {self.name} of PFRL's {self.owner}, which this library does not call: "
@@ -43,162 +46,89 @@ class Hook(NamedTuple):
         )
 
 
+def _rows(outcome: Outcome, owners: str, replacement: str = "", **methods: str) -> list[Hook]:
+    """Return one row for each owner and method. `methods` contains PFRL's arguments, keyed by method name."""
+    rows = itertools.product(owners.split(), methods.items())
+    return [Hook(owner, name, arguments, outcome, replacement) for owner, (name, arguments) in rows]
+
+
+_called, _adapted, _refused = (functools.partial(_rows, outcome) for outcome in get_args(Outcome))
+
+_BATCH_AGENTS = "DQN DDPG TD3 SoftActorCritic PPO TRPO A2C"
 _ACT = "batch_act(batch_obs), or select_actions(obs, action_mask, active), which gets features,"
 _OBSERVE = "batch_observe(batch_obs, batch_reward, batch_done, batch_reset)"
+_OBSERVED = "batch_obs, batch_reward, batch_done, batch_reset"
 _ACT_ONE = "act(obs), or select_actions(obs, action_mask, active), which gets features,"
 _OBSERVE_ONE = "observe(obs, reward, done, reset)"
-_OBSERVED = "batch_obs, batch_reward, batch_done, batch_reset"
+_OBSERVED_ONE = "obs, reward, done, reset"
+_VALUES = "greedy_actions(obs, action_mask, active)"
+_ACTORS = "setup_actor_learner_training"
+_NEXT_ACTION = "next_action(q_function, batch), or loss(batch)"
 _LOSS = "loss(batch) for another loss, or learn(batch) for another update,"
 _TARGETS = "target(value, next_value, bootstrap, batch) for other targets, or loss(batch)"
-_EPISODES = "learn(episodes)"
-_STEPS_OF_ACER = ", ".join(
-    ("t_start", "t_stop", "R", "actions", "rewards", "values", "action_values")
-    + ("action_distribs", "action_distribs_mu", "avg_action_distribs")
-)
-_STEP_OF_ACER = "action, advantage, action_distrib, action_distrib_mu, action_value, v, avg_action_distrib"
-_VALUES = "greedy_actions(obs, action_mask, active)"
+_ROLLOUT = "is_due() for another time, or update_from_rollout() for another update,"
+_PPO_LOSS = "loss(batch) for another loss, or learn(episodes)"
 _POLICY_STEP = "update_policy(batch), or learn(episodes)"
-
-
-def _called(owner: str, **hooks: str) -> list[Hook]:
-    return [Hook(owner, name, arguments, "called") for name, arguments in hooks.items()]
-
-
-def _adapted(owner: str, **hooks: str) -> list[Hook]:
-    return [Hook(owner, name, arguments, "adapted") for name, arguments in hooks.items()]
-
-
-def _refused(owner: str, **hooks: tuple[str, str]) -> list[Hook]:
-    return [Hook(owner, name, arguments, "refused", instead) for name, (arguments, instead) in hooks.items()]
-
-
-#: Acting and observing methods, for training and for evaluation, of agents with `batch_act`.
-_ACTING_AND_OBSERVING = {
-    "_batch_act_train": ("batch_obs", _ACT),
-    "_batch_act_eval": ("batch_obs", _ACT),
-    "_batch_observe_train": (_OBSERVED, _OBSERVE),
-    "_batch_observe_eval": (_OBSERVED, _OBSERVE),
-}
-#: Acting and observing methods, for training and for evaluation, of agents with `act` only.
-_ACTING_AND_OBSERVING_ALONE = {
-    "_act_train": ("obs", _ACT_ONE),
-    "_act_eval": ("obs", _ACT_ONE),
-    "_observe_train": ("obs, reward, done, reset", _OBSERVE_ONE),
-    "_observe_eval": ("obs, reward, done, reset", _OBSERVE_ONE),
-}
-#: Methods of PPO and TRPO.
-_COLLECTING = {
-    **_ACTING_AND_OBSERVING,
-    "_initialize_batch_variables": ("num_envs", "batch_act(batch_obs)"),
-    "_update_if_dataset_is_ready": ("", "is_due() for another time, or update_from_rollout() for another update,"),
-    "_flush_last_episode": ("", _EPISODES),
-    "_update_obs_normalizer": ("dataset", "normalized_anew(episodes, steps)"),
-}
+_ACER = (
+    "t_start, t_stop, R, actions, rewards, values, action_values, action_distribs, action_distribs_mu, "
+    "avg_action_distribs"
+)
+_ACER_STEP = "action, advantage, action_distrib, action_distrib_mu, action_value, v, avg_action_distrib"
 
 #: Table of all methods.
 HOOKS: tuple[Hook, ...] = (
     *_called("OffPolicyAgent", update="experiences, errors_out=None"),  # of DQN, DDPG, TD3 and SoftActorCritic
     *_called("DQN", update_from_episodes="episodes, errors_out=None"),
-    *_adapted("DQN", _compute_target_values="exp_batch", _compute_loss="exp_batch, errors_out=None"),
-    *_refused(
-        "DQN",
-        **_ACTING_AND_OBSERVING,
-        _compute_y_and_t=("exp_batch", f"_compute_target_values(exp_batch), {_TARGETS}"),
-        _evaluate_model_and_update_recurrent_states=("batch_obs", _VALUES),
-        _can_start_replay=("", "batch_observe, and call update_from_replay()"),
-        _setup_actor_learner_training=("shared_objects", "setup_actor_learner_training"),
-        _poll_pipe=("actor_idx, pipe, ...", "setup_actor_learner_training"),
-        _learner_loop=("pipes, ...", "update_from_replay()"),
-        _poller_loop=("shared_objects, pipes, ...", "setup_actor_learner_training"),
-    ),
-    *_refused(
-        "CategoricalDQN",
-        _compute_target_values=("exp_batch", "next_action(q_function, batch), or loss(batch)"),
-        _compute_loss=("exp_batch, errors_out=None", _LOSS),
-    ),
-    *_refused(
-        "IQN",
-        _compute_target_values=("exp_batch", "next_action(q_function, batch), or loss(batch)"),
-        _compute_loss=("exp_batch, errors_out=None", _LOSS),
-        _compute_y_and_taus=("exp_batch", _LOSS),
-    ),
-    *_refused("AbstractDPP", _l_operator=("qout", _TARGETS), _compute_target_values=("exp_batch", _TARGETS)),
-    *_refused("AL", _compute_target_values=("exp_batch", _TARGETS)),
-    *_refused("PAL", _compute_target_values=("exp_batch", _TARGETS)),
-    *_refused("QRDQN", _compute_target_values=("exp_batch", "next_action(q_function, batch), or loss(batch)")),
-    *_refused("FQF", _compute_target_values=("exp_batch", "next_action(q_function, batch), or loss(batch)")),
-    *_refused(
-        "DiscreteBCQ",
-        _compute_target_values=("exp_batch", "loss(batch)"),
-        _compute_loss=("exp_batch, errors_out=None", "loss(batch)"),
-    ),
     *_called("DDPG", compute_critic_loss="batch", compute_actor_loss="batch"),
-    *_refused(
-        "DDPG",
-        **_ACTING_AND_OBSERVING,
-        _batch_select_greedy_actions=("batch_obs", "select_actions(obs, action_mask, active)"),
-        update_from_episodes=("episodes, errors_out=None", "learn(batch)"),
-    ),
     *_called("TD3", update_q_func="batch", update_policy="batch", batch_select_onpolicy_action="batch_obs"),
-    *_refused("TD3", **_ACTING_AND_OBSERVING),
-    *_called(
-        "SoftActorCritic",
-        update_q_func="batch",
-        update_policy_and_temperature="batch",
-        update_temperature="log_prob",
-        batch_select_greedy_action="batch_obs, deterministic=False",
-    ),
-    *_refused("SoftActorCritic", **_ACTING_AND_OBSERVING),
-    *_refused(
-        "StateQFunctionActor",
-        _evaluate_model_and_update_recurrent_states=("batch_obs", "act(obs)"),
-        _send_to_learner=("transition, stop_episode=False", _OBSERVE_ONE),
-    ),
+    *_called("SoftActorCritic", update_q_func="batch", update_policy_and_temperature="batch"),
+    *_called("SoftActorCritic", update_temperature="log_prob"),
+    *_called("SoftActorCritic", batch_select_greedy_action="batch_obs, deterministic=False"),
     *_called("REINFORCE", accumulate_grad="", batch_update="", update_with_accumulated_grad=""),
-    *_refused("REINFORCE", **_ACTING_AND_OBSERVING_ALONE),
-    *_adapted("PPO", _lossfun="entropy, vs_pred, log_probs, vs_pred_old, log_probs_old, advs, vs_teacher"),
-    *_refused(
-        "PPO",
-        **_COLLECTING,
-        _update=("dataset", f"loss(batch) for another loss, or {_EPISODES}"),
-        _update_recurrent=("dataset", f"loss(batch) for another loss, or {_EPISODES}"),
-        _update_once_recurrent=("episodes, mean_advs, std_advs", f"loss(batch) for another loss, or {_EPISODES}"),
-    ),
-    *_refused(
-        "TRPO",
-        **_COLLECTING,
-        _update=("dataset", _EPISODES),
-        _update_recurrent=("dataset", _EPISODES),
-        _update_vf=("dataset", _EPISODES),
-        _update_vf_recurrent=("dataset", _EPISODES),
-        _update_vf_once_recurrent=("episodes", _EPISODES),
-        _compute_gain=("log_prob, log_prob_old, entropy, advs", _POLICY_STEP),
-        _update_policy=("dataset", _POLICY_STEP),
-        _update_policy_recurrent=("dataset", _POLICY_STEP),
-        _compute_kl_constrained_step=("action_distrib, action_distrib_old, gain", _POLICY_STEP),
-        _line_search=("full_step, dataset, advs, action_distrib_old, gain", _POLICY_STEP),
-    ),
     *_called("A2C", update=""),
-    *_adapted("A2C", _compute_returns="next_value"),
-    *_refused("A2C", **_ACTING_AND_OBSERVING, _flush_storage=("obs_shape, action", "update()")),
     *_called("A3C", update="statevar"),
-    *_refused("A3C", **_ACTING_AND_OBSERVING_ALONE),
-    *_called(
-        "ACER",
-        update_on_policy="statevar",
-        compute_loss=_STEPS_OF_ACER,
-        update=_STEPS_OF_ACER,
-        compute_one_step_pi_loss=_STEP_OF_ACER,
-        init_history_data_for_online_update="",
-    ),
-    *_refused("ACER", **_ACTING_AND_OBSERVING_ALONE),
+    *_called("ACER", update_on_policy="statevar", init_history_data_for_online_update=""),
+    *_called("ACER", compute_loss=_ACER, update=_ACER, compute_one_step_pi_loss=_ACER_STEP),
+    *_adapted("DQN", _compute_target_values="exp_batch", _compute_loss="exp_batch, errors_out=None"),
+    *_adapted("PPO", _lossfun="entropy, vs_pred, log_probs, vs_pred_old, log_probs_old, advs, vs_teacher"),
+    *_adapted("A2C", _compute_returns="next_value"),
+    *_refused(_BATCH_AGENTS, _ACT, _batch_act_train="batch_obs", _batch_act_eval="batch_obs"),
+    *_refused(_BATCH_AGENTS, _OBSERVE, _batch_observe_train=_OBSERVED, _batch_observe_eval=_OBSERVED),
+    *_refused("REINFORCE A3C ACER", _ACT_ONE, _act_train="obs", _act_eval="obs"),
+    *_refused("REINFORCE A3C ACER", _OBSERVE_ONE, _observe_train=_OBSERVED_ONE, _observe_eval=_OBSERVED_ONE),
+    *_refused("DQN", f"_compute_target_values(exp_batch), {_TARGETS}", _compute_y_and_t="exp_batch"),
+    *_refused("DQN", _VALUES, _evaluate_model_and_update_recurrent_states="batch_obs"),
+    *_refused("DQN", "batch_observe, and call update_from_replay()", _can_start_replay=""),
+    *_refused("DQN", _ACTORS, _setup_actor_learner_training="shared_objects", _poll_pipe="actor_idx, pipe, ..."),
+    *_refused("DQN", _ACTORS, _poller_loop="shared_objects, pipes, ..."),
+    *_refused("DQN", "update_from_replay()", _learner_loop="pipes, ..."),
+    *_refused("CategoricalDQN IQN QRDQN FQF", _NEXT_ACTION, _compute_target_values="exp_batch"),
+    *_refused("CategoricalDQN IQN", _LOSS, _compute_loss="exp_batch, errors_out=None"),
+    *_refused("IQN", _LOSS, _compute_y_and_taus="exp_batch"),
+    *_refused("AbstractDPP AL PAL", _TARGETS, _compute_target_values="exp_batch"),
+    *_refused("AbstractDPP", _TARGETS, _l_operator="qout"),
+    *_refused("DiscreteBCQ", "loss(batch)", _compute_target_values="exp_batch"),
+    *_refused("DiscreteBCQ", "loss(batch)", _compute_loss="exp_batch, errors_out=None"),
+    *_refused("DDPG", "select_actions(obs, action_mask, active)", _batch_select_greedy_actions="batch_obs"),
+    *_refused("DDPG", "learn(batch)", update_from_episodes="episodes, errors_out=None"),
+    *_refused("StateQFunctionActor", "act(obs)", _evaluate_model_and_update_recurrent_states="batch_obs"),
+    *_refused("StateQFunctionActor", _OBSERVE_ONE, _send_to_learner="transition, stop_episode=False"),
+    *_refused("PPO TRPO", "batch_act(batch_obs)", _initialize_batch_variables="num_envs"),
+    *_refused("PPO TRPO", _ROLLOUT, _update_if_dataset_is_ready=""),
+    *_refused("PPO TRPO", "learn(episodes)", _flush_last_episode=""),
+    *_refused("PPO TRPO", "normalized_anew(episodes, steps)", _update_obs_normalizer="dataset"),
+    *_refused("PPO", _PPO_LOSS, _update="dataset", _update_recurrent="dataset"),
+    *_refused("PPO", _PPO_LOSS, _update_once_recurrent="episodes, mean_advs, std_advs"),
+    *_refused("TRPO", "learn(episodes)", _update="dataset", _update_recurrent="dataset", _update_vf="dataset"),
+    *_refused("TRPO", "learn(episodes)", _update_vf_recurrent="dataset", _update_vf_once_recurrent="episodes"),
+    *_refused("TRPO", _POLICY_STEP, _update_policy="dataset", _update_policy_recurrent="dataset"),
+    *_refused("TRPO", _POLICY_STEP, _compute_gain="log_prob, log_prob_old, entropy, advs"),
+    *_refused("TRPO", _POLICY_STEP, _compute_kl_constrained_step="action_distrib, action_distrib_old, gain"),
+    *_refused("TRPO", _POLICY_STEP, _line_search="full_step, dataset, advs, action_distrib_old, gain"),
+    *_refused("A2C", "update()", _flush_storage="obs_shape, action"),
     # BEAR extends SoftActorCritic. Its update has steps that PFRL's methods do not cover.
-    *_refused(
-        "BEAR",
-        update_q_func=("batch", "critics_step(batch, step)"),
-        update_policy_and_temperature=("batch", "policy_step(batch, step)"),
-        update_temperature=("log_prob", "policy_step(batch, step)"),
-    ),
+    *_refused("BEAR", "critics_step(batch, step)", update_q_func="batch"),
+    *_refused("BEAR", "policy_step(batch, step)", update_policy_and_temperature="batch", update_temperature="log_prob"),
 )
 
 #: Names of all methods in the table.
@@ -209,18 +139,19 @@ _PACKAGE = __name__.partition(".")[0]
 
 #: Rows of the table, keyed by class and name.
 _ROWS = {(hook.owner, hook.name): hook for hook in HOOKS}
-#: Methods that are called at every step and need no indirection.
+#: Methods that remain plain functions, without a `HookMethod`, because they are called at every update.
 _DIRECT = {("OffPolicyAgent", "update")}
 
 
 class HookMethod:
     """Descriptor of a method of PFRL's agent that users may override.
 
-    Assignment to an instance counts as an override. It raises TypeError if the override is refused.
+    Assigning a function to the attribute of an agent counts as an override. If the outcome of the hook is "refused",
+    the assignment raises TypeError.
 
     Args:
         hook: Row of the table for this method.
-        function: Default implementation; None if an override is refused.
+        function: Default implementation. None if the outcome of the hook is "refused".
     """
 
     def __init__(self, hook: Hook, function: Callable[..., Any] | None) -> None:
@@ -245,7 +176,7 @@ class HookMethod:
         if getattr(agent, "_compiled", None) is not None:
             name = self.hook.name
             raise TypeError(f"{name} is assigned to an agent that was built with compile=True, which does not call it")
-        if isinstance(value, MethodType) and value.__self__ is agent:  # pickle stores only its name
+        if isinstance(value, MethodType) and value.__self__ is agent:  # pickle would store only the method's name
             value = functools.partial(value.__func__, agent)
         vars(agent)[self.hook.name] = value
         agent._overridden_hooks = agent._overridden_hooks | {self.hook.name}
@@ -254,21 +185,21 @@ class HookMethod:
         if self.hook.name not in vars(agent):
             raise AttributeError(f"{self.hook.name} is not assigned to this {type(agent).__name__}")
         del vars(agent)[self.hook.name]
-        own = NAMES & vars(agent).keys()
-        agent._overridden_hooks = type(agent)._overridden_hooks | own
+        assigned = NAMES & vars(agent).keys()
+        agent._overridden_hooks = type(agent)._overridden_hooks | assigned
 
 
 class HookType(ABCMeta):
     """Metaclass of agents. It records the methods of PFRL's agents that a class overrides.
 
     Attributes:
-        _overridden_hooks: Names of the table's methods that the class overrides and that are called. `update` of agents
-            with a replay buffer is included only in PFRL's form, in which the first argument is not named `batch`. An
-            agent with methods assigned to the instance has its own attribute of this name.
+        _overridden_hooks: Names of the methods that the class overrides and that this library calls. For agents with a
+            replay buffer, `update` is included only if its first argument is not named `batch`, as in PFRL. If methods
+            are assigned to an agent, the agent has an attribute of this name that includes these methods.
 
     Raises:
-        TypeError: If a class overrides, or is assigned, a method that this library does not call. The message names the
-            replacement.
+        TypeError: If a class overrides a method that this library does not call, or if such a method is assigned to the
+            class. The message names the replacement.
     """
 
     _overridden_hooks: frozenset[str]
@@ -279,13 +210,14 @@ class HookType(ABCMeta):
             for (owner, method), hook in _ROWS.items():
                 if owner == name and (owner, method) not in _DIRECT:
                     is_inherited = method not in namespace and hook.outcome != "refused"
-                    own = getattr(super(cls, cls), method) if is_inherited else namespace.get(method)
-                    type.__setattr__(cls, method, HookMethod(hook, own))
+                    default = getattr(super(cls, cls), method) if is_inherited else namespace.get(method)
+                    type.__setattr__(cls, method, HookMethod(hook, default))
         resolve_hooks(cls)
 
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
-        if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):  # a patch is removed
+        # `value` is a function of this package, for example because monkeypatch restores a method
+        if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):
             value = value if isinstance(value, HookMethod) else HookMethod(hook, value)
         before = vars(cls).get(name)
         super().__setattr__(name, value)
@@ -313,19 +245,19 @@ def _resolve_all(cls: HookType) -> None:
 
 
 def resolve_hooks(cls: HookType) -> None:
-    """Find the hooks that a class overrides, and adapt the arguments of its `update`.
+    """Set `_overridden_hooks` of a class. If the class overrides `update` as in PFRL, make it accept a `Batch`, too.
 
-    Constructors call this function again, because a mix-in may have got a method after the class was created.
+    Constructors call this function again, because methods may have been added to a mix-in after the class was created.
 
     Raises:
         TypeError: If the class overrides a method that this library does not call.
     """
-    found = set()
+    overridden = set()
     for hook in _hooks_of(cls):
-        definer = next((base for base in cls.__mro__ if hook.name in vars(base)), None)
-        if definer is None or (_is_ours(definer) and not _is_foreign(vars(definer)[hook.name])):
+        base = next((base for base in cls.__mro__ if hook.name in vars(base)), None)
+        if base is None or (_is_ours(base) and not _is_foreign(vars(base)[hook.name])):
             continue
-        function = vars(definer)[hook.name]
+        function = vars(base)[hook.name]
         if hook.outcome == "refused":
             raise hook.refusal(cls.__name__)
         if hook.name == "update" and hook.arguments.startswith("experiences"):
@@ -333,25 +265,25 @@ def resolve_hooks(cls: HookType) -> None:
                 continue
             if getattr(function, "accept_batch", None) is not function:
                 type.__setattr__(cls, "update", _accept_batch(function))
-        found.add(hook.name)
-    type.__setattr__(cls, "_overridden_hooks", frozenset(found))
+        overridden.add(hook.name)
+    type.__setattr__(cls, "_overridden_hooks", frozenset(overridden))
 
 
 def _hooks_of(cls: type) -> Iterator[Hook]:
-    """Yield the table rows that apply to a class: for each name, the row of the nearest class of this package."""
-    seen = set()
+    """Yield the table rows that apply to a class: for each method, the row of the nearest class of this package."""
+    names = set()
     for base in cls.__mro__:
         for name in NAMES if _is_ours(base) else ():
             hook = _ROWS.get((base.__name__, name))
-            if hook is not None and name not in seen:
-                seen.add(name)
+            if hook is not None and name not in names:
+                names.add(name)
                 yield hook
 
 
 def _is_foreign(value: Any) -> bool:
     """Return True if a method's code is outside this package.
 
-    `__globals__` is read, because `functools.wraps` copies `__module__`.
+    The function reads `__globals__`, because `functools.wraps` copies `__module__` from the wrapped function.
     """
     if isinstance(value, HookMethod):
         return False
@@ -364,22 +296,22 @@ def _is_ours(cls: type) -> bool:
 
 
 def arguments_of(function: Callable[..., Any]) -> list[str]:
-    """Return the names of a function's arguments, with `self` unless it is bound."""
+    """Return the names of a function's arguments. `self` is included unless the function is a bound method."""
     return [*inspect.signature(function).parameters]
 
 
 def _accept_batch(update: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an `update` of PFRL's form so that it also accepts a `Batch`, which offline runners and learners pass."""
+    """Wrap an `update(experiences)` so that it also accepts a `Batch`, which offline runners and learners pass."""
 
     @functools.wraps(update)
     def accept_batch(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(batch, Batch):
             return update(self, batch, *args, **kwargs)
         updates = self.optim_t
-        learnt = update(self, experiences_of(batch, self.gamma), *args, **kwargs)
+        result = update(self, experiences_of(batch, self.gamma), *args, **kwargs)
         if self.optim_t == updates:
             self._count_update()
-        return (self._td_errors(batch), {}) if learnt is None else learnt
+        return (self._td_errors(batch), {}) if result is None else result
 
     accept_batch.accept_batch = accept_batch  # type: ignore[attr-defined]
     return accept_batch

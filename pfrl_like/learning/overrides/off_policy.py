@@ -1,4 +1,4 @@
-"""Updates and action selection of replay agents by overridden methods of PFRL's agents."""
+"""Updates of replay agents whose subclass overrides methods of PFRL's agents."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ from pfrl_like.optimizers.gradient_step import StepsOfUpdate
 
 
 def check_not_compiled(agent: Any, compile: bool) -> None:
-    """Check that an agent with `compile=True` does not override methods of PFRL's agents and is not recurrent.
+    """Check that an agent is not recurrent and overrides no methods of PFRL's agents, if `compile` is True.
 
     Raises:
-        TypeError: If the agent overrides such methods; the message names them.
+        TypeError: If the agent overrides such methods. The message names these methods.
         ValueError: If the agent is recurrent.
     """
     if compile and agent._overridden_hooks:
@@ -35,19 +35,20 @@ def check_not_compiled(agent: Any, compile: bool) -> None:
 
 
 def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Make one update of an actor-critic with PFRL's methods. A subclass overrides at least one of these methods.
+    """Make one update of an actor-critic agent whose subclass overrides methods that PFRL's `update` calls.
 
     Args:
-        agent: The agent. Its `_update_through_hooks` calls the methods in the order of PFRL's `update`.
+        agent: The agent. Its method `_update_through_hooks` calls the methods in the order of PFRL's `update`.
         batch: Minibatch whose observations are features.
 
     Returns:
-        TD errors of the critics after the update, [N], and an empty dict: the methods record their statistics
+        TD errors of the critics after the update, [N], and an empty dict, because the methods record their statistics
         themselves.
 
     Raises:
-        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter or TD error
-            is NaN or infinite after the steps of overridden methods. Earlier optimiser steps are not rolled back.
+        NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
+            or TD error is NaN or infinite after the overridden methods have run. Earlier optimiser steps are not rolled
+            back.
     """
     agent._last_steps = StepsOfUpdate(agent.gradient_steps)
     with checked_after_hooks(agent, _params_of(agent)):
@@ -64,16 +65,16 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
 
 @contextlib.contextmanager
 def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Iterator[None]:
-    """Check the parameters after the context, in which overridden methods may make optimiser steps.
+    """Context in which overridden methods run. At its end, check that the parameters are finite.
 
     Args:
-        agent: The agent; its `_overridden_hooks` contains the names of the methods.
-        params: Parameters that the methods change, keyed by their name in error messages.
+        agent: The agent. Its attribute `_overridden_hooks` contains the names of the methods.
+        params: Lists of parameters that the methods may change, keyed by their names in error messages.
 
     Raises:
-        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
-            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
-            back.
+        NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
+            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
+            these methods are not rolled back.
     """
     try:
         yield
@@ -88,7 +89,7 @@ def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Itera
 
 @contextlib.contextmanager
 def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
-    """Set the agent's `_hooked_batch` to the minibatch within the context."""
+    """Context in which the agent's attribute `_hooked_batch` is the minibatch."""
     before = agent._hooked_batch
     agent._hooked_batch = batch
     try:
@@ -101,8 +102,8 @@ def _params_of(agent: Any) -> dict[str, list[Tensor]]:
     return {name: step.params for name, step in agent.gradient_steps.items()}
 
 
-def own_step(agent: Any) -> StepsOfUpdate:
-    """Return the gradient steps for a default method: the steps of the running update, or else new steps."""
+def steps_of_update(agent: Any) -> StepsOfUpdate:
+    """Return the gradient steps of the running update. If no update is running, return new gradient steps."""
     if agent._hooked_batch is None or not isinstance(agent._last_steps, StepsOfUpdate):
         agent._last_steps = StepsOfUpdate(agent.gradient_steps)
     steps: StepsOfUpdate = agent._last_steps
@@ -113,13 +114,14 @@ def own_step(agent: Any) -> StepsOfUpdate:
 
 
 def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Return the loss of a DQN's overridden `_compute_loss`, the TD errors and statistics.
+    """Return the loss that a DQN's overridden `_compute_loss` computes, the TD errors and statistics.
 
-    If the override fills `errors_out`, these values are the TD errors. Otherwise this library computes the TD errors.
+    If the override fills its argument `errors_out`, these errors are returned. Otherwise this library computes the TD
+    errors.
     """
     errors: list[float] | None = None if batch.weight is None else []
     with within_hook(agent, batch):
-        loss = given_loss(agent, "_compute_loss", ColumnsOfBatch(batch, agent.gamma), errors_out=errors)
+        loss = call_loss_hook(agent, "_compute_loss", ColumnsOfBatch(batch, agent.gamma), errors_out=errors)
     if errors:
         td_error = torch.as_tensor(np.asarray(errors, np.float32), device=batch.reward.device)
     else:
@@ -127,14 +129,14 @@ def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[s
     return loss, td_error, {"loss": loss.detach()}
 
 
-def given_loss(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
-    """Return the scalar loss that an overridden method computes.
+def call_loss_hook(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
+    """Call a method that may be overridden, and return the scalar loss that the method computes.
 
     Args:
         agent: The agent.
         method: Name of the method.
-        args: Positional arguments of the method.
-        kwargs: Keyword arguments of the method.
+        *args: Positional arguments of the method.
+        **kwargs: Keyword arguments of the method.
 
     Raises:
         TypeError: If the result is not a scalar tensor with a gradient.
@@ -142,10 +144,9 @@ def given_loss(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
     loss = getattr(agent, method)(*args, **kwargs)
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
         got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"{loss!r:.80}"
-        without = " without a gradient" if isinstance(loss, Tensor) and loss.numel() == 1 else ""
-        raise TypeError(
-            f"{method} of {type(agent).__name__} returned {got}{without}, expected the loss, a scalar tensor"
-        )
+        suffix = " without a gradient" if isinstance(loss, Tensor) and loss.numel() == 1 else ""
+        name = f"{method} of {type(agent).__name__}"
+        raise TypeError(f"{name} returned {got}{suffix}, expected the loss, a scalar tensor")
     return loss.reshape(())
 
 
@@ -153,42 +154,43 @@ def overridden_target(agent: Any) -> Any:
     """Return the `target` function of a DQN whose `_compute_target_values` is overridden."""
 
     def target(value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        wanted: Tensor = agent._compute_target_values(ColumnsOfBatch(batch, agent.gamma))
-        return wanted.reshape(batch.reward.shape)
+        values: Tensor = agent._compute_target_values(ColumnsOfBatch(batch, agent.gamma))
+        return values.reshape(batch.reward.shape)
 
     return target
 
 
 def takes_experiences(agent: Any) -> bool:
-    """Return True if an overridden `update`, or `update_from_episodes`, takes lists of transition dicts.
+    """Return True if the agent learns with an overridden `update` or `update_from_episodes` that takes PFRL's lists.
 
-    A function that is assigned to the attribute `update` of an agent takes lists if its first argument is named
-    `experiences`. PFRL never calls a function that is assigned in this way.
+    If a function is assigned to the attribute `update` of the agent, the function takes lists of transition dicts only
+    if its first argument is named `experiences`. PFRL never calls a function that is assigned in this way.
     """
     if agent.learns_from_sequences and "update_from_episodes" in agent._overridden_hooks:
         return True
-    own = vars(agent).get("update")
-    if own is None:
+    assigned = vars(agent).get("update")
+    if assigned is None:
         return "update" in agent._overridden_hooks
-    return arguments_of(own)[:1] == ["experiences"]
+    return arguments_of(assigned)[:1] == ["experiences"]
 
 
 def update_by_experiences(agent: Any) -> None:
-    """Sample experiences in PFRL's form and call the overridden `update` or `update_from_episodes`.
+    """Sample experiences in PFRL's format and call the overridden `update` or `update_from_episodes`.
 
-    If the override does not count its update in `optim_t`, this function counts it. If the override does not write back
-    the errors of prioritised items, this function writes the errors of this library's loss after the update.
+    If the override does not count the update in `optim_t`, this function counts the update. If the override does not
+    write the errors of prioritised items to the buffer, this function writes the errors of this library's loss after
+    the update.
 
     Raises:
-        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
-            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
-            back.
+        NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
+            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
+            these methods are not rolled back.
     """
     buffer = agent.replay_buffer
     if agent.learns_from_sequences:
         experiences = buffer.sample_episodes(agent.minibatch_size, agent.sequence_length)
-        hooked = "update_from_episodes" in agent._overridden_hooks
-        update = agent.update_from_episodes if hooked else agent.update
+        is_overridden = "update_from_episodes" in agent._overridden_hooks
+        update = agent.update_from_episodes if is_overridden else agent.update
     else:
         experiences, update = buffer.sample(agent.minibatch_size), agent.update
     updates = agent.optim_t
@@ -201,5 +203,5 @@ def update_by_experiences(agent: Any) -> None:
             buffer.update_errors(agent._td_errors(experiences))
     except BaseException:
         if buffer.prioritized and buffer.waits_for_errors:
-            buffer.update_priorities(np.zeros(0, np.int64), [])  # ends the wait for errors
+            buffer.update_priorities(np.zeros(0, np.int64), [])  # the buffer then no longer waits for errors
         raise

@@ -1,4 +1,4 @@
-"""Updates of PPO, A2C and REINFORCE with the methods of PFRL's agents that a subclass overrides."""
+"""Updates of PPO, A2C and REINFORCE agents whose subclass overrides methods of PFRL's agents."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from torch import Tensor
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
-from pfrl_like.learning.minibatches import batch_of_episodes, rows_following
+from pfrl_like.learning.minibatches import batch_of_episodes, next_obs_rows
 from pfrl_like.learning.model_outputs import policy_of
 from pfrl_like.learning.overrides.hooks import arguments_of
-from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
+from pfrl_like.learning.overrides.off_policy import call_loss_hook, checked_after_hooks, within_hook
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.utils.checks import warn_once
 
@@ -31,12 +31,12 @@ def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) 
         batch: Minibatch whose observations are features.
 
     Returns:
-        The scalar loss and the statistic "log_ratio". The method records its losses itself.
+        The scalar loss and the statistic "log_ratio". `_lossfun` itself records its losses.
     """
     old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
     log_prob, entropy = distribution.log_prob(batch.action), distribution.entropy()
     with within_hook(agent, batch):
-        loss = given_loss(
+        loss = call_loss_hook(
             agent, "_lossfun", entropy, value.unsqueeze(-1), log_prob, vs_pred_old=old_value.unsqueeze(-1),
             log_probs_old=old_log_prob, advs=advantage, vs_teacher=returns.unsqueeze(-1),
         )  # fmt: skip
@@ -47,40 +47,41 @@ def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) 
 
 
 def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-    """Run `learn` of an A2C agent whose `update` or `_compute_returns` is overridden.
+    """Call `update` of an A2C agent whose `update` or `_compute_returns` is overridden.
 
     Args:
-        agent: The A2C agent. Its `update` gets a `Batch` if the first argument of `update` is named `batch`.
+        agent: The A2C agent. If the first argument of its `update` is named `batch`, this argument is a `Batch`.
+            Otherwise `update` is called without arguments, as in PFRL.
         episodes: The collected steps, with features.
 
     Returns:
-        The result of `update`. If the result is None, as in PFRL: advantages of 0 and no statistics.
+        The result of `update`. If the result is None, as in PFRL, advantages of 0, [N], and no statistics.
 
     Raises:
-        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
-            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
-            back.
+        NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
+            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
+            these methods are not rolled back.
     """
     updates, agent._hooked_episodes = agent.n_updates, episodes
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
             if "update" in agent._overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]:
-                learnt = agent.update(batch_of_episodes(episodes))
+                result = agent.update(batch_of_episodes(episodes))
             else:
-                _lay_out_rollout(agent, episodes)
-                learnt = agent.update()
+                _fill_rollout_attributes(agent, episodes)
+                result = agent.update()
     finally:
         agent._hooked_episodes = None
     agent.n_updates = max(agent.n_updates, updates + 1)
     agent.t_start = agent.t
-    return (torch.zeros_like(episodes.steps.reward), {}) if learnt is None else learnt
+    return (torch.zeros_like(episodes.steps.reward), {}) if result is None else result
 
 
-def _lay_out_rollout(agent: Any, episodes: Any) -> None:
-    """Set the attributes that PFRL's `A2C.update` reads to the collected steps.
+def _fill_rollout_attributes(agent: Any, episodes: Any) -> None:
+    """Copy the collected steps to the attributes that PFRL's `A2C.update` reads.
 
     Raises:
-        ValueError: If the number of steps or environments differs from `update_steps` or `num_processes` of the agent.
+        ValueError: If the number of steps is not `update_steps` for each of `num_processes` environments.
         TypeError: If observations are not a single array.
     """
     steps, n_steps, n_envs = episodes.steps, agent.update_steps, agent.num_processes
@@ -91,14 +92,12 @@ def _lay_out_rollout(agent: Any, episodes: Any) -> None:
             f"each of num_processes = {n_envs} environments, got {len(steps)} steps of {len(ends)} episodes"
         )
     if not isinstance(steps.obs, Tensor):
-        raise TypeError(
-            f"observations are nested, {type(steps.obs).__name__}, but PFRL's update() needs a single array: override "
-            "update(batch) instead"
-        )
-    after = torch.cat([steps.obs, episodes.last_obs])[rows_following(episodes)[n_steps - 1 :: n_steps]]
+        got = type(steps.obs).__name__
+        raise TypeError(f"obs is {got}, but PFRL's update() needs a single array: override update(batch) instead")
+    after = torch.cat([steps.obs, episodes.last_obs])[next_obs_rows(episodes)[n_steps - 1 :: n_steps]]
     states = torch.cat([_by_time(agent, steps.obs), after.unsqueeze(0)])
-    cut = _cut_off(episodes, n_steps)
-    if cut.any():
+    truncated = _truncations(episodes, n_steps)
+    if truncated.any():
         warn_once(
             ("A2C", "cut off"), "the update() of PFRL's A2C treats an episode that is truncated within the rollout as "
             "terminated: override update(batch) instead, which bootstraps from the last observation", UserWarning,
@@ -109,28 +108,30 @@ def _lay_out_rollout(agent: Any, episodes: Any) -> None:
     agent.actions = _by_time(agent, steps.action).float()
     agent.action_shape = agent.actions.shape[2:]
     agent.rewards = _by_time(agent, steps.reward).clone()
-    agent.masks = _by_time(agent, ((steps.discount > 0) & ~cut).float()).clone()
+    agent.masks = _by_time(agent, ((steps.discount > 0) & ~truncated).float()).clone()
     agent.value_preds = torch.cat([_by_time(agent, value), value.new_zeros(1, n_envs)])
     agent.returns = torch.zeros_like(agent.value_preds)
 
 
 def episodes_of_rollout(agent: Any) -> Any:
-    """Return the collected steps from the attributes that PFRL's `A2C.update` uses; default of `A2C.update()`.
+    """Return the collected steps, read from the attributes that PFRL's `A2C.update` uses.
+
+    `A2C.update()` learns from these steps if its argument `batch` is None.
 
     Raises:
         TypeError: If no overridden `update()` is running.
     """
-    given = agent._hooked_episodes
-    if given is None:
+    hooked = agent._hooked_episodes
+    if hooked is None:
         raise TypeError("batch is None, expected a Batch: None is allowed only within an overridden update()")
-    n_steps, steps = agent.update_steps, given.steps
+    n_steps, steps = agent.update_steps, hooked.steps
 
     def rows(column: Tensor) -> Tensor:
         return column.transpose(0, 1).reshape(len(steps), *column.shape[2:])
 
-    discount = torch.where(_cut_off(given, n_steps), steps.discount, agent.gamma * rows(agent.masks))
-    env, at_end = given.last_rows // n_steps, (given.last_rows + 1) % n_steps == 0
-    last_obs = given.last_obs.clone()
+    discount = torch.where(_truncations(hooked, n_steps), steps.discount, agent.gamma * rows(agent.masks))
+    env, at_end = hooked.last_rows // n_steps, (hooked.last_rows + 1) % n_steps == 0
+    last_obs = hooked.last_obs.clone()
     last_obs[at_end] = agent.states[-1, env[at_end]].to(last_obs.dtype)
     steps = steps.replace(
         obs=rows(agent.states[:-1]).to(steps.obs.dtype),
@@ -138,7 +139,7 @@ def episodes_of_rollout(agent: Any) -> Any:
         reward=rows(agent.rewards),
         discount=discount,
     )
-    episodes = dataclasses.replace(given, steps=steps, last_obs=last_obs)
+    episodes = dataclasses.replace(hooked, steps=steps, last_obs=last_obs)
     if "_compute_returns" not in agent._overridden_hooks:
         return episodes
     with torch.no_grad():
@@ -162,54 +163,52 @@ def fill_returns(agent: Any, next_value: Tensor) -> None:
 
 
 def _by_time(agent: Any, column: Tensor) -> Tensor:
-    """Reshape a column with one row per step, one environment after the other, to [T, P, ...]."""
+    """Reshape a column to [T, P, ...]. Its rows are the T steps of the first environment, then of the second, ..."""
     return column.reshape(agent.num_processes, agent.update_steps, *column.shape[1:]).transpose(0, 1)
 
 
-def _cut_off(episodes: Any, n_steps: int) -> Tensor:
-    """Return a mask of the steps at which an episode is truncated before the rollout ends, [N]."""
-    cut = torch.zeros_like(episodes.steps.reward, dtype=torch.bool)
-    cut[episodes.last_rows] = (episodes.last_rows + 1) % n_steps != 0
-    return cut
+def _truncations(episodes: Any, n_steps: int) -> Tensor:
+    """Return a mask, [N], of the steps at which an episode is truncated before the last step of the rollout."""
+    truncated = torch.zeros_like(episodes.steps.reward, dtype=torch.bool)
+    truncated[episodes.last_rows] = (episodes.last_rows + 1) % n_steps != 0
+    return truncated
 
 
 # REINFORCE
 
 
 def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
-    """Run `learn` of a REINFORCE agent that overrides methods of PFRL's agent.
-
-    The methods are called as in PFRL's `_observe_train`.
+    """Call the overridden methods of a REINFORCE agent with the collected episodes, as PFRL's `_observe_train` does.
 
     Args:
         agent: The REINFORCE agent.
         episodes: The episodes, with features.
 
     Raises:
-        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
-            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
-            back.
+        NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
+            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
+            these methods are not rolled back.
     """
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
             if agent.backward_separately:
                 for each in episodes:
-                    _lay_out_sequences(agent, [each])
+                    _fill_sequence_attributes(agent, [each])
                     agent.accumulate_grad()
                 if agent.n_backward >= agent.batchsize:
                     agent.update_with_accumulated_grad()
             else:
-                _lay_out_sequences(agent, episodes)
+                _fill_sequence_attributes(agent, episodes)
                 agent.batch_update()
     finally:
-        _lay_out_sequences(agent, ())
+        _fill_sequence_attributes(agent, ())
     agent.n_updates += 1
 
 
-def _lay_out_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
-    """Set the sequences that PFRL's `REINFORCE.accumulate_grad` reads.
+def _fill_sequence_attributes(agent: Any, episodes: Sequence[Batch]) -> None:
+    """Copy episodes to the attributes that PFRL's `REINFORCE.accumulate_grad` reads.
 
-    Each attribute is a list of one list per episode.
+    These are rewards, log-probabilities and entropies, each a list of one list per episode.
     """
     agent._hooked_sequences = episodes
     rewards, log_probs, entropies = [], [], []
@@ -223,21 +222,20 @@ def _lay_out_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
 
 
 def accumulate_gradient(agent: Any) -> None:
-    """Backpropagate the loss of the stored sequences; default implementation of PFRL's `REINFORCE.accumulate_grad`.
+    """Add the gradient of the collected episodes' loss to the parameters' gradients.
 
-    A second call in the same update recomputes the model's outputs for the same episodes.
+    This is the default implementation of PFRL's `REINFORCE.accumulate_grad`.
+
+    If an overridden method calls this function again, the model's outputs for the episodes are recomputed.
 
     Raises:
         TypeError: If there are no collected episodes.
     """
     episodes = agent._hooked_sequences
     if not episodes:
-        raise TypeError(
-            "accumulate_grad was called without episodes, expected the agent to call it after it has collected them: "
-            "override accumulate_grad, or call observe"
-        )
+        raise TypeError("accumulate_grad was called, but no episodes are collected: only observe may call it")
     if not any(agent.log_prob_sequences):
-        _lay_out_sequences(agent, episodes)
+        _fill_sequence_attributes(agent, episodes)
     if agent.n_backward == 0:
         agent.optimizer.zero_grad()
     loss: Any = 0.0
@@ -248,7 +246,7 @@ def accumulate_gradient(agent: Any) -> None:
         returns = np.cumsum(rewards[:0:-1])[::-1].astype(np.float32)
         loss = loss - (torch.from_numpy(returns.copy()).to(log_prob) * log_prob + agent.beta * entropy).sum()
     (loss / agent.batchsize).backward()
-    _lay_out_sequences(agent, ())
+    _fill_sequence_attributes(agent, ())
     agent._hooked_sequences = episodes
     agent.n_backward += 1
 
@@ -257,7 +255,7 @@ def step_along_gradient(agent: Any) -> None:
     """Make a step of REINFORCE's optimiser with the current gradients.
 
     Raises:
-        NonFiniteError: If the gradient is NaN or infinite; no step is made.
+        NonFiniteError: If the gradient is NaN or infinite. No step is made.
     """
     agent.n_backward = 0
     params = [param for param in agent.model.parameters() if param.grad is not None]

@@ -155,7 +155,7 @@ OF_TRANSFORMERS: Table = {
     "replay_buffer": small(EpisodicReplayBuffer),
     **{name: not_recurrent()[name] for name in ("recurrent", "episodic_update_len")},
     "compile": Effect(True, refused="compile is True, which DecisionTransformer does not support"),
-    "gamma": Effect(0.9, refused="has no argument gamma: its returns are not discounted"),
+    "gamma": Effect(0.9, refused="has undiscounted returns: leave it out"),
     "target_return": Effect(-90.0, "evaluation actions parameters", TRANSFORMER + "it_acts_by_the_return_that_is_left"),
     "return_scale": Effect(0.1, "evaluation parameters", held_by=TRANSFORMER + "it_acts_by_the_return_that_is_left"),
     "context_size": learnt(2, TRANSFORMER + "it_looks_back_at_so_many_steps"),

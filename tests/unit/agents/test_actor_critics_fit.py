@@ -47,7 +47,7 @@ def make_discrete(n_valued: int = 3) -> Any:
 def test_an_optimiser_in_the_place_of_another_is_refused() -> None:
     policy, *critics = [make_policy(), make_critic(), make_critic()]
     optimizers = [adam(part.parameters()) for part in (policy, *critics[::-1])]
-    with pytest.raises(ValueError, match="q_func1_optimizer holds no parameter of q_func1, .* with q_func1.par"):
+    with pytest.raises(ValueError, match="q_func1_optimizer holds no parameter of q_func1: construct it with q_func1"):
         make_sac(policy, critics, optimizers=optimizers)
 
 
@@ -69,7 +69,7 @@ def test_a_network_that_is_frozen_whole_is_refused() -> None:
 def test_an_optimiser_whose_step_asks_for_the_loss_again_is_refused() -> None:
     policy, critics = make_policy(), [make_critic(), make_critic()]
     optimizers = [torch.optim.LBFGS(policy.parameters()), *(adam(critic.parameters()) for critic in critics)]
-    with pytest.raises(TypeError, match="policy_optimizer is LBFGS, whose step needs a closure, expected one wit"):
+    with pytest.raises(TypeError, match="policy_optimizer is LBFGS, whose step needs a closure: use another optimizer"):
         make_sac(policy, critics, optimizers=optimizers)
 
 

@@ -16,8 +16,7 @@ from registry import arguments_of
 from torch import nn
 
 from pfrl_like import agents
-from pfrl_like.agents.offline.advantage_weighted import sampled_advantage
-from pfrl_like.agents.offline.awac import EXPECTED, binary_weight
+from pfrl_like.agents.offline.awac import REDUCTIONS, binary_weight, sampled_advantage
 from pfrl_like.agents.offline.iql import state_value_of
 from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss
 from pfrl_like.dataset import MDPDataset
@@ -170,9 +169,9 @@ def test_weights_are_made_of_the_advantage_over_drawn_actions() -> None:
     torch.testing.assert_close(given, exponential_weight(advantage, 0.1, 2.0))
     for pool in ("mean", "max"):
         options: dict[str, Any] = {"advantage_type": pool, "n_action_samples": 5, "beta": 0.2, "max_weight": 3.0}
-        given, advantage = weights(make("CRR", **options), EXPECTED[pool], 5)
+        given, advantage = weights(make("CRR", **options), REDUCTIONS[pool], 5)
         torch.testing.assert_close(given, exponential_weight(advantage, 0.2, 3.0))
-        given, advantage = weights(make("CRR", weight_type="binary", **options), EXPECTED[pool], 5)
+        given, advantage = weights(make("CRR", weight_type="binary", **options), REDUCTIONS[pool], 5)
         assert torch.equal(given, binary_weight(advantage))
 
 
@@ -223,7 +222,7 @@ def test_a_value_function_of_something_else_is_refused() -> None:
     v_func, batch = make_policy("deterministic"), make_batch()
     with pytest.raises(TypeError, match="v_func gives DeltaVector"):
         make("IQL", v_func=v_func, v_func_optimizer=adam(v_func)).dry_run(ENV.observation_space.sample())
-    with pytest.raises(ValueError, match=r"v_func gives numbers of shape \(8, 4\) for 8 rows"):
+    with pytest.raises(ValueError, match=r"v_func returns shape \(8, 4\) for 8 rows"):
         state_value_of(Lambda(lambda obs: obs), batch)
-    with pytest.raises(ValueError, match="v_func gives DeltaVector for 8 rows"):
+    with pytest.raises(ValueError, match="v_func returns DeltaVector for 8 rows"):
         state_value_of(v_func, batch)

@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.minibatches import everything
+from pfrl_like.learning.minibatches import all_steps
 from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.policies import MultiCategoricalHead, SoftmaxCategoricalHead
@@ -155,7 +155,7 @@ def test_sequences_give_what_the_model_said_when_it_acted(max_len: int | None) -
     play_several(agent, CHAIN, 3, 20)
     episodes = agent._rollout.take(agent.gamma, "cpu", agent._bootstrap_inputs)
     steps = agent._evaluated(episodes, 0.9)
-    batch = everything(dataclasses.replace(episodes, steps=steps), max_len)
+    batch = all_steps(dataclasses.replace(episodes, steps=steps), max_len)
     distribution, value = policy_and_value(agent.model, batch)
     torch.testing.assert_close(distribution.log_prob(batch.action), batch.log_prob)
     torch.testing.assert_close(value, batch.value)

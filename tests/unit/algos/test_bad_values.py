@@ -12,7 +12,7 @@ from estimator_parts import ALL, QUIET, SMALL_FILTERS, built, images, make, vect
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS, Estimator
-from pfrl_like.algos.fitting.saving import told_by
+from pfrl_like.algos.fitting.saving import errors_about_file
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dynamics import MOPO
@@ -156,7 +156,7 @@ def test_an_agent_without_an_estimator_is_told_where_it_is() -> None:
 
 
 def test_what_a_part_says_of_itself_is_told_with_the_file() -> None:
-    with pytest.raises(CheckpointError, match="^a: has invalid contents: alpha: is damaged$"), told_by("a"):
+    with pytest.raises(CheckpointError, match="^a: has invalid contents: alpha: is damaged$"), errors_about_file("a"):
         raise CheckpointError("alpha", "is damaged")
-    with pytest.raises(CheckpointError, match="^a: is damaged$"), told_by("a"):
+    with pytest.raises(CheckpointError, match="^a: is damaged$"), errors_about_file("a"):
         raise CheckpointError("a", "is damaged")

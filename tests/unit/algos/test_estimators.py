@@ -201,7 +201,7 @@ def test_dynamics_are_told_of_and_have_to_be_given_again(capsys: Any) -> None:
     assert "dynamics={'algorithm': 'MOPO'" in capsys.readouterr().out
     (path,) = Path("logs").glob("*/params.json")
     assert json.loads(path.read_text())["dynamics"]["lam"] == 0.25
-    with pytest.warns(UserWarning, match=r"was trained with MOPO as dynamics.*set_params\(dynamics=") as warned:
+    with pytest.warns(UserWarning, match=r"MOPO, the dynamics of this SAC, .*set_params\(dynamics=") as warned:
         again = algos.SAC.from_json(path)
     assert again.dynamics is None and warned[0].filename == __file__
     assert again.set_params(dynamics=dynamics).fit(data, n_epochs=1, **QUIET).dynamics is dynamics

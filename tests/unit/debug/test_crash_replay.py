@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pfrl_like import agents
 from pfrl_like.batch import Batch
 from pfrl_like.cli import main
-from pfrl_like.debug.crash_replay import RerunError, _read_batch, described, start_again
+from pfrl_like.debug.crash_replay import RerunError, _read_batch, diagnosis_record, rerun_crash
 from pfrl_like.errors import CheckpointError, NonFiniteError
 from pfrl_like.experiments import replay_crash, train_agent
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -208,14 +208,14 @@ def test_a_record_decides_on_no_variables_but_those_that_numbers_may_depend_on(
     record = {"settings": settings, "directory": str(tmp_path), "started_as": ["python", "-c", "pass"]}
     tell = "import json, os; json.dump(dict(os.environ), open('told', 'w'))"
     with pytest.raises(RerunError, match="has ended with code 0"):
-        start_again(record, str(tmp_path), crash=str(tmp_path), command=[sys.executable, "-c", tell])
+        rerun_crash(record, str(tmp_path), crash=str(tmp_path), command=[sys.executable, "-c", tell])
     told = json.loads((tmp_path / "told").read_text())
     assert told["OMP_NUM_THREADS"] == "3" and "MKL_NUM_THREADS" not in told and "evil" not in told.values()
 
 
 def test_texts_of_a_crash_have_no_secrets() -> None:
     found = SimpleNamespace(error="token=a is not finite", layer=None, parameters=[], gradients={})
-    assert described(found)["error_again"] == f"token={MASK} is not finite"
+    assert diagnosis_record(found)["error_again"] == f"token={MASK} is not finite"
 
 
 def test_of_a_program_that_cannot_be_started_nobody_says_that_it_is(

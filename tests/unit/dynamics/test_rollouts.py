@@ -185,9 +185,9 @@ def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, nee
     [
         (data().episodes, counter(), "dataset is list, .* MDPDataset.from_episodes"),
         (PrioritizedReplayBuffer(), counter(), "dataset is PrioritizedReplayBuffer, which is prioritised"),
-        (counter(), data(), "dataset is DynamicsModel, expected something with sample_batch"),
+        (counter(), data(), "dataset is DynamicsModel, expected one with sample_batch"),
         (data(), None, "model is NoneType, expected a DynamicsModel"),
-        (data(), MOPO(), "model is MOPO, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"),
+        (data(), MOPO(), "model is MOPO, expected a DynamicsModel, for example impl of a fitted MOPO"),
     ],
 )
 def test_what_is_no_dataset_or_model_is_refused(dataset: Any, model: Any, message: str) -> None:

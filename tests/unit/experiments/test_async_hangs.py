@@ -197,7 +197,7 @@ def test_process_0_saves_its_agent_though_it_hangs(tmp_path):
 
 @pytest.mark.slow
 def test_a_process_that_does_not_let_itself_be_interrupted_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr(async_source, "LAST_WORDS", 1.0)
+    monkeypatch.setattr(async_source, "TRACEBACK_SECONDS", 1.0)
 
     class Stubborn(Hanging):
         def step(self, action):

@@ -17,7 +17,7 @@ from pfrl_like.experiments import Evaluator, train_agent, train_agent_with_evalu
 from pfrl_like.experiments.evaluator import BASIC_COLUMNS
 from pfrl_like.experiments.report import round_numbers, write_report
 from pfrl_like.loggers import CSVLogger
-from pfrl_like.runs.run_directory import earlier_parts, progress_of, set_aside
+from pfrl_like.runs.run_directory import earlier_parts, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import METRICS, SCORES, column_of, record_of
 
 
@@ -108,8 +108,8 @@ def test_setting_aside_may_be_broken_off_anywhere(step_offset, tmp_path, caplog)
         (directory / "run.json").write_text('{"start": "2026-01-02T03:04:05"}')
         fault = Fault("rename", "replace", n=calls + 1, lasts=True)
         with fault.installed(), contextlib.suppress(CheckpointError):
-            set_aside(str(directory), step_offset, logging.getLogger())
-        set_aside(str(directory), step_offset, logging.getLogger())
+            move_earlier_files(str(directory), step_offset, logging.getLogger())
+        move_earlier_files(str(directory), step_offset, logging.getLogger())
         stays = {path.name: path.read_text() if path.is_file() else None for path in directory.iterdir()}
         gone = {path.name for kept in directory.glob("[be]*-*") for path in kept.iterdir()}
         return {name: text for name, text in stays.items() if "-" not in name}, gone, fault.happened
@@ -251,7 +251,7 @@ def test_a_byte_that_has_changed_anywhere_in_a_table_stops_no_run(name, delimite
             outdir.mkdir()
             (outdir / name).write_bytes(damaged)
             caplog.clear()
-            set_aside(str(outdir), 100, logging.getLogger())
+            move_earlier_files(str(outdir), 100, logging.getLogger())
             progress_of(str(outdir), 100)
             for each in (METRICS, SCORES):
                 column_of(str(outdir), each, "return")
@@ -268,8 +268,8 @@ def test_a_byte_that_has_changed_anywhere_in_a_table_stops_no_run(name, delimite
 @pytest.mark.parametrize("header", [b"s4ep,elapsed,episode,return\n", b"step,elapsed,epi\xf3ode,return\n"])
 def test_names_of_a_damaged_header_come_back(header, tmp_path, caplog):
     (tmp_path / "metrics.csv").write_bytes(header + b"4,0.5,0,1.0\n8,0.5,1,2.0\n")
-    assert progress_of(str(tmp_path), 8).episodes == 2
-    set_aside(str(tmp_path), 8, logging.getLogger())
+    assert progress_of(str(tmp_path), 8)[0] == 2
+    move_earlier_files(str(tmp_path), 8, logging.getLogger())
     assert (tmp_path / "metrics.csv").read_text().splitlines()[0] == "step,elapsed,episode,return"
     assert "metrics.csv has damaged lines (1)" in caplog.text
 
@@ -291,7 +291,7 @@ def test_a_table_that_is_one_endless_line_is_kept_aside_unread(tmp_path):
     with (tmp_path / "metrics.csv").open("wb") as file:
         file.write(b"step,elapsed,return\n4,0.5,1.0\n")
         file.truncate(1 << 40)
-    set_aside(str(tmp_path), 40, logging.getLogger())
+    move_earlier_files(str(tmp_path), 40, logging.getLogger())
     assert steps_of(tmp_path / "metrics.csv") == [4]
     assert (folder(tmp_path, f"beyond-40-{AGE}") / "metrics.csv").stat().st_size == 1 << 40
 

@@ -275,7 +275,7 @@ def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(tmp_path, monkey
 
     monkeypatch.setattr("pfrl_like.experiments.checkpoints.prune", fail)
     serial(tmp_path)
-    assert "75_checkpoint could not be removed: of somebody else" in caplog.text
+    assert f"obsolete checkpoint files in {tmp_path} could not be removed: of somebody else" in caplog.text
     monkeypatch.undo()
     serial(tmp_path, 110, resume=True, progress=True)
     assert resumed(tmp_path)["checkpoint"] == "90_finish" and (tmp_path / "110_finish").is_dir()

@@ -18,7 +18,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import train_agent, train_agent_with_evaluation
 from pfrl_like.experiments.signals import Terminated
 from pfrl_like.processes import Portable, Workers
-from pfrl_like.runs.run_files import owned
+from pfrl_like.runs.run_files import directory_lock
 
 SIGNALS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
 BY_SIGNAL = pytest.mark.parametrize("signum, error", SIGNALS)
@@ -189,7 +189,7 @@ def owners(outdir, count=1):
     def own(channel, index):
         channel.recv()
         try:
-            with owned(str(outdir)):
+            with directory_lock(str(outdir)):
                 channel.send("held")
                 channel.recv()
         except CheckpointError as error:
@@ -207,8 +207,8 @@ class TestOneWriter:
     @pytest.mark.slow
     def test_another_process_is_named(self, agent, tmp_path):
         (tmp_path / "scores.txt").write_text("of the run that goes on")
-        code = "import sys, time; from pfrl_like.runs.run_files import owned\nwith owned(sys.argv[1]):\n"
-        code += " print('held', flush=True)\n time.sleep(6000)"
+        code = "import sys; from pfrl_like.runs.run_files import directory_lock\nwith directory_lock(sys.argv[1]):\n"
+        code += " print('held', flush=True)\n import time; time.sleep(6000)"
         other = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True)
         try:
             assert other.stdout.readline() == "held\n"
@@ -226,30 +226,30 @@ class TestOneWriter:
         assert {"LOCK", "owner.json"}.isdisjoint(path.name for path in tmp_path.iterdir())
 
     def test_another_thread_is_refused_and_the_same_is_not(self, agent, tmp_path):
-        with owned(str(tmp_path)):
+        with directory_lock(str(tmp_path)):
             with ThreadPoolExecutor() as other, pytest.raises(CheckpointError, match=f"process {os.getpid()}"):
                 other.submit(train_agent, agent, Counting(), 1, tmp_path).result()
             train_agent_with_evaluation(agent, Counting(), 1, None, 1, 1, tmp_path, eval_env=Counting())
 
     @pytest.mark.slow
     def test_a_child_writes_for_its_parent(self, tmp_path):
-        with owned(str(tmp_path)):
+        with directory_lock(str(tmp_path)):
             assert owners(tmp_path) == ["held"]
 
     @pytest.mark.slow
     def test_a_child_does_not_write_for_a_process_of_its_parents_number_that_was_killed(self, tmp_path):
-        with owned(str(tmp_path)):
+        with directory_lock(str(tmp_path)):
             told = (tmp_path / "owner.json").read_text()
         (tmp_path / "owner.json").write_text(told)  # what it leaves if it is killed
         first, second = owners(tmp_path, 2)
-        assert first == "held" and "has one writer" in second
+        assert first == "held" and "only one may write" in second
 
     @pytest.mark.slow
     def test_an_earlier_process_of_the_number_of_the_parent_is_not_the_parent(self, tmp_path):
-        with owned(str(tmp_path)):
+        with directory_lock(str(tmp_path)):
             path = tmp_path / "owner.json"
             path.write_text(json.dumps(json.loads(path.read_text()) | {"started": 1}))
-            assert "has one writer" in owners(tmp_path)[0]
+            assert "only one may write" in owners(tmp_path)[0]
 
     def test_a_file_system_without_locks_is_warned_of(self, agent, tmp_path, caplog):
         (tmp_path / "LOCK").mkdir()  # which cannot be opened for writing

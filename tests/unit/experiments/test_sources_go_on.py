@@ -274,7 +274,7 @@ def test_later_scores_are_the_same(name, evaluator):
         ("serial", "stacked, serial", ""),
         ("in processes", "stacked, in processes", ""),
         ("forgetful", "forgetful", "get_state() returns a different state"),
-        ("gymnasium, in processes", "gymnasium, in processes", "the states of the environments in a"),
+        ("gymnasium, in processes", "gymnasium, in processes", "the states of the environments in AsyncVectorEnv"),
         ("in processes", "others in processes", "random streams do not match"),
     ],
 )

@@ -11,8 +11,8 @@ from traced_run import run
 
 from pfrl_like.cli import closer_interval, main, needs_rerun
 from pfrl_like.debug import crash_replay, trace_diff
-from pfrl_like.debug.crash_replay import RerunError, train_again
-from pfrl_like.debug.trace_diff import Difference, explanations, first_of_all, is_unseeded, repetition
+from pfrl_like.debug.crash_replay import RerunError, rerun_training
+from pfrl_like.debug.trace_diff import ENV_STREAM, Difference, compare_with_rerun, explanations, first_differences
 from pfrl_like.processes.rerun_order import VARIABLE, Order
 from pfrl_like.replay_buffers import PersistentReplayBuffer
 
@@ -44,7 +44,7 @@ def test_persistent_buffers_of_a_run_that_was_moved_are_found(tmp_path, again):
     outdir.rename(moved)
     source = str(moved / "20_checkpoint")
     now = again("scratch", outdir, 40, 47, source, run_with_files, replay=outdir / "replay")
-    assert not repetition(str(moved), now).differs and not outdir.exists()
+    assert not compare_with_rerun(str(moved), now).differs and not outdir.exists()
 
 
 def test_a_persistent_buffer_is_opened_again_where_it_was_diverted_to(tmp_path, monkeypatch):
@@ -66,14 +66,14 @@ def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp
     outdir = tmp_path / "run"
     one = again("one", outdir, 0, 35)
     other = again("other", outdir, 0, 35, spoil_at=30, draw_at=12)
-    found = first_of_all(one, other)
+    found = first_differences(one, other)
     assert (found["tensors"].same, found["tensors"].t) == (30, 31) and ": model." in found["tensors"].text
     assert (found["random streams"].same, found["random streams"].t) == (12, 13)
     assert found["random streams"].text.endswith("): random stream global.python")
     assert found["steps"].t == 31 and "in loss" in found["steps"].text
     unlike = next(parting for name, parting in found.items() if "initial states" in name)
     assert unlike.t == 0 and "action_space" in unlike.text  # which nobody has seeded
-    assert is_unseeded(unlike) and not is_unseeded(found["random streams"])
+    assert ENV_STREAM in unlike.text and ENV_STREAM not in found["random streams"].text
 
 
 PROGRAM = """
@@ -116,15 +116,15 @@ def test_a_run_that_does_not_repeat_itself_is_named(tmp_path, again, monkeypatch
         mishap = {"reward_at": 15} if outdir == str(b) else {}
         return again(f"scratch/{Path(outdir).name}", Path(outdir), order.since, order.until, **mishap)
 
-    monkeypatch.setattr(trace_diff, "_trained_again", trained_again)
+    monkeypatch.setattr(trace_diff, "_rerun", trained_again)
     known = trace_diff.first_record(str(a), str(b))
-    found = trace_diff.compare_reruns((str(a), str(b)), str(tmp_path / "scratch"), 0, 20, known)
-    assert not found.repeats and f"{a} does not" not in found.text
-    assert f"{b} is not reproducible: the first difference is at step 11, in loss" in found.text
+    text, is_reproducible = trace_diff.compare_reruns((str(a), str(b)), str(tmp_path / "scratch"), 0, 20, known)
+    assert not is_reproducible and f"{a} does not" not in text
+    assert f"{b} is not reproducible: the first difference is at step 11, in loss" in text
 
 
 def test_a_loss_that_differs_is_followed_to_the_tensors_that_do():
-    loss, reward = (Difference("", 501, 502, asks_for_tensors=asks, last=5000) for asks in (True, False))
+    loss, reward = (Difference("", 501, 502, needs_tensors=asks, last=5000) for asks in (True, False))
     until_1000, named = Difference("", 0, 1000), Difference("", 501, 502)
     same, nothing = Difference("", 1000), Difference("", 5000)
     expected = [
@@ -151,7 +151,7 @@ def test_programs_that_do_not_train_again_are_told_with_their_last_words(tmp_pat
     assert "rerun: the rerun failed" in out and "before it trained an agent in" in out and "no such data" in out
     assert "possible causes:" in out
     with pytest.raises(RerunError, match="cannot be started"):
-        train_again(
+        rerun_training(
             {"started_as": started_as, "directory": str(tmp_path / "gone"), "settings": {}},
             Order(str(tmp_path / "a"), str(tmp_path / "scratch"), until=1),
         )
@@ -198,9 +198,9 @@ def test_hashes_that_nobody_fixed_are_told_only_where_nothing_else_is_why(tmp_pa
     named = "settings.PYTHONHASHSEED: not set"
     assert next(explanations((a, b))).startswith(named)
     assert [line[:11] for line in explanations((a, c))] == ["seeds.torch"]
-    assert [*explanations((a, c), repeats=False)][1].startswith(named)
+    assert [*explanations((a, c), is_reproducible=False)][1].startswith(named)
     change_record(Path(b), settings={"PYTHONHASHSEED": "0"})
-    assert [line[:29] for line in explanations((a, b), repeats=False)] == ["settings.PYTHONHASHSEED: None"]
+    assert [line[:29] for line in explanations((a, b), is_reproducible=False)] == ["settings.PYTHONHASHSEED: None"]
 
 
 def test_commands_are_compared_without_the_run_directories_also_after_a_move(tmp_path):

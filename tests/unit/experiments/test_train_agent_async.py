@@ -353,7 +353,7 @@ def test_without_shared_memory_the_agent_of_process_0_is_saved(tmp_path, form):
 
 
 def test_checkpoints_without_shared_memory_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="checkpoint_freq is 10 and use_shared_memory is False"):
+    with pytest.raises(ValueError, match="checkpoint_freq is 10, which requires use_shared_memory=True, got False"):
         run(tmp_path, make_a3c(), use_shared_memory=False, checkpoint_freq=10)
 
 
@@ -431,13 +431,13 @@ def test_what_is_told_of_a_run_reaches_whom_it_is_for(tmp_path, capsys, caplog):
 def test_agents_that_share_nothing_are_refused_with_what_trains_them(tmp_path, kind, given, start_method):
     agent = make_on_policy(kind)
     part, name = (agent, "agent") if given == "agent" else (lambda index: agent, r"make_agent\(0\)")
-    with pytest.raises(TypeError, match=rf"^{name} is {kind}, which has no shared_attributes.*A3C and ACER") as caught:
+    with pytest.raises(TypeError, match=rf"^{name} is {kind}, which has no shared_attributes.*A3C or ACER") as caught:
         train_agent_async(tmp_path, 2, endless, eval_interval=None, start_method=start_method, **{given: part})
-    assert f"Train {kind} with train_agent_batch or train_agent, or" in str(caught.value)
+    assert f"train {kind} with train_agent_batch or train_agent, or" in str(caught.value)
 
 
 def test_agents_with_replay_are_told_of_actors_and_a_learner(tmp_path):
-    with pytest.raises(TypeError, match=r"Train \w+ with train_agent_actor_learner or"):
+    with pytest.raises(TypeError, match=r"train \w+ with train_agent_actor_learner or"):
         train_agent_async(tmp_path, 2, endless, agent=make_agent(), start_method="fork")
 
 

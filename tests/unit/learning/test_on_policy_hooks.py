@@ -199,7 +199,7 @@ def test_observations_that_pfrls_update_cannot_hold_are_refused() -> None:
     own = by_class(agents.A2C, "update", lambda self: None)
     agent = own(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, 1, update_steps=1)
     agent.act({"x": np.zeros(3, np.float32)})
-    with pytest.raises(TypeError, match="observations are nested, dict"):
+    with pytest.raises(TypeError, match="obs is dict"):
         agent.observe({"x": np.zeros(3, np.float32)}, 0.0, False, False)
 
 
@@ -353,7 +353,7 @@ def test_a_gradient_of_reinforce_that_is_not_finite_makes_no_step() -> None:
     with pytest.raises(NonFiniteError, match="norm of the gradient is (inf|nan); no update was made"):
         live(agent)
     assert torch.equal(parameters(agent), before)
-    with pytest.raises(TypeError, match="accumulate_grad was called without episodes"):
+    with pytest.raises(TypeError, match="accumulate_grad was called, but no episodes are collected"):
         agent.accumulate_grad()
 
 

@@ -11,7 +11,7 @@ from on_policy_parts import make_on_policy
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.minibatches import episodes_of_batch, everything, one_by_one, pieces, shuffled
+from pfrl_like.learning.minibatches import all_steps, episode_batches, episodes_of_batch, pieces, shuffled
 from pfrl_like.learning.rollout import Episodes, Rollout
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import play_several
@@ -28,7 +28,7 @@ def append(rollout: Rollout, obs: dict[int, float], ended: tuple[int, ...] = (),
     )  # fmt: skip
 
 
-def last_of(env_ids: Any) -> Any:
+def bootstrap_inputs(env_ids: Any) -> Any:
     """Environment i would go on from the observation 100 + i."""
     numbers = torch.from_numpy(100.0 + env_ids).float()
     return numbers.unsqueeze(1), (numbers.reshape(-1, 1, 1) * 10,)
@@ -36,7 +36,7 @@ def last_of(env_ids: Any) -> Any:
 
 def filled() -> Rollout:
     """Environment 0: 1, 2 (terminated), 3; environment 1: 4, 5 (one step later: it was not active), still running."""
-    rollout = Rollout(room=1)
+    rollout = Rollout(initial_rows=1)
     append(rollout, {0: 1.0, 1: 4.0})
     append(rollout, {0: 2.0}, ended=(0,))
     append(rollout, {0: 3.0, 1: 5.0})
@@ -44,7 +44,7 @@ def filled() -> Rollout:
 
 
 def test_rows_come_by_environment_and_episode() -> None:
-    episodes = filled().take(0.9, "cpu", last_of)
+    episodes = filled().take(0.9, "cpu", bootstrap_inputs)
     assert episodes.steps.reward.tolist() == [1, 2, 3, 4, 5]
     assert episodes.steps.obs.flatten().tolist() == [1, 2, 3, 4, 5]
     assert episodes.lengths.tolist() == [2, 1, 2]
@@ -54,7 +54,7 @@ def test_rows_come_by_environment_and_episode() -> None:
 
 
 def test_the_value_after_a_step_is_that_of_the_next_row_or_of_the_true_last_observation() -> None:
-    episodes = filled().take(0.9, "cpu", last_of)
+    episodes = filled().take(0.9, "cpu", bootstrap_inputs)
     assert episodes.last_obs.flatten().tolist() == [100, 101]
     assert episodes.last_state[0].flatten().tolist() == [1000, 1010]
     following = episodes.next_values(episodes.steps.obs[:, 0], episodes.last_obs[:, 0])
@@ -64,9 +64,9 @@ def test_the_value_after_a_step_is_that_of_the_next_row_or_of_the_true_last_obse
 def test_an_episode_that_was_cut_off_keeps_what_it_was_told_to_go_on_from() -> None:
     rollout = filled()
     rows = append(rollout, {0: 6.0, 1: 7.0}, ended=(1,), terminated=False)
-    rollout.follow(rows[1:], torch.tensor([[200.0]]), (torch.tensor([[[2000.0]]]),))
+    rollout.add_bootstrap_inputs(rows[1:], torch.tensor([[200.0]]), (torch.tensor([[[2000.0]]]),))
     append(rollout, {1: 8.0})
-    episodes = rollout.take(0.9, "cpu", last_of)
+    episodes = rollout.take(0.9, "cpu", bootstrap_inputs)
     assert episodes.steps.reward.tolist() == [1, 2, 3, 6, 4, 5, 7, 8]
     assert sorted(zip(episodes.last_rows.tolist(), episodes.last_obs.flatten().tolist(), strict=True)) == [
         (3, 100.0), (6, 200.0), (7, 101.0),
@@ -90,7 +90,7 @@ def test_episodes_that_run_can_stay() -> None:
 def test_a_forgotten_episode_leaves_the_others_as_they_are() -> None:
     rollout = filled()
     rows = append(rollout, {0: 6.0, 1: 7.0}, ended=(0, 1), terminated=False)
-    rollout.follow(rows, torch.tensor([[200.0], [201.0]]))
+    rollout.add_bootstrap_inputs(rows, torch.tensor([[200.0], [201.0]]))
     rollout.forget(rows[:1])
     assert rollout.n_ended == 2
     episodes = rollout.take(1.0, "cpu")
@@ -146,11 +146,11 @@ def as_text(state: Any) -> Any:
 def test_a_rollout_goes_on_where_it_was_saved(form: Any) -> None:
     rollout, other = filled(), Rollout()
     rows = append(rollout, {0: 6.0}, ended=(0,), terminated=False)
-    rollout.follow(rows, torch.tensor([[200.0]]), (torch.tensor([[[2000.0]]]),))
-    state = form(rollout.state_dict(last_of))
-    saved_last_of = other.load_state_dict(state, "cpu")
-    assert saved_last_of(np.array([1]))[0].tolist() == [[101.0]]
-    for each, after in ((rollout, last_of), (other, saved_last_of)):
+    rollout.add_bootstrap_inputs(rows, torch.tensor([[200.0]]), (torch.tensor([[[2000.0]]]),))
+    state = form(rollout.state_dict(bootstrap_inputs))
+    saved_bootstrap_inputs = other.load_state_dict(state, "cpu")
+    assert saved_bootstrap_inputs(np.array([1]))[0].tolist() == [[101.0]]
+    for each, after in ((rollout, bootstrap_inputs), (other, saved_bootstrap_inputs)):
         append(each, {0: 8.0}, ended=(0,))
         episodes = each.take(0.9, "cpu", after)
         assert episodes.steps.reward.tolist() == [1, 2, 3, 6, 8, 4, 5]
@@ -162,7 +162,7 @@ def test_a_rollout_goes_on_where_it_was_saved(form: Any) -> None:
 @pytest.mark.parametrize("part", ["env", "ended", "columns", "tails"])
 def test_a_state_that_does_not_fit_changes_nothing(part: str) -> None:
     rollout = filled()
-    state = rollout.state_dict(last_of)
+    state = rollout.state_dict(bootstrap_inputs)
     for bad in (None, 3, [], {"dtype": "float32"}):
         with pytest.raises(ValueError, match="the rollout is"):
             rollout.load_state_dict({**state, part: bad}, "cpu")
@@ -219,11 +219,11 @@ def test_pieces_are_cut_from_the_beginning_of_each_episode() -> None:
 
 
 def test_sequences_are_packed_with_the_states_before_their_first_steps() -> None:
-    batch = everything(numbered([2, 3], states=True))
+    batch = all_steps(numbered([2, 3], states=True))
     assert batch.lengths.tolist() == [3, 2]
     assert batch.obs.tolist() == [2, 0, 3, 1, 4]
     assert batch.recurrent_state[0].tolist() == [[[2.0], [0.0]]]
-    assert everything(numbered([2, 3])).lengths is None
+    assert all_steps(numbered([2, 3])).lengths is None
 
 
 @pytest.mark.parametrize("max_len", [None, 1, 2, 3])
@@ -249,7 +249,7 @@ def test_fewer_steps_than_a_minibatch_are_learnt_from_all_the_same() -> None:
 
 @pytest.mark.parametrize("states", [False, True])
 def test_episodes_come_one_by_one(states: bool) -> None:
-    assert [batch.obs.tolist() for batch in one_by_one(numbered([2, 3], states))] == [[0, 1], [2, 3, 4]]
+    assert [batch.obs.tolist() for batch in episode_batches(numbered([2, 3], states))] == [[0, 1], [2, 3, 4]]
 
 
 @pytest.mark.parametrize("recurrent", [False, True])

@@ -134,7 +134,7 @@ def test_a_record_keeps_no_graph() -> None:
     parameter = torch.ones(2, requires_grad=True)
     record = Record()
     record.append(parameter.exp())
-    assert not record._waiting[0].requires_grad
+    assert not record._pending[0].requires_grad
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_flags_and_counts_are_no_secrets(name, value):
     ],
 )
 def test_texts_are_secret_by_their_form(text, expected):
-    assert secrets.masked_forms(text) == masked_text(text) == masked(text) == masked_text(expected) == expected
+    assert secrets.mask_secret_patterns(text) == masked_text(text) == masked(text) == masked_text(expected) == expected
 
 
 @pytest.mark.parametrize("text", [
@@ -72,7 +72,7 @@ def test_texts_are_secret_by_their_form(text, expected):
     "step 3: loss=0.5 (best: 0.4)", "-u train.py",
 ])  # fmt: skip
 def test_other_texts_stay(text):
-    assert secrets.masked_forms(text) == masked_text(text) == masked(text) == text
+    assert secrets.mask_secret_patterns(text) == masked_text(text) == masked(text) == text
 
 
 @pytest.mark.parametrize(
@@ -237,6 +237,6 @@ def test_only_what_stands_before_a_random_string_is_asked_for_its_name():
 
 def test_why_something_is_not_saved_has_no_secrets():
     writes = FailedWrites(logging.getLogger("test"), stops=False)
-    with writes.told("table"):
+    with writes.handling("table"):
         raise CheckpointError("run", "cannot be written to https://me:pw@host")
-    assert writes.lacking["table"].endswith(f"https://{MASK}@host")
+    assert writes.unsaved_files["table"].endswith(f"https://{MASK}@host")

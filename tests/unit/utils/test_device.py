@@ -21,9 +21,9 @@ def test_device_is_taken_as_text_or_object(device: Any) -> None:
     ("arguments", "error", "message"),
     [
         ((0, "cpu"), ValueError, "gpu=0 and device='cpu' contradict each other"),
-        ((0, None), ValueError, "device cuda:0 was asked for, but torch sees no CUDA device"),
-        ((None, "cuda"), ValueError, "device cuda:0 was asked for"),
-        ((None, "gpu"), ValueError, "device is 'gpu', which torch does not know"),
+        ((0, None), ValueError, "device is cuda:0, but torch finds no CUDA device"),
+        ((None, "cuda"), ValueError, "device is cuda:0, but torch finds"),
+        ((None, "gpu"), ValueError, "device is 'gpu', expected a device of torch"),
         *((arguments, TypeError, "expected") for arguments in [("0", None), (True, None), (0.0, None), (None, 0)]),
     ],
 )
@@ -40,5 +40,5 @@ def test_gpu_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     assert resolve_device(0) == resolve_device(None, "cuda") == resolve_device(0, "cuda:0") == torch.device("cuda:0")
-    with pytest.raises(ValueError, match="device cuda:3 was asked for, but torch sees 1 CUDA device;"):
+    with pytest.raises(ValueError, match="device is cuda:3, but torch finds 1 CUDA device:"):
         resolve_device(3)
