@@ -129,13 +129,15 @@ class StoredTransition(Transition):
     def get_observation_shape(self) -> Any:
         return self.table.obs_shape
 
-    observation = property(lambda self: _first(self.table.observations(np.array([self.row]))))
-    next_observation = property(lambda self: _first(self.table.next_observations(np.array([self.row]))))
-    action = property(lambda self: _plain(self.table.action[self.row - 1]))
-    next_action = property(lambda self: _plain(self.table.action[self.row]))
-    reward = property(lambda self: float(self.table.current_reward[self.row - 1]))
-    next_reward = property(lambda self: float(self.table.next_reward[self.row - 1]))
-    terminal = property(lambda self: int(self.table.terminal[self.row]))
+    observation = property(lambda self: _first(self.table.observations(np.array([self.row]))), doc="Observation at t.")
+    next_observation = property(
+        lambda self: _first(self.table.next_observations(np.array([self.row]))), doc="Observation at t+1."
+    )
+    action = property(lambda self: _plain(self.table.action[self.row - 1]), doc="Action at t.")
+    next_action = property(lambda self: _plain(self.table.action[self.row]), doc="Action at t+1.")
+    reward = property(lambda self: float(self.table.current_reward[self.row - 1]), doc="Reward at t.")
+    next_reward = property(lambda self: float(self.table.next_reward[self.row - 1]), doc="Reward at t+1.")
+    terminal = property(lambda self: int(self.table.terminal[self.row]), doc="1 if the state at t+1 is terminal.")
 
     @property
     def prev_transition(self) -> Transition | None:

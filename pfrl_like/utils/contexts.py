@@ -84,7 +84,10 @@ def _is_plain(part: nn.Module) -> bool:
 
 def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
     """Return `evaluating(module)` if the forward pass reads the mode, else a context manager that does nothing."""
-    return evaluating(module) if _reads_training(module) else contextlib.nullcontext(module)
+    reads = getattr(module, _READS_TRAINING, None)
+    if reads is None:
+        reads = _reads_training(module)
+    return evaluating(module) if reads else contextlib.nullcontext(module)
 
 
 def evaluating_readers_among(*modules: nn.Module) -> AbstractContextManager[None]:

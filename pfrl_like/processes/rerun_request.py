@@ -1,7 +1,7 @@
 """Request to a program that is started again: repeat a part of a run without writing into the run's directory.
 
-`debug.crash_replay` starts the program with an `Order` in an environment variable. Code that writes files reads the
-order, and writes into another directory.
+`debug.crash_replay` starts the program with a `RerunRequest` in an environment variable. Code that writes files reads
+the request, and writes into another directory.
 """
 
 import json
@@ -9,11 +9,11 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-#: Name of the environment variable that contains the order.
+#: Name of the environment variable that contains the request.
 VARIABLE = "PFRL_LIKE_RERUN"
 
 
-class Order(NamedTuple):
+class RerunRequest(NamedTuple):
     """The part of a run that a program repeats.
 
     Attributes:
@@ -33,12 +33,12 @@ class Order(NamedTuple):
     until: int = 0
 
     @property
-    def answer(self) -> str:
+    def result_path(self) -> str:
         """Path of the file for the result of the rerun."""
         return os.path.join(self.scratch, "answer.json")
 
     @property
-    def diverted(self) -> str:
+    def rerun_outdir(self) -> str:
         """Path of the run directory that the program uses instead of `outdir`."""
         return os.path.join(self.scratch, "outdir")
 
@@ -46,7 +46,7 @@ class Order(NamedTuple):
         """True if a path is in `outdir`."""
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.outdir))
 
-    def found(self, path: str) -> str:
+    def current_path(self, path: str) -> str:
         """Return the current path of a file that the program opens, because the run directory may have been moved."""
         if not self.checkpoint or not self.is_of_run(path):
             return path
@@ -54,11 +54,11 @@ class Order(NamedTuple):
         return os.path.join(os.path.dirname(self.checkpoint), inside)
 
     def to_text(self) -> str:
-        """Return the order as text, which `ordered` reads."""
+        """Return the request as text, which `rerun_request` reads."""
         return json.dumps(self._asdict())
 
 
-def ordered() -> Order | None:
-    """Return the order of this program; None if the program is not a rerun."""
+def rerun_request() -> RerunRequest | None:
+    """Return the request to this program. None if the program is not a rerun."""
     text = os.environ.get(VARIABLE)
-    return None if text is None else Order(**json.loads(text))
+    return None if text is None else RerunRequest(**json.loads(text))
