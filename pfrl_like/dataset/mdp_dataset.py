@@ -218,7 +218,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Add the episodes of another dataset, or a list of episodes, in this dataset's reward convention.
 
         Raises:
-            ValueError: If observations or actions are of a different kind, or if only one of the two datasets has
+            ValueError: If observations or actions are of a different kind, or if only one dataset has
                 `log_probs`.
             TypeError: If `dataset` is not a dataset, or an item is not an episode.
         """

@@ -20,8 +20,8 @@ _SHOWN = 8
 class Transition:
     """A step of an episode, from time t to t+1.
 
-    The reward of the action at t is `action_reward`. With the reward convention "next_row", it is also `next_reward`.
-    With "same_row", it is also `reward`.
+    The reward of the action at t is `action_reward`. With the reward convention "next_row", `next_reward` is the
+    same reward. With "same_row", `reward` is the same reward.
 
     Args:
         observation_shape: Shape of an observation.

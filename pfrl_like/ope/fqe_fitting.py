@@ -31,7 +31,7 @@ class PolicyCollector(Collector):
     deterministic = False
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """Return the action of the policy. An explorer selects the action itself, given the greedy action."""
+        """Return the action of the policy, or of the explorer, which takes the greedy action into account."""
         greedy = self.deterministic or self.explorer is not None
         return self.explore(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 

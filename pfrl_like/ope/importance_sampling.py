@@ -101,8 +101,9 @@ def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootst
 def weighted_importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
     """Return the weighted average of the returns, with the last weight of each episode.
 
-    The estimate is consistent. With few episodes, it is biased towards the return of the behaviour policy. It is NaN if
-    no episode has a weight above 0. Arguments, result and errors are the same as in `importance_sampling`.
+    The estimate is consistent. With few episodes, the estimate is biased towards the return of the behaviour policy.
+    The estimate is NaN if no episode has a weight above 0. Arguments, result and errors are the same as in
+    `importance_sampling`.
     """
     returns = (discounts(episodes, gamma) * episodes.reward).sum(1, keepdims=True)
     weight, _ = scaled_weights(episodes.log_weight[:, -1:])
@@ -177,8 +178,8 @@ def make_estimate(
         weighted: True if the estimate uses importance weights.
 
     Returns:
-        The estimate. If the value is too large for a float, it is infinite or NaN, and the interval and the standard
-        error are NaN.
+        The estimate. If the value is too large for a float, the value is infinite or NaN, and the interval and the
+        standard error are NaN.
     """
 
     def statistic(counts: Array) -> tuple[Array, Array]:
@@ -323,8 +324,8 @@ def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = N
     The estimate is a weighted mean of estimates of different lengths. An estimate of length j uses the importance
     weights for the first j steps and the model for the later steps. The weights of the mean minimise the sum of
     variance and squared bias, which are estimated with the delta method. The interval and the standard error are the
-    results of `weighted_doubly_robust`. If this interval does not contain the value, it is extended to the value.
-    Arguments, result and errors are the same as in `doubly_robust`.
+    results of `weighted_doubly_robust`. If this interval does not contain the value, the interval is extended to the
+    value. Arguments, result and errors are the same as in `doubly_robust`.
     """
     weight, value = _weighted_columns(episodes, gamma)
     once = np.ones((1, len(episodes)))

@@ -224,7 +224,7 @@ def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool 
 def unequal_lengths(**columns: Any) -> ValueError:
     """Return an error for arguments that should all contain one value for each environment."""
     lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
-    return ValueError(f"arguments have different lengths, expected one value for each environment: {lengths}")
+    return ValueError(f"arguments need one value for each environment, but the lengths are: {lengths}")
 
 
 def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bounds: bool = True) -> None:

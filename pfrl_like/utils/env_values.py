@@ -57,7 +57,7 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
         raise EnvError(f"step returned {got}, expected {expected}")
     *first, info = result
     if not isinstance(info, Mapping):
-        raise EnvError(f"step returned {type(info).__name__} as its last value, the info, expected a dict")
+        raise EnvError(f"step returned {type(info).__name__} as info, its last value, expected a dict")
     if len(result) == 5:
         obs, reward, terminated, truncated = first
     else:

@@ -25,7 +25,7 @@ def concatenate_goal(obs: Mapping[str, Any]) -> NDArray[np.float32]:
         Array [..., m + n], float32.
 
     Raises:
-        ValueError: If a key is missing, or if the shapes of the two arrays do not match.
+        ValueError: If a key is missing, or if the shapes of `observation` and `desired_goal` do not match.
     """
     if not isinstance(obs, Mapping) or OBSERVATION not in obs or DESIRED_GOAL not in obs:
         got = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__

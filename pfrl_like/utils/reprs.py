@@ -11,7 +11,7 @@ import torch
 
 
 def never_raising(text: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Decorate a `__repr__` so that it returns only the class name if it raises an error."""
+    """Decorate a `__repr__` so that it returns only the class name if an error is raised."""
 
     @functools.wraps(text)
     def safe(self: Any) -> str:
