@@ -22,8 +22,8 @@ def map_nested(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
-def described(nested: Any) -> Any:
-    """Shapes and dtypes of nested tensors or arrays as text, with the same nesting."""
+def describe_nested(nested: Any) -> Any:
+    """Return a nested value of texts: the shape and dtype of each tensor or array in `nested`."""
 
     def describe(leaf: Any) -> str:
         dtype = str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch.")
@@ -33,7 +33,7 @@ def described(nested: Any) -> Any:
 
 
 def concatenate_nested(parts: Sequence[Any]) -> Any:
-    """Concatenate tensors [m, ...], leaf by leaf of equally nested dicts and tuples; None stays None."""
+    """Concatenate nested values of the same structure along the first axis of their tensors; None stays None."""
     first = parts[0]
     if isinstance(first, Mapping):
         return {key: concatenate_nested([part[key] for part in parts]) for key in first}
@@ -43,7 +43,7 @@ def concatenate_nested(parts: Sequence[Any]) -> Any:
 
 
 def first_leaf(nested: Any) -> Any:
-    """The first leaf of nested dicts and tuples."""
+    """Return the first leaf of nested dicts and tuples."""
     while isinstance(nested, Mapping | tuple):
         nested = next(iter(nested.values() if isinstance(nested, Mapping) else nested))
     return nested
@@ -53,17 +53,18 @@ def first_leaf(nested: Any) -> Any:
 class Continuation:
     """The steps that follow the rows of a batch, up to the ends of their episodes.
 
-    The batch has N rows; M steps follow them. A step that follows several rows is contained once. The newest step of a
-    running episode counts as the episode's end, and its next observation is bootstrapped from.
+    The batch has N rows, and the continuation has M steps. A step that follows several rows is contained only once. The
+    newest step of a running episode counts as the end of the episode. Its return bootstraps from its next observation.
 
     Attributes:
-        first: Number of the step that follows each row of the batch, [N], int64; -1 if no step follows.
-        reward: Rewards, [M], float32.
+        first: For each row of the batch, the position of the step that follows the row, [N], int64; -1 if no step
+            follows.
+        reward: Rewards of the steps, [M], float32.
         discount: gamma, or 0 where the step ended in a terminal state, [M], float32.
         next_obs: Observations after the steps, nested like the observations of the batch.
-        after: Number of the step that follows each step, [M], int64; -1 if no step follows.
-        cut: Numbers of the steps without a successor whose episodes continue, [E], int64, ascending. Reading the length
-            E needs no synchronisation with the device.
+        after: For each step, the position of the step that follows it, [M], int64; -1 if no step follows.
+        cut: Positions of the steps that no step follows and that do not end in a terminal state, [E], int64, ascending.
+            Reading the length E needs no synchronisation with the device.
     """
 
     first: Tensor
@@ -74,7 +75,7 @@ class Continuation:
     cut: Tensor
 
     def map(self, function: Callable[[Any], Any]) -> "Continuation":
-        """Apply `function` to all tensors, also to the tensors in nested observations."""
+        """Return a copy with `function` applied to every tensor, including the tensors in nested observations."""
         return Continuation(*[map_nested(function, getattr(self, field.name)) for field in dataclasses.fields(self)])
 
 
@@ -92,18 +93,19 @@ class Batch:
         next_obs: Observations after the n steps, like `obs`.
         discount: gamma**n, or 0 where the n steps ended in a terminal state, [N], float32.
         weight: Importance weights of prioritised replay, [N], float32.
-        index: Sequence numbers of the sampled items (host, int64), the argument of `update_priorities`.
+        index: Sequence numbers of the sampled items, [B], an int64 array on the host. The `update_priorities` of a
+            prioritised buffer takes them as its first argument.
         action_mask: True where an action is allowed in `obs`, [N, n_actions], bool.
         next_action_mask: True where an action is allowed in `next_obs`, [N, n_actions], bool.
         next_action: Action taken in `next_obs`, like `action`. An unknown action is NaN, or -1 for integers.
         recurrent_state: Recurrent state before the first step of each sequence, tensors [layers, B, ...], nested like
-            the model's state. None means the initial state.
+            the model's state. If None, the sequences start with the initial state.
         next_recurrent_state: Recurrent state after the first step of each sequence.
         lengths: Lengths of the sequences, [B], int64, on the host.
-        next_row: For n-step returns within a sequence: the row whose `next_obs` is the observation after the n steps,
-            [N], int64. None means that each row's own `next_obs` is.
+        next_row: For n-step returns within a sequence: for each row, the row whose `next_obs` is the observation after
+            the n steps, [N], int64. If None, each row's own `next_obs` is the observation after the n steps.
         log_prob: Log-probability of `action` under the policy that chose it, [N].
-        value: Value estimate at the time of acting, [N].
+        value: Value estimate of `obs` at the time when `action` was chosen, [N].
         advantage: Advantage estimate, [N].
         returns: Target of the value function, [N].
         continuation: The steps that follow the rows of the batch.
@@ -140,11 +142,9 @@ class Batch:
         Raises:
             ValueError: If a named field is None.
         """
-        fields = [getattr(self, name) for name in names]
-        if any(field is None for field in fields):
-            missing = [name for name, field in zip(names, fields, strict=True) if field is None]
+        if missing := [name for name in names if getattr(self, name) is None]:
             raise ValueError(f"batch has no {', '.join(missing)}, which this update needs")
-        return fields
+        return [getattr(self, name) for name in names]
 
     def replace(self, **changes: Any) -> "Batch":
         """Return a copy with some fields changed."""
@@ -187,10 +187,10 @@ def concatenate_batches(parts: Sequence[Batch]) -> Batch:
         return parts[0]
     names = [field.name for field in dataclasses.fields(Batch) if field.name not in ("index", "continuation")]
     joined = {name: concatenate_nested([getattr(part, name) for part in parts]) for name in names}
-    return Batch(**joined, continuation=_joined_continuations(parts))
+    return Batch(**joined, continuation=_concatenate_continuations(parts))
 
 
-def _joined_continuations(parts: Sequence[Batch]) -> Continuation | None:
+def _concatenate_continuations(parts: Sequence[Batch]) -> Continuation | None:
     """Join the continuations of all batches; rows of a batch without `continuation` have no following step."""
     known = [part.continuation for part in parts if part.continuation is not None]
     if not known:

@@ -1,4 +1,4 @@
-"""Encoders: modules from observations, or from observations and actions, to features."""
+"""Encoders: modules that compute features of observations, or of pairs of observation and action."""
 
 import difflib
 import math
@@ -13,21 +13,22 @@ from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 
-#: Allowed keys of `encoder_params` with their defaults, for images and for vectors.
+#: Keys of `encoder_params` for images, with their defaults.
 PIXEL_PARAMS: Mapping[str, Any] = {"filters": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "feature_size": 512}
+#: Keys of `encoder_params` for vectors, with their defaults.
 VECTOR_PARAMS: Mapping[str, Any] = {"hidden_units": (256, 256)}
 
 
 @ignores_training
 class Encoder(nn.Module):
-    """Module that maps observations, or pairs of observation and action, to features [B, feature_size].
+    """Module from observations, or pairs (observation, action), to features [B, feature_size].
 
     Args:
-        body: Module that is applied to the observations; None applies no module.
-        head: Module that is applied to the result of `body`, concatenated with the actions.
+        body: Module that takes the observations. If None, `head` takes the observations.
+        head: Module that takes the result of `body`, concatenated with the actions if there are actions.
         feature_size: Number of features.
-        takes_action: True if the input is a pair of observation and action.
-        scaler: Fitted scaler that is applied to the observations first; None applies no scaler.
+        takes_action: True if the input is a pair (observation, action).
+        scaler: Fitted scaler that is applied to the observations first. If None, observations are not scaled.
     """
 
     def __init__(
@@ -60,17 +61,17 @@ def make_encoder(
 
     Args:
         observation_shape: (n,), or (channels, height, width).
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after the
-            filters.
-        action_size: Size of the action that is concatenated to each vector, or to the outputs of the filters; 0 for an
-            encoder without actions.
+        encoder_params: Sizes of the layers. The key for vectors is "hidden_units", the sizes of the linear layers. The
+            keys for images are "filters", a list of (channels, kernel size, stride) of the convolutions, and
+            "feature_size", the size of the linear layer after the convolutions.
+        action_size: Size of the action that is concatenated to each vector, or to the outputs of the convolutions. If
+            0, the encoder takes no actions.
         use_batch_norm: True to add batch normalisation after each layer.
-        scaler: Fitted scaler that is applied to the observations first; None applies no scaler.
+        scaler: Fitted scaler that is applied to the observations first. If None, observations are not scaled.
 
     Raises:
         ValueError: If the shape is not (n,) or (channels, height, width), if a key is unknown (the message contains the
-            most similar key), if a value is out of range, or if images are too small for the filters.
+            most similar key), if a value is out of range, or if images are too small for the convolutions.
         TypeError: If `encoder_params` is not a dict, or if a value has the wrong type.
     """
     shape = tuple(observation_shape)
@@ -86,24 +87,22 @@ def make_encoder(
     return Encoder(body, head, params["feature_size"], bool(action_size), scaler)
 
 
-def _checked(given: Any, known: Mapping[str, Any], shape: tuple[int, ...]) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"encoder_params is {given!r:.80}, expected a dict")
-    for name in given.keys() - known.keys():
+def _checked(params: Any, known: Mapping[str, Any], shape: tuple[int, ...]) -> Mapping[str, Any]:
+    if not isinstance(params, Mapping):
+        raise TypeError(f"encoder_params is {params!r:.80}, expected a dict")
+    for name in params.keys() - known.keys():
+        expected = f"{', '.join(map(repr, known))} for observations {shape}"
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"encoder_params has {name!r}, expected {', '.join(map(repr, known))} for observations {shape}; the "
-            f"nearest is {nearest!r}"
-        )
-    check_counts(**{f"hidden_units[{i}]": size for i, size in enumerate(_listed("hidden_units", given))})
-    for i, layer in enumerate(_listed("filters", given)):
+        raise ValueError(f"encoder_params has {name!r}, expected {expected}; the nearest is {nearest!r}")
+    check_counts(**{f"hidden_units[{i}]": size for i, size in enumerate(_listed("hidden_units", params))})
+    for i, layer in enumerate(_listed("filters", params)):
         numbers = [*layer] if isinstance(layer, Iterable) else []
         if len(numbers) != 3:
             raise ValueError(f"filters[{i}] is {layer!r:.80}, expected (channels, kernel size, stride)")
         check_counts(**{f"filters[{i}][{k}]": number for k, number in enumerate(numbers)})
-    if "feature_size" in given:
-        check_counts(feature_size=given["feature_size"])
-    return given
+    if "feature_size" in params:
+        check_counts(feature_size=params["feature_size"])
+    return params
 
 
 def _listed(name: str, params: Mapping[str, Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+from pfrl_like.utils.env_values import EnvAdapter
 from pfrl_like.utils.env_values import is_gymnasium as is_gymnasium
 from pfrl_like.utils.env_values import mend_gym as mend_gym
 from pfrl_like.utils.env_values import reset_values as reset_values
@@ -12,19 +13,19 @@ from pfrl_like.utils.reprs import never_raising, shown
 
 
 class Env(ABC):
-    """Minimal interface: `reset() -> obs`, `step(action) -> (obs, reward, done, info)`, `close()`.
+    """Minimal interface of an environment: `reset`, `step` and `close`.
 
-    Gymnasium and gym environments, and any object with the same methods, can be used, too. An environment need not
-    inherit from this class.
+    An environment need not inherit from this class: the library also accepts environments of Gymnasium and gym, and
+    other objects with these methods.
     """
 
     @abstractmethod
     def step(self, action: Any) -> Any:
-        """Make one step. Return (obs, reward, done, info) or (obs, reward, terminated, truncated, info)."""
+        """Make one step; return (obs, reward, done, info) or (obs, reward, terminated, truncated, info)."""
 
     @abstractmethod
     def reset(self) -> Any:
-        """Start an episode. Return the first observation, or (obs, info)."""
+        """Start an episode; return the first observation, or (obs, info)."""
 
     @abstractmethod
     def close(self) -> None:
@@ -32,7 +33,7 @@ class Env(ABC):
 
 
 class VectorEnv(ABC):
-    """Interface of several environments that are stepped together. The caller resets them."""
+    """Interface of a vector environment: several environments that are stepped together and reset by the caller."""
 
     num_envs: int
 
@@ -50,8 +51,8 @@ class VectorEnv(ABC):
 
         Returns:
             (obs, rewards, dones, infos), or (obs, rewards, terminateds, truncateds, infos) if the environments return
-            five values. Each element is a sequence of length `num_envs`. Environments whose episode ended are not
-            reset.
+            five values. Each element is a sequence of length `num_envs`. `step` does not reset an environment whose
+            episode has ended.
         """
 
     @abstractmethod
@@ -59,12 +60,12 @@ class VectorEnv(ABC):
         """Start new episodes.
 
         Args:
-            mask: True for environments that are not reset, bool [num_envs]. If None, all environments are reset.
+            mask: True for environments that keep their episode, bool [num_envs]. If None, all environments are reset.
 
         Returns:
-            A sequence of `num_envs` observations, and a sequence of `num_envs` info dicts if `reset` of the
-            environments returns an info dict. For an environment that was not reset, the observation is its last
-            observation.
+            A sequence of `num_envs` observations. If `reset` of the single environments returns (obs, info), the result
+            is a pair of this sequence and a sequence of `num_envs` info dicts. For an environment that is not reset,
+            the observation is its latest observation.
         """
 
     @abstractmethod
@@ -82,15 +83,16 @@ class VectorEnv(ABC):
 
 
 def as_gymnasium(env: Any) -> Any:
-    """Return an environment with Gymnasium's interface: `reset(seed, options)`, and `step` with five values.
+    """Return an environment with Gymnasium's interface, or an adapter that gives another environment this interface.
 
     Args:
-        env: Gymnasium environment (returned unchanged), gym environment, or any object with `reset()` and
-            `step(action)`. If `step` returns four values, `info["TimeLimit.truncated"]` becomes `truncated`.
+        env: Gymnasium environment, which is returned unchanged; gym environment; or an object with `reset()` and
+            `step(action)`. If `step` returns four values, the adapter's `truncated` is `info["TimeLimit.truncated"]`.
 
     Returns:
-        The environment, or an adapter around it. The attribute `user_env` of the adapter is the original environment.
-        The adapter also has the spaces and all other attributes of the original environment.
+        The environment, or an adapter with `reset(seed, options)` and `step` with five results. The attribute
+        `user_env` of the adapter is the original environment. The adapter also has the spaces and all other attributes
+        of the original environment.
 
     Raises:
         TypeError: If `env` is not an environment, or if it is a vector environment.
@@ -101,11 +103,7 @@ def as_gymnasium(env: Any) -> Any:
         hint = "a class instead of an instance" if isinstance(env, type) else f"{env!r:.80} ({type(env).__name__})"
         raise TypeError(f"env is {hint}, expected an environment: an object with the methods reset and step")
     if isinstance(getattr(env, "num_envs", None), int):
-        raise TypeError(
-            f"env is a vector environment ({type(env).__name__}), expected a single environment; "
-            "use train_agent_batch for vector environments"
-        )
+        expected = "a single environment: use train_agent_batch for vector environments"
+        raise TypeError(f"env is a vector environment ({type(env).__name__}), expected {expected}")
     mend_gym(env)
-    from pfrl_like.utils.env_values import EnvAdapter  # imports gymnasium; only needed for other environments
-
     return EnvAdapter(env)

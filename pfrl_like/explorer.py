@@ -8,33 +8,33 @@ import numpy as np
 
 from pfrl_like.utils.reprs import never_raising, with_arguments
 
-#: Attributes that define how a class selects actions.
-_CHOICE = {"select_action", "select_actions", "reads_action_value", "action_kinds"}
+#: Attributes that belong together: how a class selects actions, and with which data.
+_SELECTION = {"select_action", "select_actions", "reads_action_value", "action_kinds"}
 
 
 class Explorer(ABC):
     """Selects the actions of an agent in training.
 
-    A new explorer must define only `select_action`. An explorer that can select actions for many environments at once
-    also overrides `select_actions`. If a class inherits both methods and overrides only `select_action` (itself or by a
-    mix-in), the class uses the `select_actions` of `Explorer`, which calls the new `select_action`. The same applies if
-    a `select_action` is assigned to a class or an explorer.
+    A new explorer must define only `select_action`. To select actions for many environments at once, an explorer also
+    overrides `select_actions`. If a subclass or a mix-in overrides only `select_action`, the class uses the
+    `select_actions` of `Explorer`, which calls the new `select_action` for each environment. The same happens if a user
+    assigns a function to `select_action` of a class or an explorer.
     """
 
-    #: True if the explorer reads more of the action value than its `action_mask`. If False, agents compute only the
-    #: mask.
+    #: True if the explorer reads attributes of `action_value` other than `action_mask`. If False, agents may pass an
+    #: object that contains only the mask.
     reads_action_value: bool = True
-    #: Kinds of actions that the explorer supports. Agents with other kinds of actions reject the explorer.
+    #: Kinds of actions that the explorer supports. An agent whose actions have a different kind rejects the explorer.
     action_kinds: tuple[str, ...] = ("discrete", "continuous")
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        chooses = next(base for base in cls.__mro__ if _CHOICE & vars(base).keys())
+        selecting_base = next(base for base in cls.__mro__ if _SELECTION & vars(base).keys())
         for name in ("reads_action_value", "action_kinds"):
-            if name not in vars(chooses):  # a class with its own method may read everything and select any action
+            if name not in vars(selecting_base):  # the new method may read all attributes and select any action
                 setattr(cls, name, vars(Explorer)[name])
-        definer = next(base for base in cls.__mro__ if vars(base).keys() & {"select_action", "select_actions"})
-        if "select_actions" not in vars(definer):
+        method_base = next(base for base in cls.__mro__ if vars(base).keys() & {"select_action", "select_actions"})
+        if "select_actions" not in vars(method_base):
             cls.select_actions = Explorer.select_actions  # type: ignore[method-assign]
         cls._select_action = cls.select_action  # type: ignore[attr-defined]  # the original method
 
@@ -47,7 +47,7 @@ class Explorer(ABC):
         """Select an action for one environment.
 
         Args:
-            t: Number of steps so far.
+            t: Number of training steps so far, summed over all environments.
             greedy_action_func: Function without arguments that returns the greedy action.
             action_value: `ActionValue` of a batch of size 1, for explorers that need more than the greedy action.
                 Agents without action values pass None or, if actions are masked, an object that contains only the mask.
@@ -60,13 +60,13 @@ class Explorer(ABC):
         For k = 1 the method uses the same random numbers and returns the same action as `select_action`.
 
         Args:
-            t: Number of steps so far.
+            t: Number of training steps so far, summed over all environments.
             greedy_actions: Greedy actions, array [k, ...].
             action_value: `ActionValue` of a batch of size k, for explorers that need more than the greedy action.
                 Agents without action values pass None or, if actions are masked, an object that contains only the mask.
                 If `action_value` has an `action_mask`, the explorer must select allowed actions.
-            active: False for environments whose action is ignored, [k]. They get the greedy action and use no random
-                numbers.
+            active: False for environments whose action is ignored, [k]. Their result is the greedy action, and no
+                random numbers are used for them. If None, all environments are active.
 
         Returns:
             Actions, [k, ...].
@@ -74,21 +74,21 @@ class Explorer(ABC):
         return _one_by_one(self, t, greedy_actions, action_value, active)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state needed to resume exactly: only numbers, strings, lists and dicts. It is often empty."""
+        """Return the state with which a run resumes exactly: numbers, strings, lists and dicts; {} if there is none."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If the state belongs to a different type of explorer.
+            ValueError: If the state was saved by an explorer of a different class.
         """
         if state:
-            raise ValueError(f"state has {sorted(state)}, but {type(self).__name__} has no state")
+            raise ValueError(f"state has {sorted(state)}, expected an empty state for {type(self).__name__}")
 
 
 def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-    """Call `explorer.select_actions`; if the object has only `select_action`, call it for each environment."""
+    """Call `explorer.select_actions`, or `select_action` for each environment if only this method is defined or new."""
     cls = type(explorer)
     if (
         hasattr(cls, "select_actions")  # check the class, because a mock has every attribute
@@ -100,18 +100,15 @@ def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any
 
 
 def _one_by_one(explorer: Any, t: int, greedy_actions: Any, action_value: Any, active: Any) -> Any:
-    def choose(i: int) -> Any:
+    def select(i: int) -> Any:
         if active is not None and not active[i]:
             return greedy_actions[i]
-        action = explorer.select_action(
-            t, lambda: greedy_actions[i], action_value=None if action_value is None else action_value[i : i + 1]
-        )
+        value = None if action_value is None else action_value[i : i + 1]
+        action = explorer.select_action(t, lambda: greedy_actions[i], action_value=value)
         if mask is not None and np.ndim(action) == 0 and mask[i].any() and not mask[i][int(action)]:
-            raise ValueError(
-                f"{type(explorer).__name__}.select_action chose {action}, which the action mask forbids: expected one "
-                f"that action_value.action_mask allows, {mask[i].nonzero().flatten().tolist()}"
-            )
+            expected = f"an action that action_value.action_mask allows, one of {mask[i].nonzero().flatten().tolist()}"
+            raise ValueError(f"{type(explorer).__name__}.select_action returned {action}, expected {expected}")
         return action
 
     mask = getattr(action_value, "action_mask", None)
-    return np.asarray([choose(i) for i in range(len(greedy_actions))])
+    return np.asarray([select(i) for i in range(len(greedy_actions))])

@@ -1,4 +1,4 @@
-"""Action values with quantiles at any fraction, by the names of `pfrl_like.action_value`."""
+"""Action values with quantiles at any fraction, defined in `pfrl_like.action_value`."""
 
 from pfrl_like.action_value import FullyParametrizedActionValue as FullyParametrizedActionValue
 from pfrl_like.action_value import ImplicitQuantileActionValue as ImplicitQuantileActionValue

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.runs.secrets import masked
-from pfrl_like.storage import AppendedFile, Told
+from pfrl_like.storage import AppendedFile, ErrorContext
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
 
@@ -141,7 +141,7 @@ class TensorBoardLogger:
         self._directory = os.fspath(directory)
         hidden_from = step_offset + 1 if step_offset else None
         self._writer: Any = SummaryWriter(log_dir=self._directory, purge_step=hidden_from, filename_suffix=suffix)
-        self.told: Told = contextlib.nullcontext
+        self.told: ErrorContext = contextlib.nullcontext
         self.writes_to = (self,)
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:

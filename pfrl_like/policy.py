@@ -5,7 +5,7 @@ from typing import Any
 
 
 class Policy(ABC):
-    """A policy: maps observations to probability distributions of actions."""
+    """Interface of a policy, which maps observations to probability distributions of actions."""
 
     @abstractmethod
     def __call__(self, x: Any) -> Any:
@@ -15,5 +15,5 @@ class Policy(ABC):
             x: Observations, [B, ...].
 
         Returns:
-            A `torch.distributions.Distribution` of the actions in the B states.
+            A `torch.distributions.Distribution` of the actions in B states.
         """

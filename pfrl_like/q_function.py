@@ -5,7 +5,7 @@ from typing import Any
 
 
 class StateQFunction(ABC):
-    """Q-function Q(s, .): takes observations and returns the values of all actions."""
+    """Interface of a Q-function Q(s, .), which returns the values of all actions."""
 
     @abstractmethod
     def __call__(self, x: Any) -> Any:
@@ -20,7 +20,7 @@ class StateQFunction(ABC):
 
 
 class StateActionQFunction(ABC):
-    """Q-function Q(s, a): takes observations and actions."""
+    """Interface of a Q-function Q(s, a), which returns the values of pairs of observation and action."""
 
     @abstractmethod
     def __call__(self, x: Any, a: Any) -> Any:

@@ -37,17 +37,18 @@ _BATCHED = {
 
 
 class AbstractReplayBuffer(ABC):
-    """Experience that an agent stores step by step and samples from.
+    """Interface of a buffer in which an agent stores transitions and from which it samples transitions.
 
     `append`, `sample`, `save`, `load` and `stop_current_episode` have PFRL's signatures. `append_batch` and
     `sample_batch` do the same with whole columns; the agents call these two methods. If a class defines only `append`,
-    or inherits `append` from a mix-in, it gets the `append_batch` of this class, which calls `append`. The class's own
-    method is therefore always used. The same rule applies to `sample` and `sample_batch`, to `sample_episodes` and
+    or inherits `append` from a mix-in, it gets the `append_batch` of this class, which calls `append`. An overridden
+    `append` is therefore always called. The same rule applies to `sample` and `sample_batch`, to `sample_episodes` and
     `sample_sequences`, and to `update_errors` and `update_priorities`. A class with `update_errors` is a prioritised
     buffer.
     """
 
-    #: True if sampled batches have importance weights, and their errors are written back by `update_priorities`.
+    #: True if sampled batches have importance weights. The agent then passes the TD errors of each batch to
+    #: `update_priorities`.
     prioritized: bool = False
 
     #: True if `sample_batch` accepts `continuation`, the number of steps after an item in `Batch.continuation`.
@@ -56,7 +57,7 @@ class AbstractReplayBuffer(ABC):
     #: True if `sample_batch` accepts `n_frames`, the number of images to stack.
     stacks_frames: bool = False
 
-    #: The `append_batch` that stores the steps; a class's own `append` may call it.
+    #: The newest `append_batch` that a class of the buffer defines. An overridden `append` may call it to store a step.
     _append_batch: Callable[..., None]
 
     def __init_subclass__(cls) -> None:
@@ -133,7 +134,7 @@ class AbstractReplayBuffer(ABC):
                 observation of the reset.
             terminated: True where `next_obs` is terminal, length k.
             truncated: True where the episode was truncated after the step, length k.
-            env_ids: The environments, k hashable objects; None is range(k).
+            env_ids: Ids of the environments, k hashable objects. If None, the ids are 0 to k - 1.
             **extra: Extra columns, each of length k.
         """
         for i, env_id in enumerate(range(len(reward)) if env_ids is None else env_ids):
@@ -145,11 +146,11 @@ class AbstractReplayBuffer(ABC):
 
     @abstractmethod
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """End the running episode of `env_id`; its next step starts a new one."""
+        """End the running episode of the environment `env_id`. Its next step starts a new episode."""
 
     @abstractmethod
     def sample(self, num_experiences: int) -> Any:
-        """Draw distinct items, each a list of one to n transition dicts.
+        """Draw distinct items. Each item is a list of transition dicts, with one dict per step of an n-step return.
 
         Raises:
             ValueError: If `num_experiences` is larger than the buffer.
@@ -164,8 +165,8 @@ class AbstractReplayBuffer(ABC):
             n: Number of distinct items.
             gamma: Discount factor per step, used for n-step sums and for `Batch.discount`.
             device: Device of the tensors.
-            next_actions: True to fill `Batch.next_action`. This class fills it if the items of `sample` contain the
-                action.
+            next_actions: True to fill `Batch.next_action`. This implementation ignores the argument: it fills
+                `Batch.next_action` if the items of `sample` contain the next actions.
 
         Raises:
             ValueError: If `n` is larger than the buffer.
@@ -186,13 +187,13 @@ class AbstractReplayBuffer(ABC):
         """
 
     def save_increment(self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Save into a folder that several saves share. Subclasses write only the changes since another save.
+        """Save into a folder whose files several saves share.
 
-        This class always writes the whole content.
+        This implementation writes the whole content. Subclasses write only the changes since the save `last`.
 
         Args:
             folder: Folder of the files of all saves; created if it does not exist.
-            last: The reference that this method returned for the other save; None if there is no other save.
+            last: The reference that this method returned for an earlier save. If None, the whole content is written.
 
         Returns:
             A reference for `load_increment`, as JSON.
@@ -342,14 +343,13 @@ def batch_recurrent_experiences(
     if lengths != sorted(lengths, reverse=True):
         raise ValueError(f"experiences: got episodes of lengths {lengths}, expected decreasing lengths")
     steps = flatten_sequences_time_first(experiences)
+    ended = [step["is_state_terminal"] for step in steps]
     batch = {
         "state": [batch_states([step["state"] for step in episode], device, phi) for episode in experiences],
         "action": _column(steps, "action", device),
         "reward": torch.tensor([step["reward"] for step in steps], dtype=torch.float32, device=device),
         "next_state": [batch_states([next_state(step) for step in episode], device, phi) for episode in experiences],
-        "is_state_terminal": torch.tensor(
-            [step["is_state_terminal"] for step in steps], dtype=torch.float32, device=device
-        ),
+        "is_state_terminal": torch.tensor(ended, dtype=torch.float32, device=device),
         "discount": torch.full((len(steps),), gamma, dtype=torch.float32, device=device),
     }
     return batch | recurrent_states(experiences, device) | _next_actions(steps, device)
@@ -365,7 +365,7 @@ def _column(steps: Experience, name: str, device: torch.device | str) -> Any:
 
 
 class ReplayUpdater:
-    """Schedule of updates in PFRL's form: samples a replay buffer and calls a function with the samples.
+    """PFRL's class that regularly samples a replay buffer and calls an update function with each sample.
 
     Args:
         replay_buffer: The buffer to sample from.
@@ -376,7 +376,7 @@ class ReplayUpdater:
         n_times_update: Number of samples per update.
         replay_start_size: Minimum size of the buffer for an update.
         update_interval: Number of steps between updates.
-        episodic_update_len: Maximum length of the parts of episodes, in steps; None uses whole episodes.
+        episodic_update_len: Maximum length of the parts of episodes, in steps. If None, whole episodes are sampled.
 
     Raises:
         ValueError: If `batchsize` is larger than `replay_start_size`.
@@ -405,13 +405,13 @@ class ReplayUpdater:
         self.episodic_update_len = episodic_update_len
 
     def update_if_necessary(self, iteration: int) -> bool:
-        """Update if an update is due at time step `iteration`; returns True if an update was made."""
+        """Make an update if it is due at time step `iteration`. Return True if an update was made."""
         buffer: Any = self.replay_buffer
         if len(buffer) < self.replay_start_size or iteration % self.update_interval:
             return False
         if self.episodic_update:
             if not hasattr(buffer, "sample_episodes"):
-                raise TypeError(f"replay_buffer: got {type(buffer).__name__}, episodic_update needs an episodic buffer")
+                raise TypeError(f"replay_buffer: got {type(buffer).__name__}, expected an episodic buffer")
             if buffer.n_episodes < self.batchsize:
                 return False
         for _ in range(self.n_times_update):

@@ -1,4 +1,4 @@
-"""Augmentations: random changes of images and vectors that preserve the meaning of the observations."""
+"""Augmentations: random changes of observations after which the same actions are optimal."""
 
 from pfrl_like.augmentation.augmentation import Augmentation
 from pfrl_like.augmentation.image import (

@@ -1,4 +1,4 @@
-"""The interface of augmentations, and helpers for random numbers, dtypes and checks."""
+"""The interface of augmentations, and their functions for random numbers, dtypes and checks."""
 
 import dataclasses
 import math
@@ -12,14 +12,14 @@ from torch import Tensor
 from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.plain_values import Configurable
 
-#: Source of random numbers: a generator on any device. None is the global torch stream of the batch's device.
+#: Source of random numbers: a generator on any device, or None for torch's global generator of the batch's device.
 RandomNumbers = torch.Generator | None
 
 
 class Augmentation(Configurable):
-    """Random change of observations that preserves their meaning; it is called as a function of (batch, rng).
+    """Random change of observations after which the same actions are optimal; called as a function of (batch, rng).
 
-    Subclasses are dataclasses. Their fields are the parameters of the augmentation.
+    Subclasses are dataclasses, whose fields are the parameters of the augmentation.
     """
 
     @abstractmethod
@@ -28,10 +28,10 @@ class Augmentation(Configurable):
 
         Args:
             x: Observations, [N, ...]; images are [N, C, H, W], uint8 or floating point.
-            rng: Source of the random numbers. None is the global torch stream.
+            rng: Generator of the random numbers. If None, torch's global generator is used.
 
         Returns:
-            Changed observations of the same shape and dtype.
+            Observations with the shape and dtype of `x`.
 
         Raises:
             ValueError: If x has the wrong number of axes.
@@ -46,12 +46,12 @@ class Augmentation(Configurable):
 
 
 def uniform(x: Tensor, low: float, high: float, rng: RandomNumbers, shape: tuple[int, ...] = ()) -> Tensor:
-    """Return uniform random numbers between two bounds, [N, *shape] for a batch of N rows, on the batch's device."""
+    """Return uniform random numbers between two bounds, [N, *shape] for a batch `x` of N rows, on its device."""
     return low + (high - low) * _draw(torch.rand, x, rng, shape)
 
 
 def normal(x: Tensor, rng: RandomNumbers) -> Tensor:
-    """Return standard normal random numbers, [N] for a batch of N rows, on the batch's device."""
+    """Return standard normal random numbers, [N] for a batch `x` of N rows, on its device."""
     return _draw(torch.randn, x, rng)
 
 
@@ -60,16 +60,16 @@ def _draw(draw: Callable[..., Tensor], x: Tensor, rng: RandomNumbers, shape: tup
     return draw(len(x), *shape, generator=rng, device=device, dtype=_computing_dtype(x)).to(x.device)
 
 
-def each(values: Tensor, x: Tensor) -> Tensor:
-    """Reshape values, one per row of a batch, from [N] to [N, 1, ...], so that they broadcast to the batch."""
+def per_row(values: Tensor, x: Tensor) -> Tensor:
+    """Reshape values, one for each row of the batch `x`, from [N] to [N, 1, ...]."""
     return values.reshape(-1, *[1] * (x.ndim - 1))
 
 
 def in_floating_point(compute: Callable[[Tensor], Tensor], x: Tensor, white: float = 255.0) -> Tensor:
     """Apply a function of floating-point images to images of any supported dtype.
 
-    Half-precision images are converted to float32. uint8 images are converted to float32 numbers from 0 to `white`, and
-    the result is rounded and clipped.
+    Half-precision images are converted to float32 and back. uint8 images are converted to float32 numbers from 0 to
+    `white`. The result is converted back to integers, rounded and clipped.
     """
     if x.dtype != torch.uint8:
         return compute(x.to(_computing_dtype(x))).to(x.dtype)
@@ -82,7 +82,7 @@ def _computing_dtype(x: Tensor) -> torch.dtype:
 
 
 def check_images(x: Tensor) -> None:
-    """Raise an error if a tensor is not a batch of images.
+    """Raise an error if a tensor does not contain images [N, C, H, W] of uint8 or floating-point numbers.
 
     Raises:
         ValueError: If the tensor does not have four axes.
@@ -116,4 +116,4 @@ def check_range(name: str, value: Any, least: float = -math.inf) -> None:
     for number in value:
         check_numbers(least, **{name: number})
     if value[1] < value[0]:
-        raise ValueError(f"{name} is {value!r}, expected the smaller number first")
+        raise ValueError(f"{name} is {value!r}, expected low <= high")

@@ -1,7 +1,7 @@
 """Augmentations of images, [N, C, H, W].
 
-All stacked frames of an image are changed in the same way. The functions are deterministic; the classes pass random
-numbers to them (Kostrikov et al. 2020, arXiv:2004.13649; Laskin et al. 2020, arXiv:2004.14990).
+Stacked frames of one image are changed equally. The functions are deterministic. The classes call the functions with
+random numbers (Kostrikov et al. 2020, arXiv:2004.13649; Laskin et al. 2020, arXiv:2004.14990).
 """
 
 import math
@@ -17,13 +17,14 @@ from pfrl_like.augmentation.augmentation import (
     RandomNumbers,
     check_images,
     check_range,
-    each,
     in_floating_point,
     normal,
+    per_row,
     uniform,
 )
 from pfrl_like.utils.checks import check_counts, check_numbers
 
+#: Maximum of floating-point pixels in `ColorJitter`.
 WHITE = 1.0
 
 
@@ -32,33 +33,32 @@ def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, 
 
     Args:
         x: Images, [N, 3 * frames, H, W], floating point in [0, 1].
-        brightness: Factors of the value, [N].
-        contrast: Factors of the difference to each channel's mean, [N].
-        saturation: Factors of the saturation, [N].
-        hue: Shifts of the hue, in turns, [N].
+        brightness: Factors by which the value is multiplied, [N].
+        contrast: Factors by which the difference to each channel's mean is multiplied, [N].
+        saturation: Factors by which the saturation is multiplied, [N].
+        hue: Numbers added to the hue, in turns (1 is the full colour circle), [N].
 
     Returns:
-        Changed images of the same shape, in [0, 1].
+        Images of the same shape, in [0, 1].
     """
     frames = torch.unflatten(x, 1, (-1, 3))
-    brightness, contrast, saturation, hue = (
-        factor.reshape(-1, 1, 1, 1) for factor in (brightness, contrast, saturation, hue)
-    )
+    columns = (factor.reshape(-1, 1, 1, 1) for factor in (brightness, contrast, saturation, hue))
+    brightness, contrast, saturation, hue = columns
     mean = frames.mean((3, 4), keepdim=True)
-    stretched = ((frames - mean) * contrast.unsqueeze(4) + mean).clamp(0, WHITE)
-    h, s, v = hue_saturation_value(stretched).unbind(2)
+    contrasted = ((frames - mean) * contrast.unsqueeze(4) + mean).clamp(0, WHITE)
+    h, s, v = hue_saturation_value(contrasted).unbind(2)
     changed = torch.stack([h + hue, (s * saturation).clamp(0, 1), (v * brightness).clamp(0, WHITE)], 2)
     return red_green_blue(changed).flatten(1, 2)
 
 
 def hue_saturation_value(rgb: Tensor) -> Tensor:
-    """Convert RGB colours [..., 3, H, W] to hue (in turns from 0 to 1; 0 for grey), saturation and value."""
-    value, strongest = rgb.max(-3, keepdim=True)
+    """Convert RGB colours [..., 3, H, W] to hue (in turns, from 0 to 1; 0 for grey), saturation and value."""
+    value, max_channel = rgb.max(-3, keepdim=True)
     range_ = value - rgb.amin(-3, keepdim=True)
     saturation = range_ / torch.where(value > 0, value, 1)
-    # If k is the strongest channel, the hue in sixths of a turn is 2 * k + (channel k + 1 - channel k + 2) / range.
-    ahead = rgb.roll(-1, -3) - rgb.roll(-2, -3)
-    hue = ahead.gather(-3, strongest) / torch.where(range_ > 0, range_, 1) + 2 * strongest
+    # If k is the channel of the maximum, the hue in sixths is 2 * k + (channel k + 1 - channel k + 2) / range.
+    differences = rgb.roll(-1, -3) - rgb.roll(-2, -3)
+    hue = differences.gather(-3, max_channel) / torch.where(range_ > 0, range_, 1) + 2 * max_channel
     return torch.cat([(hue / 6) % 1, saturation, value], -3)
 
 
@@ -66,12 +66,12 @@ def red_green_blue(hsv: Tensor) -> Tensor:
     """Convert hue, saturation and value to RGB colours; the hue may be any real number and is taken modulo 1."""
     hue, saturation, value = hsv.chunk(3, -3)
     sixths = torch.tensor([5.0, 3.0, 1.0], dtype=hsv.dtype, device=hsv.device).reshape(3, 1, 1)
-    place = (sixths + 6 * hue) % 6
-    return value * (1 - saturation * torch.minimum(place, 4 - place).clamp(0, 1))
+    distance = (sixths + 6 * hue) % 6
+    return value * (1 - saturation * torch.minimum(distance, 4 - distance).clamp(0, 1))
 
 
 def shift(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """Shift images by whole pixels; uncovered pixels repeat the nearest edge pixel.
+    """Shift images by whole pixels; pixels without a source get the value of the nearest edge pixel.
 
     Args:
         x: Images, [N, C, H, W].
@@ -84,7 +84,7 @@ def shift(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
 
 
 def erase(x: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
-    """Set one rectangle of each image to 0; top, left, height and width are in pixels, [N]."""
+    """Set one rectangle of each image to 0; its top, left, height and width are in pixels, [N]."""
     rows = torch.arange(x.shape[2], device=x.device) - top[:, None]
     columns = torch.arange(x.shape[3], device=x.device) - left[:, None]
     in_rows = (rows >= 0) & (rows < height[:, None])
@@ -93,11 +93,11 @@ def erase(x: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -
 
 
 def rotate(x: Tensor, angle: Tensor) -> Tensor:
-    """Rotate images about their centre with bilinear interpolation; uncovered pixels are 0.
+    """Rotate images about their centre with bilinear interpolation; pixels without a source are 0.
 
     Args:
         x: Images, [N, C, H, W], float32 or float64.
-        angle: Angles in radians, [N]; a positive angle rotates counter-clockwise (the first row is the top).
+        angle: Angles in radians, [N]. If the first row is drawn at the top, positive angles rotate counter-clockwise.
     """
     height, width = x.shape[2:]
     cos, sin = angle.cos()[:, None, None], angle.sin()[:, None, None]
@@ -109,12 +109,12 @@ def rotate(x: Tensor, angle: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class RandomShift(Augmentation):
-    """Shifts each image by random numbers of pixels vertically and horizontally; uncovered pixels repeat the edge.
+    """Shifts each image vertically and horizontally by random numbers of pixels (arXiv:2004.13649, section 3).
 
-    See arXiv:2004.13649, section 3.
+    Pixels without a source get the value of the nearest edge pixel.
 
     Args:
-        shift_size: Maximum shift in pixels.
+        shift_size: Maximum shift in pixels, in each direction.
 
     Raises:
         ValueError, TypeError: If `shift_size` is not an integer of at least 0.
@@ -137,8 +137,8 @@ class Cutout(Augmentation):
     """Sets a random rectangle of some images to 0 (Zhong et al. 2017, arXiv:1708.04896, Algorithm 1).
 
     The area of the rectangle is sampled uniformly from 2 to 33 % of the image's area. The ratio of height to width is
-    sampled uniformly from 0.3 to 3.3. A side that is longer than the image is clipped. The position of the rectangle
-    inside the image is uniform.
+    sampled uniformly from 0.3 to 3.3. Sides are clipped to the size of the image. The position is sampled uniformly
+    from the positions inside the image.
 
     Args:
         probability: Probability that an image is changed.
@@ -167,7 +167,7 @@ class Cutout(Augmentation):
 
 @dataclass(frozen=True)
 class HorizontalFlip(Augmentation):
-    """Flips random images horizontally.
+    """Flips some images horizontally.
 
     Args:
         probability: Probability that an image is changed.
@@ -185,13 +185,13 @@ class HorizontalFlip(Augmentation):
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
         check_images(x)
-        chosen = each(uniform(x, 0, 1, rng) < self.probability, x)
+        chosen = per_row(uniform(x, 0, 1, rng) < self.probability, x)
         return torch.where(chosen, x.flip(self.axis), x)
 
 
 @dataclass(frozen=True)
 class VerticalFlip(HorizontalFlip):
-    """Flips random images vertically; parameters and errors are the same as in `HorizontalFlip`."""
+    """Flips some images vertically; parameters and errors are the same as in `HorizontalFlip`."""
 
     type_name = "vertical_flip"
     axis = 2
@@ -199,7 +199,7 @@ class VerticalFlip(HorizontalFlip):
 
 @dataclass(frozen=True)
 class RandomRotation(Augmentation):
-    """Rotates each image about its centre; uncovered corners are 0.
+    """Rotates each image about its centre; corners without a source are 0.
 
     Args:
         degree: Maximum angle in degrees. The angle is sampled uniformly from -degree to degree.
@@ -224,8 +224,8 @@ class RandomRotation(Augmentation):
 class Intensity(Augmentation):
     """Multiplies each image by 1 + scale * n, where n is a standard normal number, clipped to [-2, 2].
 
-    Each image has its own n. This is the augmentation of arXiv:2004.13649, appendix. Results of uint8 images are
-    rounded and clipped to 0 to 255.
+    n is sampled for each image (arXiv:2004.13649, appendix). The pixels of uint8 images are then rounded and clipped to
+    the range from 0 to 255.
 
     Args:
         scale: Standard deviation of the multiplier before clipping.
@@ -242,7 +242,7 @@ class Intensity(Augmentation):
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
         check_images(x)
-        multiplier = each(1 + self.scale * normal(x, rng).clamp(-2, 2), x)
+        multiplier = per_row(1 + self.scale * normal(x, rng).clamp(-2, 2), x)
         return in_floating_point(lambda images: images * multiplier, x)
 
 
@@ -250,15 +250,15 @@ class Intensity(Augmentation):
 class ColorJitter(Augmentation):
     """Changes contrast, hue, saturation and brightness of each colour image (arXiv:2004.14990, section 4.1).
 
-    First, the differences to the mean of each channel are multiplied (contrast). Then the hue is shifted, and
-    saturation and value are multiplied. Pixels must be in [0, 1] for floating-point images, and in 0 to 255 for uint8
-    images. The pixels of the result are in the same range. Factors and shifts are sampled uniformly from the ranges.
+    First, the difference to the mean of each channel is multiplied (contrast). Then a number is added to the hue, and
+    saturation and value are multiplied. Factors and added numbers are sampled uniformly. The pixels of floating-point
+    images must be in [0, 1]. The pixels of the result are in the same range as the pixels of the argument.
 
     Args:
-        brightness: Range (low, high) of the factor of the value.
-        contrast: Range (low, high) of the factor of the difference to the mean.
-        saturation: Range (low, high) of the factor of the saturation.
-        hue: Range (low, high) of the shift of the hue, in turns.
+        brightness: Range (low, high) of the factor by which the value is multiplied.
+        contrast: Range (low, high) of the factor by which the difference to the mean is multiplied.
+        saturation: Range (low, high) of the factor by which the saturation is multiplied.
+        hue: Range (low, high) of the number added to the hue, in turns (1 is the full colour circle).
 
     Raises:
         ValueError: If a range is invalid, or a factor is negative.
@@ -285,5 +285,5 @@ class ColorJitter(Augmentation):
         if x.shape[1] % 3:
             raise ValueError(f"x has shape {tuple(x.shape)}, expected three channels for each colour frame")
         ranges = (self.brightness, self.contrast, self.saturation, self.hue)
-        draws = [uniform(x, low, high, rng) for low, high in ranges]
-        return in_floating_point(lambda images: jitter(images, *draws), x, WHITE)
+        factors = [uniform(x, low, high, rng) for low, high in ranges]
+        return in_floating_point(lambda images: jitter(images, *factors), x, WHITE)

@@ -11,7 +11,7 @@ from pfrl_like.augmentation.augmentation import Augmentation, RandomNumbers
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.utils.plain_values import build
 
-#: Function of (batch, rng), such as an `Augmentation`.
+#: Function of (batch, rng) that returns a changed batch, such as an `Augmentation`.
 Augment = Callable[[Tensor, RandomNumbers], Tensor]
 
 AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
@@ -38,8 +38,8 @@ def make_augmentation(augmentation: Any) -> Augment:
             another function of (batch, rng).
 
     Raises:
-        ValueError: If a name is unknown. The message suggests the nearest name.
-        TypeError: If an argument has another type.
+        ValueError: If a name is unknown. The message contains the most similar name.
+        TypeError: If an argument has a different type.
     """
     if callable(augmentation) and not isinstance(augmentation, type):
         return augmentation  # type: ignore[no-any-return]
@@ -50,23 +50,22 @@ class AugmentationPipeline:
     """Sequence of augmentations that is called as a function of (batch, rng).
 
     Args:
-        augmentations: Iterable of arguments of `make_augmentation`, a single such argument, or another pipeline. None
-            creates an empty pipeline.
+        augmentations: Augmentations in the forms that `make_augmentation` accepts: an iterable of them, a single one,
+            or another pipeline. If None, the pipeline is empty and changes nothing.
 
     Raises:
-        ValueError: If a name is unknown. The message suggests the nearest name.
-        TypeError: If an argument has another type.
+        ValueError: If a name is unknown. The message contains the most similar name.
+        TypeError: If an argument has a different type.
     """
 
     def __init__(self, augmentations: Iterable[Any] | None = ()) -> None:
-        if augmentations is None:
-            augmentations = ()
+        augmentations = () if augmentations is None else augmentations
         if isinstance(augmentations, str | Mapping) or not isinstance(augmentations, Iterable):
             augmentations = [augmentations]
         self.augmentations = tuple(make_augmentation(augmentation) for augmentation in augmentations)
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
-        """Apply the augmentations to a batch one after the other; arguments as in `Augmentation.transform`."""
+        """Apply the augmentations to a batch, one after the other; see `Augmentation.transform` for the arguments."""
         for augment in self.augmentations:
             x = augment(x, rng)
         return x
@@ -74,14 +73,14 @@ class AugmentationPipeline:
     __call__ = transform
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the augmentations as JSON values; the constructor creates an equal pipeline from them.
+        """Return the augmentations as JSON values, from which the constructor creates an equal pipeline.
 
         Raises:
             TypeError: If an augmentation is a function of the user, because it has no description.
         """
         for augment in self.augmentations:
             if not isinstance(augment, Augmentation):
-                raise TypeError(f"{augment!r} cannot be described: expected an Augmentation, with parameters")
+                raise TypeError(f"the pipeline contains {augment!r}, expected only Augmentation objects")
         return [augment.describe() for augment in self.augmentations if isinstance(augment, Augmentation)]
 
     def __iter__(self) -> Iterator[Augment]:
@@ -95,38 +94,32 @@ class AugmentationPipeline:
 
 
 def pipeline_of(augmentations: Any) -> AugmentationPipeline:
-    """Return a pipeline unchanged, or create a pipeline from other arguments of its constructor."""
-    if isinstance(augmentations, AugmentationPipeline):
-        return augmentations
-    return AugmentationPipeline(augmentations)
+    """Return a pipeline unchanged, or make a pipeline from another argument of its constructor."""
+    return augmentations if isinstance(augmentations, AugmentationPipeline) else AugmentationPipeline(augmentations)
 
 
 class BatchAugmentation:
-    """Function that replaces a minibatch by copies with augmented observations.
+    """Function of a `Batch` that returns copies of its rows with augmented observations.
 
-    The augmentation is applied to scaled observations. The result is scaled back, because the networks contain the
-    scaler. The loss is then the mean over the copies.
+    The observations are scaled, augmented, and scaled back, because the networks contain the scaler and scale the
+    observations again.
 
     Args:
-        augment: Function of (observations, source of random numbers).
+        augment: Function of (observations, rng) that returns changed observations.
         n_copies: Number of copies of each row. Each copy is augmented independently (arXiv:2004.13649).
-        scaler: Scaler of the observations, or None.
+        scaler: Scaler of the observations. If None, observations are not scaled.
     """
 
     def __init__(self, augment: Augment, n_copies: int = 1, scaler: Any = None) -> None:
         self.augment, self.n_copies, self.scaler = augment, n_copies, scaler
 
     def __call__(self, batch: Batch) -> Batch:
-        return concatenate_batches(
-            [
-                batch.replace(obs=self._changed(batch.obs), next_obs=self._changed(batch.next_obs))
-                for _ in range(self.n_copies)
-            ]
-        )
+        pairs = [(self._augmented(batch.obs), self._augmented(batch.next_obs)) for _ in range(self.n_copies)]
+        return concatenate_batches([batch.replace(obs=obs, next_obs=next_obs) for obs, next_obs in pairs])
 
     @torch.no_grad()
-    def _changed(self, obs: Tensor) -> Tensor:
+    def _augmented(self, obs: Tensor) -> Tensor:
         if self.scaler is None:
             return self.augment(obs, None)
-        changed: Tensor = self.scaler.reverse_transform(self.augment(self.scaler.transform(obs), None))
-        return changed
+        augmented: Tensor = self.scaler.reverse_transform(self.augment(self.scaler.transform(obs), None))
+        return augmented

@@ -9,14 +9,14 @@ from pfrl_like.augmentation.augmentation import (
     RandomNumbers,
     check_floats,
     check_range,
-    each,
+    per_row,
     uniform,
 )
 
 
 @dataclass(frozen=True)
 class SingleAmplitudeScaling(Augmentation):
-    """Multiplies each observation by one factor, sampled uniformly.
+    """Multiplies each observation by a random factor, sampled uniformly.
 
     Args:
         minimum: Minimum factor.
@@ -35,12 +35,12 @@ class SingleAmplitudeScaling(Augmentation):
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
         check_floats(x)
-        return x * each(uniform(x, self.minimum, self.maximum, rng), x).to(x.dtype)
+        return x * per_row(uniform(x, self.minimum, self.maximum, rng), x).to(x.dtype)
 
 
 @dataclass(frozen=True)
 class MultipleAmplitudeScaling(SingleAmplitudeScaling):
-    """Multiplies each entry of each observation by its own random factor; parameters as in the base class."""
+    """Multiplies each entry of an observation by another random factor; the parameters are the same."""
 
     type_name = "multiple_amplitude_scaling"
 

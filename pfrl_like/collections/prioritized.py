@@ -16,12 +16,12 @@ Slots = NDArray[np.int64]
 BRANCHING_BITS = 6
 BRANCHING = 1 << BRANCHING_BITS
 WIDEST_ROOT = 4096
-MOST_MARKS = 1024
+MAX_PENDING_WRITES = 1024
 _JUST_BELOW_ONE = 1.0 - 2.0**-53
 T = TypeVar("T")
 Index = NDArray[np.int64]
 SMALLEST_SIZE = 64
-LARGEST_SPARE = 1 << 24  # maximum slots of a loaded tree that is larger than its items need
+MAX_LOADED_SLOTS = 1 << 24  # maximum number of slots of a loaded tree, unless its items need more
 SMALLEST_PRIORITY, LARGEST_PRIORITY = 1e-200, 1e200  # limits that keep sums from overflowing and losing digits
 
 
@@ -30,8 +30,8 @@ class SumTree:
 
     The slots are the leaves of the tree. A parent contains the sum of a block of 64 children. The root is a plain array
     of up to 4096 sums, so that 262,144 slots need two levels. A write only marks slots. The next query recomputes the
-    parents of all marked slots from their children, so rounding errors of earlier weights do not accumulate. One write,
-    one draw or one minimum costs O(n * levels) vectorised operations.
+    parents of all marked slots from their children, so rounding errors of earlier weights do not accumulate. Writing or
+    drawing n slots takes O(n * levels) time, in a few NumPy calls.
 
     Args:
         size: Number of slots; all weights start at 0, the weight of an empty slot.
@@ -65,7 +65,7 @@ class SumTree:
         """
         self._sums[0][slots] = weights
         self._marked.append(slots)
-        if len(self._marked) == MOST_MARKS:
+        if len(self._marked) == MAX_PENDING_WRITES:
             self._refresh()
 
     def take(self, slots: Slots) -> Floats:
@@ -115,8 +115,8 @@ class SumTree:
     def draw_distinct(self, n: int, rng: RandomSource = None, exclude: Slots | None = None) -> Slots:
         """Draw n distinct slots in sequence, each in proportion to its weight among the slots not drawn yet.
 
-        The distribution equals the distribution of independent draws without the repeated slots. If a few slots have
-        nearly all the weight, the weights of drawn slots are set to 0 while the other slots are drawn.
+        The result has the same distribution as a series of independent draws from which repeated slots are removed. If
+        too many draws repeat a slot, the weights of the drawn slots are 0 while the remaining slots are drawn.
 
         Args:
             n: Number of slots.
@@ -131,24 +131,24 @@ class SumTree:
         """
         n_excluded = 0 if exclude is None else len(exclude)
         drawn = self.draw(n, rng)
-        found = dict.fromkeys([] if exclude is None else exclude.tolist())
-        found.update(dict.fromkeys(drawn.tolist()))
-        if len(found) == n_excluded + n:
+        distinct = dict.fromkeys([] if exclude is None else exclude.tolist())
+        distinct.update(dict.fromkeys(drawn.tolist()))
+        if len(distinct) == n_excluded + n:
             return drawn
-        found.update(dict.fromkeys(self.draw(n, rng).tolist()))  # usually enough
-        if len(found) < n_excluded + n:
-            self._draw_others(found, n_excluded + n, rng)
-        return np.fromiter(found, np.int64, len(found))[n_excluded : n_excluded + n]
+        distinct.update(dict.fromkeys(self.draw(n, rng).tolist()))  # usually enough
+        if len(distinct) < n_excluded + n:
+            self._draw_others(distinct, n_excluded + n, rng)
+        return np.fromiter(distinct, np.int64, len(distinct))[n_excluded : n_excluded + n]
 
-    def _draw_others(self, found: dict[int, None], n: int, rng: RandomSource) -> None:
-        """Add slots to `found` until it contains n slots."""
+    def _draw_others(self, distinct: dict[int, None], n: int, rng: RandomSource) -> None:
+        """Add slots to `distinct` until it contains n slots."""
         emptied: list[tuple[Slots, Floats]] = []
         try:
-            while len(found) < n:
-                slots = np.fromiter(found, np.int64, len(found))
+            while len(distinct) < n:
+                slots = np.fromiter(distinct, np.int64, len(distinct))
                 emptied.append((slots, self.take(slots)))
                 self[slots] = 0.0
-                found.update(dict.fromkeys(self.draw(n - len(found), rng).tolist()))
+                distinct.update(dict.fromkeys(self.draw(n - len(distinct), rng).tolist()))
         finally:
             for slots, weights in reversed(emptied):
                 self[slots] = weights
@@ -201,22 +201,23 @@ def _descend(level: Floats, blocks: Slots, point: Floats, is_last: bool) -> tupl
 
 
 class Priorities:
-    """Priorities of a queue of items with sequence numbers: `first` is the oldest item, `end` the next new item.
+    """Priorities of the items of a queue. `first` is the number of the oldest item, `end` that of the next new item.
 
-    Item i is in slot i % size of a sum tree whose size doubles when it is too small. Changes by `append` and `popleft`
-    are written to the tree together, before the next query. For given random numbers, the sampled items depend on the
-    size.
+    Item i is in slot i % size of a sum tree whose size doubles when it is too small. `append` and `popleft` only change
+    `first` and `end`. The next query writes these changes to the tree. With the same random numbers, trees of different
+    sizes draw different items.
 
     Args:
         max_priority: Maximum priority so far, which is the priority of new items.
-        first: Sequence number of the first new item.
-        size: Initial number of slots, a power of two; None for 64.
+        first: Number of the first item that will be added.
+        size: Initial number of slots, a power of two. If None, the tree starts with 64 slots.
     """
 
     def __init__(self, max_priority: float = 1.0, first: int = 0, size: int | None = None) -> None:
         self.max_priority = float(check_priorities(max_priority))
         self.first = self.end = first
-        self._cleared = self._written = first  # items before _cleared left the tree, items before _written entered it
+        # In the tree, items below _cleared have the weight 0, and items below _written have been written.
+        self._cleared = self._written = first
         self._tree = SumTree(size or SMALLEST_SIZE)
 
     def __len__(self) -> int:
@@ -242,13 +243,11 @@ class Priorities:
             Sequence numbers in the order of the draw, and the sampling probability of each item, both of shape [n].
         """
         self._flush()
-        exclude = None
+        exclude = np.zeros(0, np.int64)
         if uniform_ratio > 0.0:
             source: Any = np.random if rng is None else rng
             exclude = self._slots(self.first + sample_n_k(len(self), int(source.binomial(n, uniform_ratio)), rng))
-        slots = self._tree.draw_distinct(n if exclude is None else n - len(exclude), rng, exclude)
-        if exclude is not None:
-            slots = np.concatenate([exclude, slots])
+        slots = np.concatenate([exclude, self._tree.draw_distinct(n - len(exclude), rng, exclude)])
         index = self.first + ((slots - self.first) & (len(self._tree) - 1))
         return index, self._probability(self._tree.take(slots), uniform_ratio)
 
@@ -260,7 +259,7 @@ class Priorities:
         return float(self._probability(np.float64(self._tree.min()), uniform_ratio))
 
     def set(self, index: ArrayLike, priority: ArrayLike) -> Floats:
-        """Set the priorities of items; items that have been removed are skipped.
+        """Set the priorities of items. Items that were removed from the queue are skipped.
 
         Args:
             index: Sequence numbers, shape [n]. If a number is repeated, its last priority is set.
@@ -296,12 +295,12 @@ class Priorities:
 
     def to_array(self) -> Floats:
         """Return the priorities of all items, oldest first, shape [len]. The tree is not changed."""
-        written = self._of_written()
+        written = self._written_priorities()
         return np.concatenate([written, np.full(len(self) - len(written), self.max_priority)])
 
     def layout(self) -> dict[str, int]:
         """Return the number of slots of the tree and the number of items written to it; draws depend on both."""
-        return {"size": len(self._tree), "written": len(self._of_written())}
+        return {"size": len(self._tree), "written": len(self._written_priorities())}
 
     @classmethod
     def from_array(
@@ -313,12 +312,12 @@ class Priorities:
             priority: The priorities, oldest first, shape [n].
             max_priority: Maximum priority so far.
             first: Sequence number of the oldest item.
-            layout: The result of `layout`, so that the same random numbers draw the same items. None stores all items
-                in the smallest tree. A layout that is much too large is made smaller.
+            layout: The result of `layout`. With it, the same random numbers draw the same items as in the saved queue.
+                If None, all items are written to the smallest possible tree.
 
         Raises:
-            ValueError: If a priority is not positive, if `priority` has more than one dimension, or if the layout is
-                impossible.
+            ValueError: If a priority is not positive, if `priority` has more than one dimension, or if `layout` is
+                invalid.
             NonFiniteError: If a priority is not finite.
         """
         values = np.asarray(priority, np.float64)
@@ -327,7 +326,7 @@ class Priorities:
         priorities.append(written)
         priorities.set(np.arange(first, priorities.end), values[:written])
         if (values[written:] != priorities.max_priority).any():
-            raise ValueError(f"new items have priorities other than max_priority={priorities.max_priority}")
+            raise ValueError(f"priority holds other values than {max_priority=} for the items that are not written yet")
         priorities.append(len(values) - written)
         return priorities
 
@@ -354,12 +353,12 @@ class Priorities:
             self._tree[self._slots(np.arange(start, self.end))] = self.max_priority
         self._cleared, self._written = self.first, self.end
 
-    def _of_written(self) -> Floats:
+    def _written_priorities(self) -> Floats:
         """Return the priorities of the items that are in the tree, oldest first."""
         return self._tree[self._slots(np.arange(self.first, max(self.first, self._written)))]
 
     def _grow(self) -> None:
-        weights = self._of_written()
+        weights = self._written_priorities()
         self._tree = SumTree(_size_for(len(self)))
         self._tree[self._slots(np.arange(self.first, self.first + len(weights)))] = weights
         self._cleared = self.first
@@ -370,11 +369,11 @@ def _size_for(n: int) -> int:
 
 
 def _checked_layout(layout: Mapping[str, int], n: int) -> tuple[int, int]:
-    """Check the layout of n items; returns its size, limited to save memory, and the number of written items."""
+    """Check the layout of n items. Return its size, limited to save memory, and the number of written items."""
     size, written = int(layout["size"]), int(layout["written"])
     if size.bit_count() != 1 or not 0 <= written <= min(n, size):
-        raise ValueError(f"{written} of {n} items in {size} slots: expected a power of two of at least {written} slots")
-    return min(size, max(LARGEST_SPARE, _size_for(n))), written
+        raise ValueError(f"layout is {size=}, {written=}, expected a power of two >= written, written from 0 to {n}")
+    return min(size, max(MAX_LOADED_SLOTS, _size_for(n))), written
 
 
 def check_priorities(priority: ArrayLike) -> Floats:
@@ -404,7 +403,9 @@ def largest(values: Floats) -> float:
 
 
 class PrioritizedBuffer(Generic[T]):
-    """Queue of any objects, sampled in proportion to their priorities. The priorities are set after each sample.
+    """Queue of any objects, sampled in proportion to their priorities.
+
+    After each sample, the caller sets the priorities of the sampled items with `set_last_priority`.
 
     Args:
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
@@ -417,10 +418,7 @@ class PrioritizedBuffer(Generic[T]):
     """
 
     def __init__(
-        self,
-        capacity: int | None = None,
-        wait_priority_after_sampling: bool = True,
-        initial_max_priority: float = 1.0,
+        self, capacity: int | None = None, wait_priority_after_sampling: bool = True, initial_max_priority: float = 1.0
     ) -> None:
         if capacity is not None and capacity < 1:
             raise ValueError(f"capacity must be None or at least 1, got {capacity}")

@@ -27,16 +27,19 @@ _RECURRENT = ("recurrent_state", "next_recurrent_state")
 _MASKS = ("action_mask", "next_action_mask")
 _FLOATS = ("log_prob", "value", "advantage", "returns")
 _BATCH_FIELDS = ("next_action", *_MASKS, *_RECURRENT, *_FLOATS)
-_NONE_HAS_A_VALUE = (*_MASKS, *_RECURRENT)  # missing: all actions are allowed; the initial state (zeros)
+_HAVE_DEFAULTS = (*_MASKS, *_RECURRENT)  # a missing mask allows all actions, a missing state is zeros
 
 
 class Columns(Steps):
-    """Steps as rows. Not thread-safe: if different threads append and sample, they must share a lock."""
+    """Steps as rows of columns.
 
-    _gamma: float | None = None  # discount factor of the tables below
+    Columns are not thread-safe: if different threads append and sample, they must share a lock.
+    """
+
+    _gamma: float | None = None  # discount factor for which the following tables were computed
     _powers: NDArray[np.float64]  # gamma**0, gamma**1, ...
     _discounts: NDArray[np.float32] = np.zeros(0, np.float32)  # indexed by lookahead: 0, gamma, gamma**2, ...
-    _of_one_step: NDArray[np.float32]  # indexed by terminal: gamma, 0
+    _one_step_discounts: NDArray[np.float32]  # indexed by terminal: gamma, 0
 
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
@@ -82,7 +85,7 @@ class Columns(Steps):
                 assert plain is not None
             at = run.pending
             if not at or plain[at].tobytes() != obs.tobytes():
-                if at and (not run.tail or self.next_row[run.tail] != at):  # is_loose, without the call
+                if at and (not run.tail or self.next_row[run.tail] != at):  # same as is_loose, inlined for speed
                     self.obs_rows.released.append(at)
                 at = free.pop()
                 plain[at] = obs
@@ -176,16 +179,16 @@ class Columns(Steps):
         return rows
 
     def release(self, row: int) -> None:
-        """Free a step; the previous steps of its episode must have been released."""
+        """Free a step. The caller must have released the previous steps of its episode."""
         at, next_at, successor = self.obs_row.item(row), self.next_row.item(row), self.successor.item(row)
         plain = self.plain is not None
         if successor == RUNNING:
             run = next(run for run in self.running.values() if run.tail == row)
             run.tail = 0
-            shown = run.pending  # the next step will use it
+            shared = run.pending  # the next step of the episode will use this row
         else:
-            shown = self.obs_row.item(successor)
-        if next_at != at and next_at != shown:
+            shared = self.obs_row.item(successor)
+        if next_at != at and next_at != shared:
             self.obs_rows.released.append(next_at) if plain else self.free_observation(next_at)
         self.obs_rows.released.append(at) if plain else self.free_observation(at)
         if self.releases is not None:
@@ -215,31 +218,33 @@ class Columns(Steps):
         """Gather n-step items as a batch of tensors. Each item sums the rewards of up to `num_steps` steps.
 
         Args:
-            rows: First step of each item, shape [N]. If `lengths` is given, rows of sequences, packed time first.
+            rows: First step of each item, shape [N]. If `lengths` is not None, the rows of the
+                sequences, packed time first.
             index: Value of `Batch.index`.
             weight: Value of `Batch.weight`.
-            num_steps: Number of steps per item, if the episode is long enough; more than 1 requires a call of
-                `set_windows`.
+            num_steps: Number of steps per item, if the episode is long enough. If it is more than 1, the caller must
+                have called `set_windows` for these rows.
             gamma: Discount factor per step.
             device: Device of the tensors.
-            lengths: Lengths of the sequences; None if the items are not sequences.
-            next_actions: True to fill `Batch.next_action` if the steps do not contain it.
+            lengths: Lengths of the sequences. If None, the items are not sequences.
+            next_actions: True to fill `Batch.next_action` from the next steps if the steps have no column of this name.
             continuation: Number of steps after each item in `Batch.continuation`; infinity for all steps, 0 for no
                 steps.
-            stacked: Function that returns the observations; None uses the stored observations.
+            stacked: Function that returns stacked observations of steps, see `links.stacks`. If None, the batch has the
+                stored observations.
         """
         if gamma != self._gamma or num_steps >= len(self._discounts):
             self._set_gamma(gamma, num_steps)
         if num_steps == 1:
             last = rows
             reward = self.reward[rows].astype(np.float32)
-            discount = self._of_one_step.take(self.terminal[rows])
+            discount = self._one_step_discounts.take(self.terminal[rows])
         else:
             last = self.window_end[rows]
             reward = self._sum_rewards(rows, num_steps)
             discount = self._discounts[self.lookahead[rows]]
         if self.lacks_next:
-            self.refuse_missing_next(last)
+            self.check_next_exists(last)
         plain, action = self.plain, self.plain_action
         other_device = device != _CPU and device != "cpu"
         needs_gather = self.extras or lengths is not None or other_device or next_actions or continuation or stacked
@@ -269,7 +274,7 @@ class Columns(Steps):
         self._gamma = gamma
         self._powers = np.array([gamma**i for i in range(num_steps)])
         self._discounts = np.array([0.0, *(gamma * self._powers)], np.float32)
-        self._of_one_step = np.array([gamma, 0.0], np.float32)
+        self._one_step_discounts = np.array([gamma, 0.0], np.float32)
 
     def _sum_rewards(self, rows: Indices, num_steps: int) -> NDArray[np.float32]:
         """Return the sum of the discounted rewards of the items that begin in these rows."""
@@ -300,10 +305,10 @@ class Columns(Steps):
             numbers: Computed fields of the batch, including `reward` and `discount`, each of shape [N].
             index: Value of `Batch.index`.
             device: Device of the tensors.
-            lengths: Lengths of the sequences; None if the items are not sequences.
-            next_actions: True to fill `Batch.next_action` if the steps do not contain it.
-            observed: Function that returns the observations of steps as tensors, or the next observations with
-                `following=True`; None uses the stored observations.
+            lengths: Lengths of the sequences. If None, the items are not sequences.
+            next_actions: True to fill `Batch.next_action` from the next steps if the steps have no column of this name.
+            observed: Function that returns the observations of steps as tensors, or, if called with `following=True`,
+                their next observations. If None, the batch has the stored observations.
 
         Raises:
             ValueError: If nothing was ever stored.
@@ -327,7 +332,7 @@ class Columns(Steps):
             if lengths is not None and name in _RECURRENT:
                 steps = rows[: len(lengths)]  # packed time first: the first steps of the sequences
             held = extra.present(steps)
-            if held.all() or (held.any() and name in _NONE_HAS_A_VALUE):
+            if held.all() or (held.any() and name in _HAVE_DEFAULTS):
                 add(name, extra.field, extra.jobs(steps))
 
         tensors = to_tensors(jobs, device)
@@ -345,7 +350,7 @@ class Columns(Steps):
         packed = None if lengths is None else from_numpy(lengths)
         return Batch(**values, index=index, extra=others or None, lengths=packed)
 
-    def further(self, rows: Indices) -> dict[str, Any]:
+    def stacked_extras(self, rows: Indices) -> dict[str, Any]:
         """Return the extra columns in which all these steps have a value, by name, as stacked arrays [N, ...]."""
         return {
             name: extra.field.stacked(extra.index.take(rows))

@@ -17,7 +17,6 @@ from pfrl_like.columns.structure import (
     map_structure,
     structure_of,
     to_json,
-    unflatten,
 )
 
 _MOST_DIMENSIONS, _LARGEST = 64, 1 << 48  # limits of a loaded shape; NumPy has the same limit of dimensions
@@ -25,7 +24,9 @@ _DEEPEST = 1 << 12  # maximum number of frames in a stack
 
 
 class Field:
-    """Values with the same nested structure. A checked value is passed as the list of its leaves.
+    """Column of nested values with the same structure, stored as one column per leaf.
+
+    `check` returns a value as the list of its leaves, and `put` stores such a list.
 
     Attributes:
         structure: The nested structure.
@@ -66,7 +67,10 @@ class Field:
         return [leaf.check(part, path) for leaf, (path, part) in zip(self.leaves, parts, strict=True)]
 
     def check_many(self, values: Any, count: int, name: str) -> list[Any]:
-        """Check `count` values, a list, a tuple or a nest of stacked leaves, and return their leaves, stacked."""
+        """Check `count` values and return their stacked leaves.
+
+        The values are a list, a tuple, or one nested value whose leaves are stacked.
+        """
         if self.structure == 0:
             parts = [(name, list(values) if isinstance(values, tuple) else values)]
         elif _is_sequence_of(values, Mapping if isinstance(self.structure, dict) else tuple, count):
@@ -87,11 +91,11 @@ class Field:
             leaf.put_many(rows, values, previous_rows)
 
     def same(self, row: int, leaves: list[Any]) -> bool:
-        """True if a row contains exactly these leaves."""
+        """Return True if a row contains exactly these leaves."""
         return all(leaf.same(row, value) for leaf, value in zip(self.leaves, leaves, strict=True))
 
     def same_many(self, rows: NDArray[np.int64], leaves: list[Any]) -> NDArray[np.bool_]:
-        """For each row, True if it contains exactly its stacked leaves, shape [n]."""
+        """Return an array [n] that is True where a row contains exactly its leaves."""
         same = np.ones(len(rows), np.bool_)
         for leaf, values in zip(self.leaves, leaves, strict=True):
             same &= leaf.same_many(rows, values)
@@ -108,12 +112,13 @@ class Field:
             leaf.mark_last(row)
 
     def jobs(self, rows: NDArray[np.int64]) -> list[Job]:
-        """Return the gather jobs for these rows, one per leaf."""
+        """Return the gather jobs for these rows, one per leaf; see `to_tensors`."""
         return [leaf.job(rows) for leaf in self.leaves]
 
     def build(self, gathered: Sequence[Any]) -> Any:
-        """Build the nested value from the gathered results of `jobs`."""
-        return unflatten([leaf.finish(x) for leaf, x in zip(self.leaves, gathered, strict=True)], self.structure)
+        """Return the nested value of the leaves that `to_tensors` has gathered for `jobs`."""
+        values = [leaf.finish(x) for leaf, x in zip(self.leaves, gathered, strict=True)]
+        return map_structure(values.__getitem__, self.structure)
 
     def values(self, rows: NDArray[np.int64]) -> list[Any]:
         """Return new nested values of these rows, with arrays, numbers or objects; arrays and dicts are read-only."""
@@ -121,7 +126,7 @@ class Field:
         lists = [_read_only(column) if isinstance(column, torch.Tensor) else column for column in columns]
         if self.structure == 0:
             return lists[0]
-        return [unflatten(leaves, self.structure, ReadOnlyDict) for leaves in zip(*lists, strict=True)]
+        return [map_structure(leaves.__getitem__, self.structure, ReadOnlyDict) for leaves in zip(*lists, strict=True)]
 
     def stacked(self, rows: NDArray[np.int64]) -> Any:
         """Return the values of these rows as one nest of stacked arrays [N, ...] or lists of objects."""
@@ -140,11 +145,9 @@ class Field:
 
     def dump(self, rows: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return the values of these rows for `from_spec` and `fill`, as a JSON header and named arrays."""
-        arrays = {
-            f"{prefix}/{i}/{name}": array
-            for i, leaf in enumerate(self.leaves)
-            for name, array in leaf.dump(rows).items()
-        }
+        arrays: dict[str, NDArray[Any]] = {}
+        for i, leaf in enumerate(self.leaves):
+            arrays |= {f"{prefix}/{i}/{name}": array for name, array in leaf.dump(rows).items()}
         return self.spec(), arrays
 
     def spec(self) -> dict[str, Any]:
@@ -166,7 +169,7 @@ class Field:
         return cls(rows, structure, leaves)
 
     def fill(self, arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]) -> "Field":
-        """Fill the rows `at` with the values that `dump` of an equal field returned; returns this field.
+        """Fill the rows `at` with the values that a field with the same `spec` has dumped. Return this field.
 
         Raises:
             ValueError: If an array is missing or has the wrong shape or dtype.
@@ -176,15 +179,15 @@ class Field:
         return self
 
     def add(self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Store selected values that `dump` of an equal field returned; returns their rows.
+        """Store the values with the positions `which` that a field with the same `spec` has dumped. Return their rows.
 
         Raises:
             ValueError: If an array is missing or has the wrong shape or dtype.
         """
-        chosen = [leaf.select(_under(arrays, f"{prefix}/{i}/"), which) for i, leaf in enumerate(self.leaves)]
+        parts = [leaf.select(_under(arrays, f"{prefix}/{i}/"), which) for i, leaf in enumerate(self.leaves)]
         rows = self.rows.take(len(which))
-        for leaf, own in zip(self.leaves, chosen, strict=True):
-            leaf.restore(rows, own)
+        for leaf, part in zip(self.leaves, parts, strict=True):
+            leaf.restore(rows, part)
         return rows
 
     @property
@@ -252,7 +255,7 @@ class Extra:
         self.field: Field | None = None
 
     def check(self, value: Any) -> Any:
-        """Check a value and return its leaves; without a field, return the value itself.
+        """Check a value and return its leaves. Before the first value is stored, return the value unchanged.
 
         Raises:
             ValueError: If the structure, a shape or a dtype differs from the first value.
@@ -270,7 +273,7 @@ class Extra:
         return [self.check(value) for value in values]
 
     def put(self, step: int, checked: Any) -> None:
-        """Store a checked value for a step, or None."""
+        """Store a checked value for a step. If `checked` is None, the step has no value."""
         if checked is None:
             self.index[step] = 0
             return
@@ -292,7 +295,7 @@ class Extra:
             self.field.drop(row)
 
     def present(self, steps: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """For each of these steps, True if it has a value."""
+        """Return an array [n] that is True where a step has a value."""
         held: NDArray[np.bool_] = self.index.take(steps) != 0
         return held
 
@@ -346,7 +349,7 @@ class Extra:
         if len(held) and self.field is None:
             raise ValueError(f"{self.name} has values, but their structure is unknown")
         self.index[at] = 0
-        if self.field is not None and len(held):  # else the first value may be newer than the arrays
+        if self.field is not None and len(held):  # without a field, the arrays are older than the first value
             self.index[at[index != 0]] = self.field.add(arrays, prefix, held - 1)
 
     def set_field(self, field: Field) -> None:

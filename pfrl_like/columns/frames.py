@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pfrl_like.columns.leaves import ArrayLeaf, Holder, Job, Rows, as_array, expect, first_seen
+from pfrl_like.columns.leaves import ArrayLeaf, Holder, Job, Rows, as_array, expect, unique_in_order
 
 
 class GrowingFile(Protocol):
@@ -34,27 +34,27 @@ class _Values(NamedTuple):
 class MappedRows(Rows):
     """Rows with values in files `name`-0, `name`-1, ...; other arrays, such as links and checksums, are in memory.
 
-    If the files grow, they are mapped to new arrays. References to `holder.data` must then be updated in `grown`.
+    If the files grow, they are mapped to new arrays. References to `holder.data` must then be updated in `on_resize`.
 
     Args:
         open_file: Function that opens or creates the file of a given name.
         name: First part of the files' names.
-        grown: Function called after the arrays of values were replaced.
+        on_resize: Function called after the arrays of values were replaced.
 
     Attributes:
-        released: Rows that are no longer used, but that the state on disk may still refer to. `recycle` frees the rows
-            that no save refers to, see `keep`.
+        released: Rows that are no longer used, but that the state on disk may still refer to. `recycle` frees them,
+            except rows that a save refers to, see `keep`.
     """
 
-    def __init__(self, open_file: Callable[[str], GrowingFile], name: str, grown: Callable[[], None]) -> None:
+    def __init__(self, open_file: Callable[[str], GrowingFile], name: str, on_resize: Callable[[], None]) -> None:
         super().__init__()
         self.released = []
         self._open_file = open_file
         self._name = name
-        self._grown = grown
+        self._on_resize = on_resize
         self._values: list[_Values] = []
         self._siblings: list[MappedRows] = []
-        self._kept: dict[str, NDArray[np.bool_]] = {}  # for each save, True for the rows that the save refers to
+        self._protected: dict[str, NDArray[np.bool_]] = {}  # for each save, True for the rows that the save refers to
         self._held: list[int] = []  # rows that only saves refer to
 
     def values(self, holder: Holder, shape: tuple[int, ...], dtype: DTypeLike) -> None:
@@ -72,60 +72,60 @@ class MappedRows(Rows):
 
     def sibling(self) -> Rows:
         """Return new rows with values in other files."""
-        rows = MappedRows(self._open_file, f"{self._name}-{len(self._siblings)}-frames", self._grown)
+        rows = MappedRows(self._open_file, f"{self._name}-{len(self._siblings)}-frames", self._on_resize)
         self._siblings.append(rows)
         return rows
 
     def recycle(self) -> None:
         """Free the released rows; the state on disk must no longer refer to them."""
-        self._divide(self.released)
+        self._free_unprotected(self.released)
         self.released.clear()
         for sibling in self._siblings:
             sibling.recycle()
 
     def keep(self, save: str, rows: NDArray[np.int64]) -> None:
-        """Protect the rows that a save refers to from being overwritten, until `keep_only` omits the save."""
-        self._kept[save] = np.zeros(self.size, np.bool_)
-        self._kept[save][rows] = True
-        self._divide_all()
+        """Do not overwrite the rows that a save refers to, until `keep_only` is called without the save."""
+        self._protected[save] = np.zeros(self.size, np.bool_)
+        self._protected[save][rows] = True
+        self._update_free()
 
     def keep_only(self, saves: Container[str]) -> None:
-        """Release the rows that only saves outside `saves` protect."""
-        self._kept = {save: rows for save, rows in self._kept.items() if save in saves}
-        self._divide_all()
+        """Remove the protection by all saves that are not in `saves`."""
+        self._protected = {save: rows for save, rows in self._protected.items() if save in saves}
+        self._update_free()
         for sibling in self._siblings:
             sibling.keep_only(saves)
 
-    def _divide_all(self) -> None:
+    def _update_free(self) -> None:
         unused = self._held + self.free
         self.free.clear()
         self._held.clear()
-        self._divide(unused)
+        self._free_unprotected(unused)
 
-    def _divide(self, unused: list[int]) -> None:
-        """Hold the unused rows that a save refers to, and free the other unused rows."""
-        if self._kept:
+    def _free_unprotected(self, unused: list[int]) -> None:
+        """Free those of the unused rows that no save refers to. The other rows wait in `_held`."""
+        if self._protected:
             rows = np.array(unused, np.int64)
-            kept = np.zeros(len(rows), np.bool_)
-            for named in self._kept.values():
-                kept |= (rows < len(named)) & named.take(rows, mode="clip")
-            self._held += rows[kept].tolist()
-            unused = rows[~kept].tolist()
+            protected = np.zeros(len(rows), np.bool_)
+            for named in self._protected.values():
+                protected |= (rows < len(named)) & named.take(rows, mode="clip")
+            self._held += rows[protected].tolist()
+            unused = rows[~protected].tolist()
         self.free[:0] = unused
 
-    def adopt(self) -> None:
+    def grow_to_files(self) -> None:
         """Grow to all rows in the files. Call `mark_used` next with the rows in use."""
         lengths = [values.file.size // max(1, values.row_bytes) for values in self._values]
         self._resize(max(1, min(lengths, default=self.size)))
         for sibling in self._siblings:
-            sibling.adopt()
+            sibling.grow_to_files()
 
     def mark_used(self, used: NDArray[np.int64]) -> None:
         """Mark exactly these rows as used."""
         super().mark_used(used)
         self.released.clear()
         self._held.clear()
-        self._divide_all()
+        self._update_free()
 
     @property
     def row_bytes(self) -> int:
@@ -136,7 +136,7 @@ class MappedRows(Rows):
         for values in self._values:  # the files grow first, because this may fail on a full disk
             _map(values, size)
         super()._resize(size)
-        self._grown()
+        self._on_resize()
 
     def _row_bytes(self) -> int:
         return super()._row_bytes() + sum(values.row_bytes for values in self._values)
@@ -145,10 +145,7 @@ class MappedRows(Rows):
 def _map(values: _Values, rows: int) -> None:
     holder, file, shape, dtype = values
     content = file.map(rows * max(1, values.row_bytes))  # >= 1 byte per row: the size defines the number of rows
-    if values.row_bytes:
-        holder.data = content.view(dtype).reshape(rows, *shape)
-    else:
-        holder.data = np.zeros((rows, *shape), dtype)
+    holder.data = content.view(dtype).reshape(rows, *shape) if values.row_bytes else np.zeros((rows, *shape), dtype)
 
 
 _SMALLEST_FRAME = 256  # in bytes; for smaller frames the frame numbers need more memory than sharing saves
@@ -177,7 +174,8 @@ class FrameLeaf(ArrayLeaf):
         dtype: Dtype of the values.
         frame_shape: Shape of a frame; a stack has as many elements as `depth` frames.
         depth: Number of frames in a stack.
-        axis: Axis of the frames: the frame number and `frame_shape[axis]` together form this axis of the stack.
+        axis: Position of the frame number among the axes: the stack, reshaped to `(*frame_shape[:axis], depth,
+            *frame_shape[axis:])`, contains the frames along this axis.
     """
 
     def __init__(
@@ -230,9 +228,9 @@ class FrameLeaf(ArrayLeaf):
         for j, frame in enumerate(frames):
             number = 0
             if before and j + 1 < self.depth:
-                number = self._if_equal(before[j + 1], frame, known[j + 1] if objects and known else None)
+                number = self._number_if_equal(before[j + 1], frame, known[j + 1] if objects and known else None)
             if not number and j:
-                number = self._if_equal(numbers[-1], frame, frames[j - 1] if objects else None)
+                number = self._number_if_equal(numbers[-1], frame, frames[j - 1] if objects else None)
             numbers.append(number or self._store(frame))
             self._uses[numbers[-1]] += 1
         self.index[row] = numbers
@@ -245,16 +243,16 @@ class FrameLeaf(ArrayLeaf):
             self.put(row, value, before)
 
     def same(self, row: int, value: Any) -> bool:
-        """True if a row contains this stack: the same frame objects, or frames with equal content."""
+        """Return True if a row contains this stack: the same frame objects, or frames with equal content."""
         frames, objects = self._split(value)
         known = self._objects.get(row) if objects else None
         if known is not None and all(a is b for a, b in zip(frames, known, strict=True)):
             return True
         numbers = self.index[row].tolist()
-        return all(self._if_equal(number, frame, None) for number, frame in zip(numbers, frames, strict=True))
+        return all(self._number_if_equal(number, frame, None) for number, frame in zip(numbers, frames, strict=True))
 
     def same_many(self, rows: NDArray[np.int64], values: Any) -> NDArray[np.bool_]:
-        """For each row, True if it contains its stack, shape [n]."""
+        """Return an array [n] that is True where a row contains its stack."""
         return np.array([self.same(row, value) for row, value in zip(rows.tolist(), values, strict=True)], np.bool_)
 
     def drop(self, row: int) -> None:
@@ -275,7 +273,7 @@ class FrameLeaf(ArrayLeaf):
             return list(frames), True
         return list(value.reshape(self._split_shape).transpose(self._split_order)), False
 
-    def _if_equal(self, number: int, frame: Any, known: Any) -> int:
+    def _number_if_equal(self, number: int, frame: Any, known: Any) -> int:
         """Return `number` if the stored frame with this number equals `frame`, else 0."""
         if frame is known or self.data[number].tobytes() == frame.tobytes():
             return number
@@ -325,7 +323,7 @@ class FrameLeaf(ArrayLeaf):
         return frames
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
-        """True if a frame of the stacks in these rows does not match its checksum."""
+        """Return True if a frame of the stacks in these rows does not match its checksum."""
         return super().damaged(np.unique(self.index.take(rows, 0)))
 
     def mark_used(self, rows: NDArray[np.int64]) -> None:
@@ -349,14 +347,14 @@ class FrameLeaf(ArrayLeaf):
 
     def dump(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Return the frames and frame numbers of some rows."""
-        used, index = first_seen(self.index.take(rows, 0))
+        used, index = unique_in_order(self.index.take(rows, 0))
         return {"frames": self.data.take(used, 0), "index": index.reshape(len(rows), self.depth).astype(np.int64)}
 
     def select(self, arrays: Mapping[str, NDArray[Any]], which: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Return the result of `dump` for selected rows, with only their frames."""
         frames = expect(arrays, "frames", (len(arrays["frames"]), *self.frame_shape), self.dtype)
         index = expect(arrays, "index", (len(arrays["index"]), self.depth), np.int64).take(which, 0)
-        used, index = first_seen(index)
+        used, index = unique_in_order(index)
         return {"frames": frames.take(used, 0), "index": index.reshape(len(which), self.depth).astype(np.int64)}
 
     def restore(self, rows: NDArray[np.int64], arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 _CHUNK_BYTES = 1 << 16
 _LARGEST_CHUNK = 1 << 16  # in rows
 _LARGE_ROW_BYTES = 1 << 10
-#: The gather job of a leaf for some rows: an array and the rows to take from it, or a finished list of objects.
+#: Input of `to_tensors` for one column: an array and the rows to take from the array, or a list of objects.
 Job = tuple[NDArray[Any], NDArray[np.int64]] | list[Any]
 _SUM = struct.Struct("<I")
 #: Kinds of NumPy dtypes that tensors support.
@@ -108,8 +108,8 @@ class Rows:
         return sum(array.nbytes for array in self._arrays)
 
 
-def first_seen(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct values among some numbers, by first occurrence, and each number's position among them.
+def unique_in_order(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the distinct values among some numbers, in the order of first occurrence, and the position of each.
 
     Args:
         numbers: Numbers of any shape.
@@ -199,9 +199,8 @@ class ArrayLeaf:
                     return cast
         expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
         is_cast = self.strict and array is not None and array.shape == shape
-        advice = "; reset and step of the environment must return the same dtype: cast there, or use a wrapper"
-        hint = advice if is_cast else ""
-        raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{hint}")
+        advice = "; reset and step of the environment must return the same dtype: cast it in a wrapper" * is_cast
+        raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{advice}")
 
     def put(self, row: int, value: NDArray[Any], previous_row: int) -> None:
         """Store a checked value; `previous_row` is the row of the previous step of the episode, 0 if there is none."""
@@ -215,11 +214,11 @@ class ArrayLeaf:
         self.update_checksums(rows)
 
     def same(self, row: int, value: NDArray[Any]) -> bool:
-        """True if a row contains exactly this value, bit for bit."""
+        """Return True if a row contains exactly this value, bit for bit."""
         return bool(self.data[row].tobytes() == value.tobytes())
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """For each row, True if it contains exactly its value, bit for bit, shape [n]."""
+        """Return an array [n] that is True where a row contains exactly its value, bit for bit."""
         stored = self.data.take(rows, 0)
         if not stored.size:
             return np.ones(len(rows), np.bool_)
@@ -269,10 +268,10 @@ class ArrayLeaf:
         self.sums[rows] = locators["sum"]
 
     def keep(self, save: str, locators: NDArray[Any]) -> None:
-        """Do not overwrite these stored values while the save exists. Does nothing here: `rows` protects the values."""
+        """Protect the values that a save refers to. Here the method does nothing, because `rows` protects them."""
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
-        """True if the value of one of these rows does not match its checksum."""
+        """Return True if the value of one of these rows does not match its checksum."""
         return any(zlib.crc32(self.data[row : row + 1].data) != self.sums.item(row) for row in rows.tolist())
 
     def mark_used(self, rows: NDArray[np.int64]) -> None:
@@ -334,11 +333,11 @@ class ObjectLeaf(ArrayLeaf):
         return np.fromiter(values, object, count)
 
     def same(self, row: int, value: Any) -> bool:
-        """True if a row contains the identical object; equality of unknown objects may be slow or undefined."""
+        """Return True if a row contains the same object. Equality is not tested: it may be slow or undefined."""
         return self.data[row] is value
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """For each row, True if it contains the identical object, shape [n]."""
+        """Return an array [n] that is True where a row contains the same object."""
         return np.array([self.data[row] is value for row, value in zip(rows, values, strict=True)], np.bool_)
 
     def drop(self, row: int) -> None:
@@ -387,25 +386,16 @@ def to_tensors(jobs: Sequence[Job], device: torch.device | str) -> list[Any]:
 
 
 def _through_pinned_memory(jobs: Sequence[Job], device: torch.device) -> list[Any]:
-    starts, shapes, size = [], [], 0
-    for job in jobs:
-        shape = () if isinstance(job, list) else (*job[1].shape, *job[0].shape[1:])
-        nbytes = 0 if isinstance(job, list) else int(np.prod(shape)) * job[0].itemsize
-        starts.append((size, size + nbytes))
-        shapes.append(shape)
-        size += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
-    staging = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-    host = staging.numpy()
-    for job, (start, stop), shape in zip(jobs, starts, shapes, strict=True):
-        if not isinstance(job, list):
-            job[0].take(job[1], 0, host[start:stop].view(job[0].dtype).reshape(shape), "clip")
+    gathers = [job for job in jobs if not isinstance(job, list)]
+    shapes = [(*rows.shape, *data.shape[1:]) for data, rows in gathers]
+    sizes = [int(np.prod(shape)) * data.itemsize for shape, (data, _) in zip(shapes, gathers, strict=True)]
+    starts = np.cumsum([0, *(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)]).tolist()
+    staging = torch.empty(starts.pop(), dtype=torch.uint8, pin_memory=True)
+    parts = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+    for (data, rows), part, shape in zip(gathers, parts, shapes, strict=True):
+        data.take(rows, 0, staging.numpy()[part].view(data.dtype).reshape(shape), "clip")
     # The allocator of page-locked memory reuses the buffer only after the copy is done.
     moved = staging.to(device, non_blocking=True)
-    tensors: list[Any] = []
-    for job, (start, stop), shape in zip(jobs, starts, shapes, strict=True):
-        if isinstance(job, list):
-            tensors.append(job)
-        else:
-            dtype = torch.from_numpy(np.empty(0, job[0].dtype)).dtype
-            tensors.append(moved[start:stop].view(dtype).view(shape))
-    return tensors
+    dtypes = [torch.from_numpy(np.empty(0, data.dtype)).dtype for data, _ in gathers]
+    tensors = (moved[part].view(dtype).view(shape) for part, dtype, shape in zip(parts, dtypes, shapes, strict=True))
+    return [job if isinstance(job, list) else next(tensors) for job in jobs]

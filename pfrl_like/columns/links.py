@@ -1,7 +1,6 @@
-"""Batch fields from linked steps: stacked images, next actions, and the rest of the episode."""
+"""Functions that compute batch fields from the links of steps: stacked images, next actions, and continuations."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,13 @@ from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import Job, to_tensors
 from pfrl_like.columns.steps import ENDED, Indices, Steps
 
-#: Function that returns image stacks [N, ...] that end at given steps, or at their next observations if `following`.
+#: Function that takes rows of steps and returns stacks of images [N, ...]. The newest image of a stack is the
+#: observation of the step or, if the function is called with `following=True`, its next observation.
 Stacks = Callable[..., NDArray[Any]]
 
 
 def stacks(store: Steps, n_frames: int) -> Stacks | None:
-    """Return a function that stacks stored images; None if observations are not arrays with three axes.
+    """Return a function that stacks stored images. If observations are not arrays with three axes, return None.
 
     An image is stacked with the images of the previous steps of its episode. Images that are not stored are zeros.
     """
@@ -26,20 +26,19 @@ def stacks(store: Steps, n_frames: int) -> Stacks | None:
     if obs is None or obs.structure != 0 or len(obs.leaves[0].shape) != 3:
         return None
     store.link_back()
-    return partial(_stacked, store, n_frames)
 
+    def stacked(rows: Indices, *, following: bool = False) -> NDArray[Any]:
+        at, exists, step = [store.obs_row[rows]], [rows > ENDED], rows
+        if following:
+            at, exists = [store.next_row[rows], *at], exists * 2
+        while len(at) < n_frames:
+            step = store.predecessor[step]  # row 0 means "none" and is its own predecessor
+            at.append(store.obs_row[step])
+            exists.append(step > ENDED)
+        newest_first = slice(n_frames - 1, None, -1)
+        return joined_frames(obs, np.stack(at[newest_first], 1), np.stack(exists[newest_first], 1))
 
-def _stacked(store: Steps, n_frames: int, rows: Indices, *, following: bool = False) -> NDArray[Any]:
-    assert store.obs is not None
-    at, exists, step = [store.obs_row[rows]], [rows > ENDED], rows
-    if following:
-        at, exists = [store.next_row[rows], *at], exists * 2
-    while len(at) < n_frames:
-        step = store.predecessor[step]  # row 0 means "none" and is its own predecessor
-        at.append(store.obs_row[step])
-        exists.append(step > ENDED)
-    newest_first = slice(n_frames - 1, None, -1)
-    return joined_frames(store.obs, np.stack(at[newest_first], 1), np.stack(exists[newest_first], 1))
+    return stacked
 
 
 def joined_frames(obs: Field, at: Indices, exists: NDArray[np.bool_]) -> NDArray[Any]:
@@ -47,7 +46,7 @@ def joined_frames(obs: Field, at: Indices, exists: NDArray[np.bool_]) -> NDArray
 
     Args:
         obs: The field of the arrays.
-        at: Rows of the arrays, shape [N, n], oldest first; any row for a missing array.
+        at: Rows of the arrays, shape [N, n], oldest first. For a missing array, any row.
         exists: False for a missing array, shape [N, n].
     """
     frames: NDArray[Any] = obs.stacked(at.ravel())
@@ -66,17 +65,17 @@ def next_actions(store: Steps, last: Indices, device: torch.device | str) -> Any
     following = store.successor[last]
     known = following > ENDED
     jobs = store.action.jobs(np.where(known, following, last))
-    *actions, there = to_tensors([*jobs, (known, np.arange(len(last)))], device)
+    *actions, is_known = to_tensors([*jobs, (known, np.arange(len(last)))], device)
 
     def marked(action: torch.Tensor) -> torch.Tensor:
-        rows = there.view(-1, *[1] * (action.ndim - 1))
+        rows = is_known.view(-1, *[1] * (action.ndim - 1))
         return action.where(rows, torch.nan) if action.is_floating_point() else action.long().where(rows, -1)
 
     return map_nested(marked, store.action.build(actions))
 
 
 def packed(lengths: Indices) -> tuple[Indices, Indices]:
-    """Return the time step and the sequence number of each packed row (time first), for non-increasing lengths."""
+    """Return the time step and the sequence number of each row of packed sequences; `lengths` must not increase."""
     time, sequence = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths)
     return time, sequence
 
@@ -94,12 +93,12 @@ def continuation(
     Args:
         store: The columns.
         last: Last step of each item.
-        horizon: Number of steps after each item, limited by the end of its episode. Steps that were found for one item
-            also continue the other items, which may then have more than `horizon` steps.
+        horizon: Maximum number of steps after each item. An item may have more steps, if another item of the same
+            episode continues after the last of these steps.
         gamma: Discount factor per step.
         device: Device of the tensors.
-        observed: Function that returns the observations of steps as tensors, or the next observations with
-            `following=True`; None uses the stored observations.
+        observed: Function that returns the observations of steps as tensors, or, if called with `following=True`, their
+            next observations. If None, the result has the stored observations.
 
     Raises:
         ValueError: If the horizon is not positive.
@@ -109,7 +108,7 @@ def continuation(
         raise ValueError(f"continuation: got {horizon!r}, expected a number of steps >= 0, or infinity for all steps")
     steps, first, after = _linked(store, last, horizon)
     if store.lacks_next:
-        store.refuse_missing_next(steps)
+        store.check_next_exists(steps)
     continues = ~store.terminal[steps]
     columns = (
         store.reward[steps].astype(np.float32), (gamma * continues).astype(np.float32), first, after,
@@ -135,17 +134,17 @@ def _linked(store: Steps, last: Indices, horizon: float) -> tuple[Indices, Indic
     if len(place) != store.steps.size:
         place = np.full(store.steps.size, -1)
     first = np.maximum(store.successor[last], ENDED)  # the newest step of a running episode has no successor yet
-    found: list[Indices] = []
+    levels: list[Indices] = []
     count, step = 0, np.unique(first)
     step = step[step > ENDED]
-    while len(step) and len(found) < horizon:
+    while len(step) and len(levels) < horizon:
         place[step] = np.arange(count, count + len(step))
         count += len(step)
-        found.append(step)
+        levels.append(step)
         step = store.successor[step]
         step = step[step > ENDED]
         step = step[place[step] < 0]
-    steps = np.concatenate([*found, np.zeros(0, np.int64)])
+    steps = np.concatenate([*levels, np.zeros(0, np.int64)])
     links = place[first], place[np.maximum(store.successor[steps], ENDED)]
     place[steps] = -1
     store.spare_places.append(place)

@@ -27,7 +27,8 @@ class RecordedColumns(Columns):
 
     Args:
         open_file: Function that opens or creates the file of a given name.
-        on_first: Function called before the first step is stored, with the size in bytes of one row of observations.
+        on_first: Function called before the first step is stored. Its argument is the size in bytes of one row of
+            observations.
 
     Attributes:
         records: Records of the changes since the list was last emptied. The record of a step contains its reward and
@@ -39,26 +40,26 @@ class RecordedColumns(Columns):
         self._on_first = on_first
         self.records: list[bytes] = []
         self._numbers: dict[Any, int] = {}  # the number of each environment in the records
-        self._names: dict[int, Any] = {}
+        self._env_ids: dict[int, Any] = {}
         super().__init__()
 
     def new_rows(self, name: str) -> Rows:
         """Return rows with values in files."""
-        return MappedRows(self._open_file, name, self._find_arrays)
+        return MappedRows(self._open_file, name, self._update_plain)
 
-    def _find_arrays(self) -> None:
+    def _update_plain(self) -> None:
         if self.obs is not None:
             self.plain = self.obs.plain
 
     @property
     def fields(self) -> list[Field]:
         """The fields in files."""
-        further = [extra.field for extra in self.extras.values()]
-        return [field for field in (self.obs, *further) if field is not None]
+        extras = [extra.field for extra in self.extras.values()]
+        return [field for field in (self.obs, *extras) if field is not None]
 
     @property
     def schema(self) -> tuple[int, int]:
-        """Number of extra columns and of fields in files; adding a column, which is not recorded, changes them."""
+        """Number of extra columns and number of fields in files. A new column changes them, but has no record."""
         return len(self.extras), len(self.fields)
 
     def recycle(self) -> None:
@@ -67,7 +68,7 @@ class RecordedColumns(Columns):
             rows.recycle()
 
     def keep_only(self, saves: Container[str]) -> None:
-        """Release the rows that only saves outside `saves` protect (see `keep_locators`)."""
+        """Remove the protection of rows by all saves that are not in `saves` (see `keep_locators`)."""
         for rows in self._mapped_rows():
             rows.keep_only(saves)
 
@@ -89,9 +90,9 @@ class RecordedColumns(Columns):
             TypeError: If the reward is not a number.
         """
         if self.obs is None:
-            self._refuse_objects({"obs": obs, "action": action})
-        self._refuse_objects({name: extra[name] for name in extra if not self._is_known(name)})
-        self._refuse_name(env_id)
+            self._check_arrays({"obs": obs, "action": action})
+        self._check_arrays({name: extra[name] for name in extra if not self._has_field(name)})
+        self._check_env_id(env_id)
         before = self.running.get(env_id)
         pending = 0 if before is None else before.pending
         row = super().append(obs, action, reward, next_obs, terminal, env_id, extra)
@@ -124,14 +125,14 @@ class RecordedColumns(Columns):
                 an array, if the arguments have different lengths, or if an `env_id` cannot be written as JSON; nothing
                 is stored.
         """
-        columns = {name: extra[name] for name in extra if not self._is_known(name)}
+        columns = {name: extra[name] for name in extra if not self._has_field(name)}
         if self.obs is None:
             columns |= {"obs": obs, "action": action}
         for name, values in columns.items():
             for value in values if isinstance(values, list) else [values]:
-                self._refuse_objects({name: value})
+                self._check_arrays({name: value})
         for env_id in env_ids:
-            self._refuse_name(env_id)
+            self._check_env_id(env_id)
         rows = super().append_many(obs, action, reward, next_obs, terminal, env_ids, extra)
         for row, env_id in zip(rows.tolist(), env_ids, strict=True):
             self._record_step(row, env_id)
@@ -150,37 +151,35 @@ class RecordedColumns(Columns):
             self._on_first(obs.rows.row_bytes)
         super().set_fields(obs, action)
 
-    def _is_known(self, name: str) -> bool:
+    def _has_field(self, name: str) -> bool:
         return name in self.extras and self.extras[name].field is not None
 
-    def _refuse_objects(self, values: Mapping[str, Any]) -> None:
+    def _check_arrays(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             leaves = structure_of(value)[1]
             if not leaves:
                 raise ValueError(f"{name}: got {value!r}, which contains no values; a persistent buffer stores arrays")
             for leaf in leaves:
                 if leaf is not None and as_array(leaf) is None:
-                    raise ValueError(
-                        f"{name}: got {describe(leaf)}, which is not an array of numbers; a persistent buffer stores "
-                        "arrays of equal shape: convert it to an array, or use ReplayBuffer and save(allow_pickle=True)"
-                    )
+                    advice = "convert it to an array, or use ReplayBuffer and save(allow_pickle=True)"
+                    raise ValueError(f"{name}: got {describe(leaf)}, which is not an array of numbers; {advice}")
 
-    def _refuse_name(self, env_id: Any) -> None:
+    def _check_env_id(self, env_id: Any) -> None:
         if env_id not in self._numbers and id_to_json(env_id) is None:
             raise ValueError(f"env_id: got {env_id!r}, expected an integer, a string or a tuple of these")
 
     # Records
 
-    def clear_names(self) -> None:
+    def clear_env_numbers(self) -> None:
         """Clear the mapping from environments to numbers. The next record of each environment contains its id again."""
         self._numbers.clear()
-        self._names.clear()
+        self._env_ids.clear()
 
     def _number(self, env_id: Any) -> int:
         number = self._numbers.get(env_id)
         if number is None:
             number = self._numbers[env_id] = len(self._numbers)
-            self._names[number] = env_id
+            self._env_ids[number] = env_id
             self.records.append(_ENV.pack(_NAME, number) + json.dumps(id_to_json(env_id)).encode())
         return number
 
@@ -221,27 +220,27 @@ class RecordedColumns(Columns):
             raise ValueError("a record is of an unknown kind")
         _, number = _ENV.unpack_from(record)
         if record[:1] == _END:
-            return self._name_of(number), 0, False
+            return self._env_of(number), 0, False
         try:
             env_id = id_from_json(json.loads(record[_ENV.size :]))
         except RecursionError as error:
             raise ValueError("a record is nested too deeply") from error
         if id_to_json(env_id) is None:
             raise ValueError("a record contains no valid environment id")
-        self._names[number] = env_id
+        self._env_ids[number] = env_id
         self._numbers[env_id] = number
         return None
 
-    def _name_of(self, number: int) -> Any:
-        if number not in self._names:
+    def _env_of(self, number: int) -> Any:
+        if number not in self._env_ids:
             raise ValueError("a record refers to an unknown environment")
-        return self._names[number]
+        return self._env_ids[number]
 
     def _replay_step(self, record: bytes, check: bool) -> tuple[Any, int, bool]:
         if self.obs is None or self.action is None or len(record) != self._record_size():
             raise ValueError(f"a record of a step has {len(record)} bytes, which does not match the columns")
         _, number, terminal, reward = _HEAD.unpack_from(record)
-        env_id, start = self._name_of(number), _HEAD.size
+        env_id, start = self._env_of(number), _HEAD.size
         row = self.steps.take(1)
         for leaf in self.action.leaves:
             leaf.data[row] = np.frombuffer(record, leaf.dtype, leaf.data[0].size, start).reshape(1, *leaf.shape)
@@ -275,5 +274,4 @@ class RecordedColumns(Columns):
         assert self.action is not None
         fields = self._fields_of_a_step()
         sizes = sum(_ROW.size + sum(leaf.locator_dtype.itemsize for leaf in field.leaves) for field in fields)
-        size: int = _HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + sizes
-        return size
+        return int(_HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + sizes)

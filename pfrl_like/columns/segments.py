@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import as_array, describe, expect
-from pfrl_like.columns.state import dump, link_steps, refusing_misfits, used_observations
+from pfrl_like.columns.state import dump, header_errors, link_steps, used_observations
 from pfrl_like.columns.steps import ENDED, OPTIONAL, RUNNING, Indices, Running, Steps
 from pfrl_like.utils.checks import as_reward
 
-#: Column of `Steps.edited` for each key; all other keys use the last one.
+#: Columns of `Steps.edited`: for the key "state", for the key "next_state", and for all other keys.
 _STATE, _NEXT_STATE, _VALUES = range(3)
 _OBSERVATIONS = {"state": _STATE, "next_state": _NEXT_STATE}
 
@@ -77,15 +77,13 @@ def _checked(store: Steps, name: str, value: Any) -> Any:
         return store.extras[name].check(value)
     if name not in OPTIONAL:
         keys = ["state", "action", "reward", "next_state", "next_action", "is_state_terminal", *store.extras]
-        raise ValueError(
-            f"{name}: got {describe(value)} for a new key of a stored transition, expected one of the keys "
-            f"{[*dict.fromkeys(keys)]}; pass extra values to `append`, as keywords"
-        )
+        expected = f"one of the keys {[*dict.fromkeys(keys)]}; pass extra values to `append`, as keywords"
+        raise ValueError(f"{name}: got {describe(value)} for a new key of a stored transition, expected {expected}")
     return value
 
 
 def _stored(store: Steps, leaves: list[Any]) -> int:
-    """Store an observation in a new row, which is not compared with later observations; returns the row."""
+    """Store an observation in a new row, which is not compared with later observations. Return the row."""
     assert store.obs is not None
     store.obs_rows.reserve(1)
     row = store.obs_rows.free.pop()
@@ -107,19 +105,19 @@ def _put_state(store: Steps, row: int, at: int) -> None:
 def _put_next_state(store: Steps, row: int, at: int | None) -> None:
     before, own, successor = store.next_row.item(row), store.obs_row.item(row), store.successor.item(row)
     if successor == RUNNING:
-        shown = any(run.pending == before for run in store.running.values())
+        is_shared = any(run.pending == before for run in store.running.values())
     else:
-        shown = store.obs_row.item(successor) == before
+        is_shared = store.obs_row.item(successor) == before
     store.next_row[row] = own if at is None else at
-    if before != own and not shown:
+    if before != own and not is_shared:
         store.free_observation(before)
-    _look_for_missing_next(store, row)
+    _update_lacks_next(store, row)
 
 
 def _put_terminal(store: Steps, row: int, terminal: bool, num_steps: int) -> None:
     store.terminal[row] = terminal
     store.has_inner_ends |= terminal and store.successor.item(row) != ENDED
-    _look_for_missing_next(store, row)
+    _update_lacks_next(store, row)
     if num_steps > 1:
         store.link_back()
         first = [row]  # the first steps of all windows that contain this step
@@ -128,7 +126,7 @@ def _put_terminal(store: Steps, row: int, terminal: bool, num_steps: int) -> Non
         store.find_windows(np.array(first), num_steps)
 
 
-def _look_for_missing_next(store: Steps, row: int) -> None:
+def _update_lacks_next(store: Steps, row: int) -> None:
     store.lacks_next |= bool(store.next_row[row] == store.obs_row[row] and not store.terminal[row])
 
 
@@ -142,14 +140,14 @@ def _mark(store: Steps, rows: Any, part: int) -> None:
 
 
 def changed_since(store: Steps, rows: Indices, since: Any) -> NDArray[np.bool_]:
-    """For each step, True for the parts (state, next state, other) edited after edit number `since`, shape [n, 3]."""
+    """Return an array [n, 3]: True if the state, next state or another value changed after the edit number `since`."""
     if store.edited is None:
         return np.zeros((len(rows), 3), np.bool_)
     return store.edited.take(rows, 0) > np.reshape(since, (-1, 1))
 
 
 def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any]]:
-    """Return the changes of steps since the edits with these numbers, shape [n], for `apply_patch`.
+    """Return the changes of each step after its edit number in `since`, shape [n], for `apply_patch`.
 
     Returns:
         Arrays for a file; {} if nothing was changed.
@@ -158,12 +156,12 @@ def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any
     if not changed.any():
         return {}
     assert store.obs is not None and store.action is not None
-    of_state, of_next, of_values = (np.flatnonzero(part) for part in changed.T)
-    own, following, values = rows[of_state], rows[of_next], rows[of_values]
+    state_steps, next_steps, value_steps = (np.flatnonzero(part) for part in changed.T)
+    own, following, values = rows[state_steps], rows[next_steps], rows[value_steps]
     has_next = store.next_row[following] != store.obs_row[following]
     arrays: dict[str, NDArray[Any]] = {
-        "patch/states": of_state, "patch/next_states": of_next, "patch/told": has_next, "patch/values": of_values,
-        "patch/reward": store.reward[values], "patch/terminal": store.terminal[values],
+        "patch/states": state_steps, "patch/next_states": next_steps, "patch/told": has_next,
+        "patch/values": value_steps, "patch/reward": store.reward[values], "patch/terminal": store.terminal[values],
     }  # fmt: skip
     arrays |= store.obs.dump(store.obs_row[own], "patch/state")[1]
     arrays |= store.obs.dump(store.next_row[following[has_next]], "patch/next_state")[1]
@@ -183,7 +181,7 @@ def apply_patch(store: Steps, rows: Indices, arrays: Mapping[str, NDArray[Any]])
         return
     if store.obs is None or store.action is None:
         raise ValueError("there are changes of steps, but no steps")
-    own, following, values = (_chosen(rows, arrays, name) for name in ("states", "next_states", "values"))
+    own, following, values = (_rows_at(rows, arrays, name) for name in ("states", "next_states", "values"))
     has_next = expect(arrays, "patch/told", (len(following),), np.bool_)
     store.reward[values] = expect(arrays, "patch/reward", (len(values),), np.float64)
     store.terminal[values] = expect(arrays, "patch/terminal", (len(values),), np.bool_)
@@ -200,15 +198,15 @@ def apply_patch(store: Steps, rows: Indices, arrays: Mapping[str, NDArray[Any]])
         _put_next_state(store, row, next(next_states) if exists else None)
     for part, changed in enumerate((own, following, values)):
         _mark(store, changed, part)
-    store.note_inner_ends(rows)
+    store.update_inner_ends(rows)
 
 
-def _chosen(rows: Indices, arrays: Mapping[str, NDArray[Any]], name: str) -> Indices:
+def _rows_at(rows: Indices, arrays: Mapping[str, NDArray[Any]], name: str) -> Indices:
     at = expect(arrays, f"patch/{name}", (len(arrays[f"patch/{name}"]),), np.int64)
     if len(at) and not (at.min() >= 0 and at.max() < len(rows)):
         raise ValueError(f"the array 'patch/{name}' contains step numbers out of range")
-    chosen: Indices = rows[at]
-    return chosen
+    selected: Indices = rows[at]
+    return selected
 
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -220,7 +218,7 @@ _COLUMNS |= dict.fromkeys(("obs_row", "next_row", "successor"), np.int64)
 
 
 def dump_segment(columns: Columns, rows: Indices) -> dict[str, NDArray[Any]]:
-    """Return the arrays of these steps and their observations, for a file that is written once, without links."""
+    """Return the arrays of these steps and their observations, without links to other steps, for a segment file."""
     return dump(columns, rows, used_observations(columns, rows, ()))[1]
 
 
@@ -249,11 +247,7 @@ def dump_table(
     arrays |= dump_patch(columns, rows[: bounds[-1]], np.repeat(since, np.diff(bounds)))
     header |= {"n_steps": len(rows), "edits": columns.edits}
     header["running"] = [
-        [
-            int(number[run.tail]),
-            _pending(columns, run, pending),
-            number[run.waiting].tolist() if run.waiting else [],
-        ]
+        [int(number[run.tail]), _pending(columns, run, pending), number[run.waiting].tolist() if run.waiting else []]
         for run, (_, pending, _) in zip(columns.running.values(), header["running"], strict=True)
     ]
     return header, arrays
@@ -288,16 +282,16 @@ def join(
     Raises:
         ValueError: If an array is missing or invalid.
     """
-    with refusing_misfits():
-        joint = _Joint(header, arrays)
+    with header_errors():
+        builder = _ColumnsBuilder(header, arrays)
         for segment, count in segments:
-            joint.add(segment, count)
+            builder.add(segment, count)
         loose = [pending for _, pending, _ in header["running"] if pending > 0]
-        joint.add(arrays, len(arrays["reward"]), loose)
-        return joint.columns, joint.finish()
+        builder.add(arrays, len(arrays["reward"]), loose)
+        return builder.columns, builder.finish()
 
 
-class _Joint:
+class _ColumnsBuilder:
     """Builder of columns that adds one part at a time.
 
     Attributes:
@@ -323,14 +317,14 @@ class _Joint:
         self._next_row: dict[int, int] = {}  # next_row of the first step of each link
         self._number = np.zeros(1, np.int64)  # row of each observation of the last part
 
-    def add(self, part: Arrays, count: int, further: Sequence[int] = ()) -> None:
-        """Add the last `count` steps of a part, and its additional observations `further`."""
+    def add(self, part: Arrays, count: int, other_obs: Sequence[int] = ()) -> None:
+        """Add the last `count` steps of a part, and its additional observations `other_obs`."""
         length, before = len(part["reward"]), self._n_steps
         skipped = length - count
         if not 0 <= skipped <= length:
             raise ValueError(f"a segment has {length} steps, expected at least {count}")
         own = {name: expect(part, name, (length,), dtype)[skipped:] for name, dtype in _COLUMNS.items()}
-        self._number = self._add_observations(part, own, further)
+        self._number = self._add_observations(part, own, other_obs)
         own["obs_row"], own["next_row"] = self._number[own["obs_row"]], self._number[own["next_row"]]
         own["successor"] = np.where(own["successor"] > skipped, own["successor"] - skipped + before, ENDED)
         self._add_values(part, np.arange(skipped, length))
@@ -344,10 +338,10 @@ class _Joint:
         step = self.links[:, side] - self._n_steps
         return (step > 0) & (step <= count)
 
-    def _add_observations(self, part: Arrays, own: Arrays, further: Sequence[int]) -> Indices:
+    def _add_observations(self, part: Arrays, own: Arrays, other_obs: Sequence[int]) -> Indices:
         """Store the new observations of a part; returns the row of each observation, indexed by its number."""
-        used = np.unique(np.concatenate([own["obs_row"], own["next_row"], np.array(further, np.int64)]))
-        if len(used) and not 0 < used[0] <= used[-1] <= 2 * len(part["reward"]) + len(further):
+        used = np.unique(np.concatenate([own["obs_row"], own["next_row"], np.array(other_obs, np.int64)]))
+        if len(used) and not 0 < used[0] <= used[-1] <= 2 * len(part["reward"]) + len(other_obs):
             raise ValueError("a segment refers to observations that do not exist")
         number = np.zeros(used[-1] + 1 if len(used) else 1, np.int64)
         links = self.links[self._within(1, len(own["reward"])) & self.shared]

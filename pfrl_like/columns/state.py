@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.frames import MappedRows
-from pfrl_like.columns.leaves import ArrayLeaf, Holder, Rows, expect, first_seen
+from pfrl_like.columns.leaves import ArrayLeaf, Holder, Rows, expect, unique_in_order
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
 
 
@@ -22,7 +22,8 @@ def dump(
     Args:
         columns: The columns.
         rows: All steps or selected steps, in the order of their numbers (from 1) in the copy.
-        used: Rows of the observations of these steps, in their order in the copy; None finds them.
+        used: Rows of the observations of these steps, in the order of the copy. If None, the rows that
+            `used_observations` returns.
     """
     used = used_observations(columns, rows) if used is None else used
     new_obs = np.zeros(columns.obs_rows.size, np.int64)
@@ -44,13 +45,16 @@ def dump(
 def used_observations(columns: Columns, rows: Indices, running: Iterable[Running] | None = None) -> Indices:
     """Return the rows of the observations of these steps and the pending observations, by first occurrence.
 
-    `running` are the running episodes with pending observations; None means all running episodes.
+    The order does not depend on the row numbers, so equal contents give equal arrays.
 
-    Because of this order, equal contents have equal arrays, whatever their rows are.
+    Args:
+        columns: The columns.
+        rows: The steps.
+        running: Running episodes whose pending observations are included. If None, all running episodes.
     """
     pending = [run.pending for run in (columns.running.values() if running is None else running) if run.pending]
-    shown = np.stack([columns.obs_row[rows], columns.next_row[rows]], axis=1).ravel()
-    return first_seen(np.concatenate([shown, np.array(pending, np.int64)]))[0]
+    observed = np.stack([columns.obs_row[rows], columns.next_row[rows]], axis=1).ravel()
+    return unique_in_order(np.concatenate([observed, np.array(pending, np.int64)]))[0]
 
 
 def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -81,7 +85,7 @@ def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[
 
 
 @contextlib.contextmanager
-def refusing_misfits() -> Iterator[None]:
+def header_errors() -> Iterator[None]:
     """Convert errors that a damaged header or array causes inside the context to a `ValueError`.
 
     Raises:
@@ -99,13 +103,13 @@ def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], colum
     Args:
         header: The header that `dump` returned.
         arrays: The arrays that `dump` returned.
-        columns: Empty columns that are filled; None creates new columns.
+        columns: Empty columns that are filled. If None, new columns are created.
 
     Raises:
         ValueError: If an array is missing or invalid.
     """
     columns = Columns() if columns is None else columns
-    with refusing_misfits():
+    with header_errors():
         n_steps, n_obs = int(header["n_steps"]), int(header["n_obs"])
         if not 0 <= n_obs <= 2 * n_steps + len(header["running"]):
             raise ValueError(f"n_obs is {n_obs}, which does not match {n_steps} steps")
@@ -146,13 +150,13 @@ def link_steps(
         ValueError: If an array is missing or invalid.
     """
     n_steps = len(steps)
-    obs_row = _numbers(arrays, "obs_row", n_steps, 1, n_obs)
-    next_row = _numbers(arrays, "next_row", n_steps, 1, n_obs)
-    successor = _numbers(arrays, "successor", n_steps, RUNNING, n_steps)
+    obs_row = _row_numbers(arrays, "obs_row", n_steps, 1, n_obs)
+    next_row = _row_numbers(arrays, "next_row", n_steps, 1, n_obs)
+    successor = _row_numbers(arrays, "successor", n_steps, RUNNING, n_steps)
     columns.reward[steps] = expect(arrays, "reward", (n_steps,), np.float64)
     columns.terminal[steps] = expect(arrays, "terminal", (n_steps,), np.bool_)
     columns.obs_row[steps], columns.next_row[steps], columns.successor[steps] = obs_row, next_row, successor
-    columns.note_inner_ends(steps)
+    columns.update_inner_ends(steps)
     columns.names = None if header["names"] is None else set(header["names"])
     columns.lacks_next = bool(header["lacks_next"])
     running = [Running(int(tail), int(pending), [*map(int, waiting)]) for tail, pending, waiting in header["running"]]
@@ -165,7 +169,7 @@ def link_steps(
             raise ValueError("a running episode refers to a row that does not exist")
 
 
-def _numbers(arrays: Mapping[str, NDArray[Any]], name: str, count: int, low: int, high: int) -> Indices:
+def _row_numbers(arrays: Mapping[str, NDArray[Any]], name: str, count: int, low: int, high: int) -> Indices:
     array = expect(arrays, name, (count,), np.int64)
     if count and not (low <= array.min() and array.max() <= high):
         raise ValueError(f"the array {name!r} contains row numbers out of range")
@@ -173,7 +177,7 @@ def _numbers(arrays: Mapping[str, NDArray[Any]], name: str, count: int, low: int
 
 
 def id_to_json(env_id: Any) -> list[Any] | None:
-    """Convert an environment id to JSON; returns None if it is not an integer, a string or a tuple of these."""
+    """Convert an environment id to JSON. If it is not an integer, a string or a tuple of these, return None."""
     if isinstance(env_id, int | np.integer) and not isinstance(env_id, bool):
         return ["one", int(env_id)]
     if isinstance(env_id, str):
@@ -196,7 +200,10 @@ def _env_ids(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> l
 
 
 def dump_locators(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the content of columns like `dump`, but with rows and locators of observations and extras, not values."""
+    """Return the content of columns like `dump`, with locators instead of the values of observations and extras.
+
+    The values are in files. A locator is the row of a value and its checksum.
+    """
     header, arrays = dump_steps(columns, rows, np.arange(columns.obs_rows.size))
     header |= {"obs": None, "action": None, "extras": []}
     if columns.obs is not None and columns.action is not None:
@@ -214,12 +221,12 @@ def dump_locators(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict
 
 
 def load_locators(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns) -> Columns:
-    """Fill empty columns over the files from the result of `dump_locators`; the values are not checked.
+    """Fill empty columns from the result of `dump_locators`. Their files contain the values, which are not checked.
 
     Raises:
         ValueError: If an array is missing or invalid, or if the files are too short.
     """
-    with refusing_misfits():
+    with header_errors():
         obs = None
         if header["obs"] is not None:
             obs = Field.from_spec(columns.obs_rows, header["obs"])
@@ -235,13 +242,13 @@ def load_locators(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]],
                 field = Field.from_spec(extra.rows, part["field"])
                 _set_locators(field, arrays, f"extra/{i}")
                 extra.set_field(field)
-            extra.index[steps] = _numbers(arrays, f"extra/{i}/index", len(steps), 0, extra.rows.size - 1)
+            extra.index[steps] = _row_numbers(arrays, f"extra/{i}/index", len(steps), 0, extra.rows.size - 1)
         mark_used(columns, steps)
     return columns
 
 
 def keep_locators(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Protect the rows in the result of `dump_locators` from being overwritten, until `keep_only` omits this save.
+    """Do not overwrite the rows in the result of `dump_locators`, until `keep_only` is called without this save.
 
     Raises:
         ValueError: If an array is invalid.
@@ -285,7 +292,7 @@ def _locators(field: Field, rows: Indices, prefix: str) -> dict[str, NDArray[Any
 
 def _set_locators(field: Field, arrays: Mapping[str, NDArray[Any]], prefix: str) -> None:
     assert isinstance(field.rows, MappedRows)
-    field.rows.adopt()
+    field.rows.grow_to_files()
     at = _rows_in(field.rows, arrays, prefix)
     for i, leaf in enumerate(field.leaves):
         leaf.set_locators(at, _locators_in(leaf, arrays, f"{prefix}/{i}", len(at)))
@@ -324,16 +331,14 @@ class SharedRows(Rows):
         """Set `holder.data` to the shared array."""
         self._holder, holder.data = holder, self._values
 
-    def serve(self, store: Steps) -> None:
+    def set_store(self, store: Steps) -> None:
         """Set the columns whose fields are refreshed when the values are copied to a new array."""
         self._store = store
 
     def _resize(self, size: int) -> None:
         if self._holder is not None:
-            own = np.zeros(self._values.shape, self._values.dtype)
-            own[:] = self._values
-            self._holder.data = own
-            self._arrays.append(own)
+            self._holder.data = np.array(self._values, order="C")
+            self._arrays.append(self._holder.data)
             self.free[:0] = [row for row in self.released if row]  # row 0 is not reused: in links it means "none"
             self.released = self.free
             self._holder = None

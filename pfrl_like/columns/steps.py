@@ -18,13 +18,8 @@ RUNNING = -1  # successor of a running episode's newest step
 _RESERVED = ("state", "obs", "action", "reward", "next_state", "next_obs", "is_state_terminal", "weight")
 #: Extra columns that may have no value in some steps: next actions may be unknown, and masks may be omitted.
 OPTIONAL = {"next_action", "action_mask", "next_action_mask"}
-#: For each dtype of a column, the number types that need no check.
-_NUMBER_TYPES: dict[Any, tuple[type, ...]] = {
-    np.dtype(np.int64): (np.int64, int),
-    np.dtype(np.float64): (np.float64, float),
-    np.dtype(np.float32): (np.float32,),
-    np.dtype(np.int32): (np.int32,),
-}
+#: For dtypes of a column, the Python type of the numbers that need no check.
+_PYTHON_TYPES: dict[Any, type] = {np.dtype(np.int64): int, np.dtype(np.float64): float}
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -34,7 +29,7 @@ class Running:
     Attributes:
         tail: Row of the episode's newest step; 0 if that step was released.
         pending: Row of the newest step's next observation; 0 if there is no next observation.
-        waiting: Steps that cannot be sampled yet; used by the owner of the columns.
+        waiting: Steps that cannot be sampled yet. Only the buffer that owns the columns uses this list.
     """
 
     tail: int = 0
@@ -50,7 +45,7 @@ class Steps:
         reward, terminal, obs_row, next_row, successor: Step columns. `next_row` equals `obs_row` if the step has no
         next observation.
         lookahead: A step column, filled by `set_windows`: number of steps after which the n-step item that begins here
-            bootstraps; 0 if the item ends in a terminal state and does not bootstrap.
+            bootstraps; 0 if the item ends in a terminal state.
         window_end: A step column, filled by `set_windows`: last step of the n-step item that begins here.
         window_steps: Number of steps of the last call of `find_windows`; 1 before the first call.
         predecessor: A step column, filled after `link_back` was called: row of the previous step of the episode; 0 for
@@ -107,10 +102,11 @@ class Steps:
         self._obs_shape = () if self.plain is None else self.plain.shape[1:]
         self._action_shape = () if self.plain_action is None else self.plain_action.shape[1:]
         self._action_dtype = None if self.plain_action is None else self.plain_action.dtype
-        self._action_types = _NUMBER_TYPES.get(self._action_dtype, ()) if self._action_shape == () else ()
+        dtype = self._action_dtype if self._action_shape == () else None
+        self._action_types = () if dtype is None else (dtype.type, _PYTHON_TYPES.get(dtype, dtype.type))
 
     def _checked(self, obs: Any, action: Any, next_obs: Any, extra: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """Check observations and action; returns their leaves, or the single array if the values are single arrays."""
+        """Check observations and action. Return their leaves, or the single array if the values are single arrays."""
         self._check_names(extra)
         obs_field, action_field = self.obs, self.action
         if obs_field is None:
@@ -192,13 +188,7 @@ class Steps:
         return at, next_at
 
     def _link(
-        self,
-        runs: Sequence[Running],
-        rows: Indices,
-        reward: NDArray[Any],
-        terminal: NDArray[np.bool_],
-        at: Indices,
-        next_at: Indices,
+        self, runs: Sequence[Running], rows: Indices, reward: Any, terminal: Any, at: Indices, next_at: Indices
     ) -> None:
         """Make these rows the newest steps of the running episodes, one row per episode."""
         self.reward[rows] = reward
@@ -222,7 +212,7 @@ class Steps:
         self.lookahead[rows] = length * ~ended
 
     def _end_in_windows(self, rows: int | Sequence[int] | Indices, length: Any) -> Any:
-        """For each window that begins in these rows, True if one of its first `length` steps is terminal."""
+        """Return an array that is True where one of the first `length` steps from a row is terminal."""
         step, ended = np.array(rows), np.zeros(np.shape(rows), np.bool_)
         for i in range(np.max(length, initial=0)):
             ended |= self.terminal[step] & (i < np.asarray(length))
@@ -241,7 +231,7 @@ class Steps:
         self.set_windows(rows, end, length)
 
     def link_back(self) -> None:
-        """Fill `predecessor`; it is updated from then on."""
+        """Fill `predecessor`. From then on, every new step is added to it."""
         if len(self.predecessor):
             return
         self.predecessor = self.steps.array((), np.int64)
@@ -250,12 +240,12 @@ class Steps:
         rows = np.flatnonzero(held & (self.successor > ENDED))
         self.predecessor[self.successor[rows]] = rows
 
-    def note_inner_ends(self, rows: Indices) -> None:
+    def update_inner_ends(self, rows: Indices) -> None:
         """Compute `has_inner_ends` from these steps."""
         self.has_inner_ends = bool((self.terminal[rows] & (self.successor[rows] != ENDED)).any())
 
     def count_releases(self) -> Indices:
-        """Return `releases`; it is updated from the first call on."""
+        """Return `releases`. The first call creates this column, and every later release increases an entry."""
         if self.releases is None:
             self.releases = self.steps.array((), np.int64)
         return self.releases
@@ -264,7 +254,7 @@ class Steps:
         """True if the pending observation of a running episode is not the next observation of its tail."""
         return not run.tail or self.next_row.item(run.tail) != run.pending
 
-    def refuse_missing_next(self, rows: Indices) -> None:
+    def check_next_exists(self, rows: Indices) -> None:
         """Raise an error if a step is not terminal and has no next observation, which a bootstrapped target needs.
 
         Raises:
@@ -288,7 +278,9 @@ class Steps:
             return
         if run.pending and self.plain is None and self.obs is not None:
             self.obs.mark_last(run.pending)
-        if run.pending and (not run.tail or self.next_row[run.tail] != run.pending):  # is_loose, without the call
+        if run.pending and (
+            not run.tail or self.next_row[run.tail] != run.pending
+        ):  # same as is_loose, inlined for speed
             self.free_observation(run.pending)
         if run.tail:
             self.successor[run.tail] = ENDED

@@ -1,6 +1,6 @@
 """Structures of nested values (dicts and tuples with numbered leaves), and conversion to and from them."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from pfrl_like.columns.leaves import describe
@@ -10,7 +10,7 @@ Structure = int | dict[Any, Any] | tuple[Any, ...]
 
 
 class ReadOnlyDict(dict[Any, Any]):
-    """A read-only dict of values that were copied out of columns. Changes would have no effect and are rejected.
+    """Read-only dict of values that were copied out of columns. A change would have no effect, so it raises TypeError.
 
     Copies (`dict(d)`, `{**d}`, `copy.deepcopy(d)`) are ordinary dicts.
 
@@ -18,11 +18,9 @@ class ReadOnlyDict(dict[Any, Any]):
         advice: Text in the error message that explains how to change the stored values.
     """
 
-    advice: ClassVar[str] = (
-        "assign a whole observation to the transition's key, such as transition['state'] = {**transition['state'], ...}"
-    )
+    advice: ClassVar[str] = "assign a whole observation, as in transition['state'] = {**transition['state'], ...}"
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+    def _reject_change(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an error, because the dict is read-only.
 
         Raises:
@@ -30,8 +28,8 @@ class ReadOnlyDict(dict[Any, Any]):
         """
         raise TypeError(f"this dict, with keys {list(self)}, is a read-only copy of stored values; {self.advice}")
 
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    update = setdefault = pop = popitem = clear = _refuse
+    __setitem__ = __delitem__ = __ior__ = _reject_change
+    update = setdefault = pop = popitem = clear = _reject_change
 
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
@@ -63,14 +61,14 @@ def flatten(value: Any, structure: Structure, name: str) -> Iterator[tuple[str, 
     """
     if isinstance(structure, dict):
         if not isinstance(value, Mapping) or value.keys() != structure.keys():
-            given = f"a dict with keys {list(value)}" if isinstance(value, Mapping) else type(value).__name__
-            raise ValueError(f"{name}: got {given}, expected a dict with keys {list(structure)} as in the first step")
+            got = f"a dict with keys {list(value)}" if isinstance(value, Mapping) else type(value).__name__
+            raise ValueError(f"{name}: got {got}, expected a dict with keys {list(structure)} as in the first step")
         for key, part in structure.items():
             yield from flatten(value[key], part, f"{name}[{key!r}]")
     elif isinstance(structure, tuple):
         if not isinstance(value, tuple) or len(value) != len(structure):
-            given = f"{len(value)} items" if isinstance(value, tuple) else type(value).__name__
-            raise ValueError(f"{name}: got {given}, expected a tuple of {len(structure)} items as in the first step")
+            got = f"{len(value)} items" if isinstance(value, tuple) else type(value).__name__
+            raise ValueError(f"{name}: got {got}, expected a tuple of {len(structure)} items as in the first step")
         for i, part in enumerate(structure):
             yield from flatten(value[i], part, f"{name}[{i}]")
     elif isinstance(value, Mapping | tuple):
@@ -79,13 +77,8 @@ def flatten(value: Any, structure: Structure, name: str) -> Iterator[tuple[str, 
         yield name, value
 
 
-def unflatten(leaves: Sequence[Any], structure: Structure, nest: type[dict[Any, Any]] = dict) -> Any:
-    """Return the nested value with these leaves; its dicts have the type `nest`."""
-    return map_structure(lambda i: leaves[i], structure, nest)
-
-
 def map_structure(function: Callable[[int], Any], structure: Structure, nest: type[dict[Any, Any]] = dict) -> Any:
-    """Replace each leaf number of a structure by `function` of it; dicts of the result have the type `nest`."""
+    """Return the structure with each leaf number i replaced by `function(i)`, and with dicts of the type `nest`."""
     if isinstance(structure, dict):
         parts = {key: map_structure(function, part, nest) for key, part in structure.items()}
         return parts if nest is dict else nest(parts)
@@ -97,7 +90,8 @@ def map_structure(function: Callable[[int], Any], structure: Structure, nest: ty
 def to_json(structure: Structure) -> Any:
     """Convert a structure to JSON: a number, `{"tuple": [...]}` or `{"dict": [[key, ...], ...]}`.
 
-    Keys must be strings or integers.
+    Raises:
+        ValueError: If a key of a dict is neither a string nor an integer.
     """
     if isinstance(structure, dict):
         for key in structure:

@@ -19,7 +19,7 @@ from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.table import NEXT_ROW, Table, part
 from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions
 from pfrl_like.utils.checks import check_counts, check_numbers
-from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
+from pfrl_like.utils.random import RandomSource, check_held, check_rng, sample_n_k
 from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 
 
@@ -414,8 +414,7 @@ def sample_indices(n: int, held: int, rng: RandomSource = None) -> Indices:
         TypeError: If `rng` is not a NumPy generator.
     """
     check_rng(rng)
-    if not 0 < n <= held:
-        raise not_held("n", n, held, "transitions", least=1)
+    check_held("n", n, held, "transitions", least=1)
     return sample_n_k(held, n, rng)
 
 

@@ -46,7 +46,7 @@ def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
     discrete = action.ndim == 1 and action.dtype.kind != "f"
     actions = action[rows].astype(np.int64) if discrete else action[rows].reshape(len(rows), -1)
     extended = known | terminal
-    log_prob = columns.further(rows).get("log_prob")
+    log_prob = columns.stacked_extras(rows).get("log_prob")
     # An unknown terminal state is replaced by the observation before it.
     table = table_from_rows(
         columns.obs, actions, columns.reward[rows], terminal, ends, extended,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, Field, Indices, SharedRows, shared_field
-from pfrl_like.columns.leaves import Rows, first_seen
+from pfrl_like.columns.leaves import Rows, unique_in_order
 from pfrl_like.columns.structure import map_structure
 
 #: Bits for unknown parts of an episode: last observation, action in the last row, reward before the first action.
@@ -215,7 +215,7 @@ class Table:
         columns.obs_rows = obs.rows
         columns.set_fields(obs, field)
         if isinstance(obs.rows, SharedRows):
-            obs.rows.serve(columns)
+            obs.rows.set_store(columns)
         columns.names = set()
         columns.reward[rows] = self.reward
         columns.terminal[1:] = False
@@ -312,7 +312,7 @@ class Table:
 def concatenate_tables(tables: Sequence[Table]) -> Table:
     """Concatenate tables with the same kinds of columns. Columns that only some tables have are dropped."""
     first = tables[0]
-    kept = [first_seen(table.obs_row) for table in tables]
+    kept = [unique_in_order(table.obs_row) for table in tables]
     if first.obs.plain is not None:
         obs = shared_field(np.concatenate([_values(table, own) for table, (own, _) in zip(tables, kept, strict=True)]))
         begin = 0

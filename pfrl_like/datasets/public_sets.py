@@ -26,7 +26,7 @@ from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.datasets.download import cache_directory, download_file
 from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.storage import atomic_path, read_json
-from pfrl_like.storage.atomic import refused
+from pfrl_like.storage.atomic import read_errors
 from pfrl_like.storage.json_file import parse_json
 from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
 
@@ -319,7 +319,7 @@ def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
         if not path.exists():
             packed = download_file(url, path.with_name(path.name + ".gz"), sha256)
             _unpack(packed, path, kind)
-    with refused(path, "is not an array"):
+    with read_errors(path, "is not an array"):
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
 

@@ -26,7 +26,7 @@ from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.runs.environment_record import VARIABLES, environment_record
 from pfrl_like.runs.secrets import MASK, masked_text
 from pfrl_like.storage import atomic_write, dump_json, load_tensors, make_directory, read_json, tensor_writer
-from pfrl_like.storage.atomic import refused
+from pfrl_like.storage.atomic import read_errors
 
 #: Names of the files in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"
@@ -94,7 +94,7 @@ def replay_crash(agent: Any, directory: str | os.PathLike[str]) -> Any:
         raise CheckpointError(directory, f"contains no agent: {record['agent_not_saved']}")
     batch = _read_batch(os.path.join(directory, BATCH))
     agent.load(os.path.join(directory, AGENT))
-    with refused(os.path.join(directory, CRASH), "contains no valid random streams"):
+    with read_errors(os.path.join(directory, CRASH), "contains no valid random streams"):
         streams = GlobalStreams.from_plain(record["streams"])
     return agent.diagnose(batch, streams)
 
@@ -161,7 +161,7 @@ def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
 
 def _read_batch(path: str) -> Batch:
     tensors = load_tensors(path)
-    with refused(path, "contains no valid minibatch"):
+    with read_errors(path, "contains no valid minibatch"):
         if "future" in tensors:  # older records use this name
             tensors["continuation"] = tensors.pop("future")
         if "continuation" in tensors:

@@ -1,4 +1,4 @@
-"""Probability distributions in addition to torch's, and operations on all distributions."""
+"""Probability distributions of actions, and operations on these and on torch's distributions."""
 
 from pfrl_like.distributions import operations as kl
 from pfrl_like.distributions.categorical import Categorical, MaskedCategorical, ProductOfCategoricals

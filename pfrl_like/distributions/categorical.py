@@ -1,4 +1,4 @@
-"""Distributions of discrete actions, and of several discrete actions at once."""
+"""Distributions of discrete actions, and of vectors of discrete actions."""
 
 import functools
 import math
@@ -17,14 +17,15 @@ from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
 class Categorical(TorchCategorical):
     """Categorical distribution over 0 to n - 1; a faster subclass of torch's `Categorical`.
 
-    Arguments are not checked, and NaN in an argument causes NaN in the results. If logits are minus infinity, the
-    entropy, the divergence and their gradients are finite.
+    Arguments are not checked, and NaN in an argument causes NaN in the results. If a logit is minus infinity, the
+    entropy, the KL divergence and their gradients are still finite.
 
     Args:
         logits: Unnormalised log-probabilities, [..., n].
 
     Attributes:
-        scores: The argument `logits`; the attribute `logits`, as in torch, is normalised.
+        scores: The argument `logits`, unchanged. The attribute `logits` contains normalised log-probabilities, as in
+            torch.
     """
 
     _event_shape = torch.Size()
@@ -48,11 +49,11 @@ class Categorical(TorchCategorical):
         return other
 
     def masked(self, action_mask: Any) -> "MaskedCategorical":
-        """Return the distribution with only some actions allowed.
+        """Return the distribution without the probability of masked actions.
 
         Args:
-            action_mask: True for allowed actions, a tensor or array [..., n] or [n]. A row without allowed actions
-                allows all actions.
+            action_mask: True for allowed actions, a tensor or array [..., n] or [n]. If a row allows no action, all its
+                actions are treated as allowed.
 
         Raises:
             ValueError: If the shape of `action_mask` does not match.
@@ -71,8 +72,8 @@ class Categorical(TorchCategorical):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Sample actions, [*sample_shape, ...], int64, equal to torch's samples for the same random numbers."""
         with torch.no_grad():
-            drawn = torch.multinomial(self.probs.reshape(-1, self._num_events), math.prod(sample_shape), True)
-        return drawn.T.reshape((*sample_shape, *self._batch_shape))
+            samples = torch.multinomial(self.probs.reshape(-1, self._num_events), math.prod(sample_shape), True)
+        return samples.T.reshape((*sample_shape, *self._batch_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the logarithm of the probability of each action [...], [...]."""
@@ -84,7 +85,7 @@ class Categorical(TorchCategorical):
 
     def entropy(self) -> Tensor:
         """Return the entropy in nats, [...]."""
-        finite = self.logits.clamp_min(torch.finfo(self.logits.dtype).min)  # the function `finite`, inlined
+        finite = self.logits.clamp_min(torch.finfo(self.logits.dtype).min)  # as in the function `finite`
         entropy: Tensor = -torch.linalg.vecdot(self.probs, finite)
         return entropy
 
@@ -92,13 +93,13 @@ class Categorical(TorchCategorical):
 class MaskedCategorical(Categorical):
     """Categorical distribution over 0 to n - 1 with masked actions.
 
-    A masked action has probability 0. Its log-probability is not minus infinity, but a quarter of the dtype's minimum,
-    so that sums of p * (log p - ...) over all actions and their gradients are finite.
+    A masked action has probability 0. Its log-probability is a quarter of the dtype's minimum instead of minus
+    infinity, so that the entropy, the KL divergence and their gradients are finite.
 
     Args:
         logits: Unnormalised log-probabilities, [..., n].
-        action_mask: True for allowed actions, a tensor or array [..., n] or [n]. A row without allowed actions, for
-            example for a terminal state, allows all actions.
+        action_mask: True for allowed actions, a tensor or array [..., n] or [n]. If a row allows no action, for example
+            in a terminal state, all its actions are treated as allowed.
 
     Raises:
         ValueError: If the shape of `action_mask` does not match.
@@ -106,25 +107,25 @@ class MaskedCategorical(Categorical):
 
     def __init__(self, logits: Tensor, action_mask: Any) -> None:
         self.action_mask = as_action_mask(action_mask, logits.shape, logits.device)
-        super().__init__(without_forbidden(logits, self.action_mask, least(logits.dtype)))
+        super().__init__(without_forbidden(logits, self.action_mask, log_of_zero(logits.dtype)))
 
 
-def least(dtype: torch.dtype) -> float:
-    """Return the number that replaces the logarithm of 0."""
+def log_of_zero(dtype: torch.dtype) -> float:
+    """Return a large negative number of this dtype, which replaces the logarithm of 0."""
     return torch.finfo(dtype).min / 4
 
 
 def finite(log_probs: Tensor) -> Tensor:
-    """Replace minus infinity, whose product with 0 is NaN, by the minimum finite number."""
+    """Replace minus infinity by the minimum finite number, because minus infinity times 0 is NaN."""
     return log_probs.clamp_min(torch.finfo(log_probs.dtype).min)
 
 
 class ProductOfCategoricals(Distribution):
-    """Product of n independent categorical distributions, for actions [..., n] of a MultiDiscrete space.
+    """Distribution of n independent discrete numbers, for actions [..., n] of a MultiDiscrete space.
 
     Args:
         logits: One tensor [..., k] for each dimension, or one concatenated tensor [..., sum(nvec)].
-        nvec: Number of actions in each dimension; required if `logits` is one tensor, and otherwise None.
+        nvec: Number of actions in each dimension. Required if `logits` is one tensor, otherwise None.
 
     Raises:
         ValueError: If `nvec` is missing, if `nvec` is passed together with a list of logits, if a number is not
@@ -143,9 +144,9 @@ class ProductOfCategoricals(Distribution):
             logits = torch.cat(tuple(logits), -1)
         if not sizes or min(sizes) < 1 or sum(sizes) != logits.shape[-1]:
             raise ValueError(f"nvec is {sizes}, expected positive numbers that add up to {logits.shape[-1]} logits")
-        self._take(Categorical(_beside_each_other(logits, sizes, least(logits.dtype))), sizes)
+        self._set(Categorical(_padded_rows(logits, sizes, log_of_zero(logits.dtype))), sizes)
 
-    def _take(self, choices: Categorical, nvec: tuple[int, ...]) -> None:
+    def _set(self, choices: Categorical, nvec: tuple[int, ...]) -> None:
         self.choices = choices
         self.nvec = nvec
         self._batch_shape = choices._batch_shape[:-1]
@@ -154,21 +155,21 @@ class ProductOfCategoricals(Distribution):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """A tuple with `logits`, log-probabilities [..., n, max(nvec)]; unused entries are large negative numbers."""
+        """A tuple with the log-probabilities, [..., n, max(nvec)]; unused entries are large negative numbers."""
         return self.choices.params
 
     def with_params(self, logits: Tensor) -> "ProductOfCategoricals":
         """Return a distribution with the given log-probabilities, which must be normalised."""
         other = object.__new__(ProductOfCategoricals)
-        other._take(self.choices.with_params(logits), self.nvec)
+        other._set(self.choices.with_params(logits), self.nvec)
         return other
 
     def masked(self, action_mask: Any) -> "ProductOfCategoricals":
-        """Return the distribution with only some actions allowed.
+        """Return the distribution without the probability of masked actions.
 
         Args:
             action_mask: True for allowed actions, concatenated over the dimensions, a tensor or array [..., sum(nvec)]
-                or [sum(nvec)]. A dimension without allowed actions allows all actions.
+                or [sum(nvec)]. If a dimension allows no action, all its actions are treated as allowed.
 
         Raises:
             ValueError: If the shape of `action_mask` does not match.
@@ -176,7 +177,7 @@ class ProductOfCategoricals(Distribution):
         shape = torch.Size((*self._batch_shape, sum(self.nvec)))
         mask = as_action_mask(action_mask, shape, self.choices.logits.device)
         other = object.__new__(ProductOfCategoricals)
-        other._take(self.choices.masked(_beside_each_other(mask, self.nvec, False)), self.nvec)
+        other._set(self.choices.masked(_padded_rows(mask, self.nvec, False)), self.nvec)
         return other
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "ProductOfCategoricals":
@@ -201,21 +202,20 @@ class ProductOfCategoricals(Distribution):
         return self.choices.entropy().sum(-1)
 
 
-def _beside_each_other(row: Tensor, nvec: tuple[int, ...], filler: float) -> Tensor:
-    """Return numbers [..., sum(nvec)] as [..., n, max(nvec)]."""
+def _padded_rows(numbers: Tensor, nvec: tuple[int, ...], filler: float) -> Tensor:
+    """Reshape numbers [..., sum(nvec)] to [..., n, max(nvec)]; unused entries are `filler`."""
     if len(set(nvec)) == 1:
-        return row.reshape(*row.shape[:-1], len(nvec), nvec[0])
-    places = _places.__wrapped__ if torch.compiler.is_compiling() else _places  # a compiler cannot trace caches
-    flat = pad(row, (0, 1), value=filler).index_select(-1, places(nvec, row.device))
-    return flat.reshape(*row.shape[:-1], len(nvec), max(nvec))
+        return numbers.reshape(*numbers.shape[:-1], len(nvec), nvec[0])
+    indices = _indices.__wrapped__ if torch.compiler.is_compiling() else _indices  # a compiler cannot trace a cache
+    flat = pad(numbers, (0, 1), value=filler).index_select(-1, indices(nvec, numbers.device))
+    return flat.reshape(*numbers.shape[:-1], len(nvec), max(nvec))
 
 
 @functools.lru_cache(maxsize=32)
-def _places(nvec: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return the indices of each dimension's numbers in a row, [n * max(nvec)]; unused entries are the row length."""
-    starts = [sum(nvec[:i]) for i in range(len(nvec))]
-    places = [
-        start + j if j < size else sum(nvec) for start, size in zip(starts, nvec, strict=True) for j in range(max(nvec))
-    ]
+def _indices(nvec: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return for each entry of a row [n * max(nvec)] the index of its number; sum(nvec) for unused entries."""
+    indices: list[int] = []
+    for i, size in enumerate(nvec):
+        indices += [sum(nvec[:i]) + k if k < size else sum(nvec) for k in range(max(nvec))]
     with torch.inference_mode(False):
-        return torch.tensor(places, device=device)
+        return torch.tensor(indices, device=device)

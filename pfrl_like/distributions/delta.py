@@ -1,4 +1,4 @@
-"""Delta distributions: all probability is at one point."""
+"""Delta distributions, whose samples always equal one point."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ class Delta(Distribution):
 
     Args:
         loc: Location, a tensor or number. Gradients flow from the samples of `rsample` to `loc`.
-        validate_args: True to validate arguments; None for torch's default.
+        validate_args: True to check the arguments. If None, torch's default applies.
     """
 
     arg_constraints = {"loc": constraints.real}  # noqa: RUF012 - as in torch
@@ -32,10 +32,7 @@ class Delta(Distribution):
         """`loc`."""
         return self.loc
 
-    @property
-    def mode(self) -> Tensor:
-        """`loc`."""
-        return self.loc
+    mode = mean
 
     @property
     def variance(self) -> Tensor:
@@ -59,7 +56,7 @@ class Delta(Distribution):
         return self.rsample(sample_shape).detach()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Raise an error, because there is no density.
+        """Raise an error, because the distribution has no density.
 
         Raises:
             RuntimeError: Always.
@@ -67,7 +64,7 @@ class Delta(Distribution):
         raise RuntimeError(_NO_DENSITY)
 
     def entropy(self) -> Tensor:
-        """Raise an error, because there is no density.
+        """Raise an error, because the distribution has no density.
 
         Raises:
             RuntimeError: Always.
@@ -76,7 +73,7 @@ class Delta(Distribution):
 
 
 class DeltaVector(IndependentVector[Delta]):
-    """Delta distribution of vectors; a faster `Independent(Delta(loc), 1)`.
+    """Delta distribution of vectors; faster than `Independent(Delta(loc), 1)`.
 
     Args:
         loc: Location, [..., n]. Gradients flow from the samples of `rsample` to `loc`.

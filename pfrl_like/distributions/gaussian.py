@@ -13,7 +13,7 @@ _SCALAR = "loc is a scalar, expected a tensor [..., n]"
 
 
 class IndependentVector(Independent[D]):
-    """Subclass of torch's `Independent(base_dist, 1)` without its constructor and checks.
+    """Subclass of torch's `Independent`, for vectors of independent components, without its constructor and checks.
 
     Subclasses define `base_dist` and `rsample`. Arguments are not checked, and NaN in an argument causes NaN in the
     results.
@@ -45,10 +45,7 @@ class IndependentVector(Independent[D]):
         """`loc`."""
         return self.loc
 
-    @property
-    def mode(self) -> Tensor:
-        """`loc`."""
-        return self.loc
+    mode = mean
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Return the detached result of `rsample`."""
@@ -65,7 +62,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
     Args:
         loc: Mean, [..., n].
         scale: Standard deviation, positive: a tensor [..., n], [n] or [1], or a number.
-        log_scale: Logarithm of `scale`, with the same shape, if already computed.
+        log_scale: Logarithm of `scale`, with the same shape. If None, the logarithm is computed when it is needed.
 
     Raises:
         ValueError: If `loc` is a scalar.
@@ -124,7 +121,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
         """Return a sample with gradients, [..., n], and its log-probability, [...]; faster than separate calls."""
         noise = self._noise()
         sample = torch.addcmul(self.loc, self.scale, noise)
-        log_scale = self.scale.log() if self._log_scale is None else self._log_scale  # `_log_volume`, inlined
+        log_scale = self.scale.log() if self._log_scale is None else self._log_scale  # as in `_log_volume`
         volume = log_scale.sum(-1) + self._event_shape[0] * _LOG_ROOT_2_PI
         return sample, -0.5 * noise.square().sum(-1) - volume
 
@@ -160,15 +157,14 @@ class DiagonalGaussian(IndependentVector[Normal]):
 class SquashedGaussian(Distribution):
     """Distribution of tanh(x) for a diagonal Gaussian x (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
-    Results are finite for all values in [-1, 1]. A value at a bound, which rounding can produce, is replaced by the
-    adjacent number inside. The log-probability of a sample is exact everywhere if it is computed by
-    `rsample_with_log_prob`, or by `log_prob` of the latest tensor that `sample` or `rsample` returned, because the
-    value before squashing is used.
+    Results are finite for all values in [-1, 1]. `log_prob` replaces a value at a bound, which rounding can produce, by
+    the adjacent number inside the bounds. `rsample_with_log_prob`, and `log_prob` of the latest tensor that `sample` or
+    `rsample` returned, have no rounding errors near the bounds, because they use the value before squashing.
 
     Args:
         loc: Mean before squashing, [..., n].
         scale: Standard deviation before squashing, positive: a tensor [..., n], [n] or [1], or a number.
-        log_scale: Logarithm of `scale`, with the same shape, if already computed.
+        log_scale: Logarithm of `scale`, with the same shape. If None, the logarithm is computed when it is needed.
     """
 
     arg_constraints = {}  # noqa: RUF012 - as in torch
@@ -180,7 +176,7 @@ class SquashedGaussian(Distribution):
         self.base_dist = DiagonalGaussian(loc, scale, log_scale)
         self._batch_shape = self.base_dist._batch_shape
         self._event_shape = self.base_dist._event_shape
-        self._drawn: tuple[Tensor, Tensor] | None = None
+        self._latest_sample: tuple[Tensor, Tensor] | None = None
 
     @property
     def params(self) -> tuple[Tensor, ...]:
@@ -193,33 +189,33 @@ class SquashedGaussian(Distribution):
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "SquashedGaussian":
         """Return the distribution expanded to a larger batch shape."""
-        wide = self.base_dist.expand(batch_shape)
-        return SquashedGaussian(wide.loc, wide.scale)
+        expanded = self.base_dist.expand(batch_shape)
+        return SquashedGaussian(expanded.loc, expanded.scale)
 
     @property
     def mode(self) -> Tensor:
-        """Mean before squashing, mapped by tanh, [..., n]: the median, and Soft Actor-Critic's action in evaluation."""
+        """Tanh of the mean before squashing, [..., n]: the median, and Soft Actor-Critic's action in evaluation."""
         return self.base_dist.loc.tanh()
 
     @property
     def mean(self) -> Tensor:
-        """Mean, [..., n], by quadrature."""
+        """Mean, [..., n], by numerical integration."""
         points, weights = self._quadrature()
         return points.tanh() @ weights
 
     @property
     def variance(self) -> Tensor:
-        """Variance, [..., n], by quadrature."""
+        """Variance, [..., n], by numerical integration."""
         points, weights = self._quadrature()
         return (points.tanh() - self.mean.unsqueeze(-1)).square() @ weights
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Return a sample with gradients, [*sample_shape, ..., n]."""
-        return self._remember(self.base_dist.rsample(sample_shape))
+        return self._squash(self.base_dist.rsample(sample_shape))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Return a sample without gradients, [*sample_shape, ..., n]."""
-        return self._remember(self.base_dist.sample(sample_shape))
+        return self._squash(self.base_dist.sample(sample_shape))
 
     def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
         """Return a sample with gradients, [..., n], and its log-probability, [...]; faster than separate calls."""
@@ -232,24 +228,25 @@ class SquashedGaussian(Distribution):
         return self.base_dist.log_prob(before) - log_slope_of_tanh(before).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return the entropy in nats, [...], by quadrature; error below 1e-6 for scales up to 2, 3e-3 up to e**2."""
+        """Return the entropy in nats, [...]; the error is below 1e-6 for scales up to 2, and 3e-3 up to e**2."""
         points, weights = self._quadrature()
         return self.base_dist.entropy() + (log_slope_of_tanh(points) @ weights).sum(-1)
 
-    def _remember(self, before: Tensor) -> Tensor:
-        self._drawn = before.tanh(), before
-        return self._drawn[0]
+    def _squash(self, before: Tensor) -> Tensor:
+        """Return tanh of a sample, and store both for `log_prob`."""
+        self._latest_sample = before.tanh(), before
+        return self._latest_sample[0]
 
     def _before_squashing(self, value: Tensor) -> Tensor:
-        if self._drawn is not None and value is self._drawn[0] and _is_as_it_was_made(value):
-            return self._drawn[1]
-        most = 1 - torch.finfo(value.dtype).eps / 2  # the maximum number below 1
-        return value.clamp(-most, most).atanh()
+        if self._latest_sample is not None and value is self._latest_sample[0] and _is_unmodified(value):
+            return self._latest_sample[1]
+        bound = 1 - torch.finfo(value.dtype).eps / 2  # the largest number below 1
+        return value.clamp(-bound, bound).atanh()
 
     def _quadrature(self) -> tuple[Tensor, Tensor]:
-        """Return points before squashing, [..., n, K], and weights, [K], of the trapezoidal rule for the Gaussian.
+        """Return points before squashing, [..., n, K], and weights, [K], of the trapezoidal rule for expectations.
 
-        The rule converges exponentially in the number of points, because it is applied to smooth functions.
+        The error decreases exponentially with the number of points, because the integrated functions are smooth.
         """
         loc, scale = self.params
         normal = torch.linspace(-6, 6, 49, dtype=loc.dtype, device=loc.device)
@@ -264,6 +261,6 @@ def log_slope_of_tanh(x: Tensor) -> Tensor:
     return 2 * (math.log(2) - x - softplus(-2 * x))
 
 
-def _is_as_it_was_made(value: Tensor) -> bool:
+def _is_unmodified(value: Tensor) -> bool:
     """Return True if a tensor has not been changed in place; always True in inference mode and under a compiler."""
     return torch.compiler.is_compiling() or value.is_inference() or value._version == 0

@@ -14,7 +14,8 @@ from pfrl_like.distributions.gaussian import DiagonalGaussian, SquashedGaussian
 def rsample_with_log_prob(distribution: Any) -> tuple[Tensor, Tensor]:
     """Return a sample with gradients, [..., n], and its log-probability, [...].
 
-    The method `rsample_with_log_prob` is used if it exists, which is faster and has no rounding errors at the bounds.
+    If the distribution has a method `rsample_with_log_prob`, the function calls it, because this method is faster and
+    has no rounding errors near bounds.
 
     Args:
         distribution: Any distribution with `rsample`.
@@ -26,16 +27,14 @@ def rsample_with_log_prob(distribution: Any) -> tuple[Tensor, Tensor]:
         sample, log_prob = distribution.rsample_with_log_prob()
         return sample, log_prob
     if not getattr(distribution, "has_rsample", False):
-        raise TypeError(
-            f"policy returns {type(distribution).__name__}, whose samples have no gradient: "
-            "use GaussianHeadWithDiagonalCovariance or SquashedGaussianHead"
-        )
+        hint = "use GaussianHeadWithDiagonalCovariance or SquashedGaussianHead"
+        raise TypeError(f"policy returns {type(distribution).__name__}, whose samples have no gradient: {hint}")
     sample = distribution.rsample()
     return sample, distribution.log_prob(sample)
 
 
 def log_prob_and_entropy(distribution: Any, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the log-probability of a value, and the entropy, both [...].
+    """Return the log-probability of actions, and the entropy, both [...].
 
     Args:
         distribution: Any distribution with `log_prob` and `entropy`.
@@ -48,12 +47,13 @@ def log_prob_and_entropy(distribution: Any, value: Tensor) -> tuple[Tensor, Tens
 
 
 def masked(distribution: Any, action_mask: Any) -> MaskedCategorical | ProductOfCategoricals:
-    """Return a distribution with only some actions allowed.
+    """Return a distribution without the probability of masked actions.
 
     Args:
         distribution: A categorical distribution of this package or of torch, or a `ProductOfCategoricals`.
-        action_mask: True for allowed actions, a tensor or array [..., n_actions] or [n_actions]; concatenated over the
-            dimensions for a product. A row without allowed actions allows all actions.
+        action_mask: True for allowed actions, a tensor or array [..., n_actions] or [n_actions]. For a
+            `ProductOfCategoricals`, the masks of its dimensions are concatenated. If a row allows no action, all its
+            actions are treated as allowed.
 
     Raises:
         TypeError: If the distribution is not categorical.
@@ -63,42 +63,36 @@ def masked(distribution: Any, action_mask: Any) -> MaskedCategorical | ProductOf
         return distribution.masked(action_mask)
     if isinstance(distribution, torch.distributions.Categorical):
         return MaskedCategorical(distribution.logits, action_mask)
-    raise TypeError(
-        f"action_mask came with a policy that gives {type(distribution).__name__}; only categorical actions can be "
-        "forbidden: use a SoftmaxCategoricalHead or a MultiCategoricalHead"
-    )
+    expected = "expected a categorical distribution: use a SoftmaxCategoricalHead or a MultiCategoricalHead"
+    raise TypeError(f"action_mask: the policy returns {type(distribution).__name__}, {expected}")
 
 
 def kl_of_diagonal_gaussians(p: DiagonalGaussian, q: DiagonalGaussian) -> Tensor:
-    """KL(p || q) in nats, [...]."""
+    """Return KL(p || q) in nats, [...]."""
     shift = ((p.loc - q.loc) / q.scale).square()
     ratio = (p.scale / q.scale).square()
     return 0.5 * (shift + (ratio - 1 - ratio.log())).sum(-1)
 
 
-def kl_of_squashed_gaussians(p: SquashedGaussian, q: SquashedGaussian) -> Tensor:
-    """KL(p || q) in nats, [...]; squashing is invertible, so it equals the KL divergence before squashing."""
-    return kl_of_diagonal_gaussians(p.base_dist, q.base_dist)
-
-
 def kl_of_categoricals(p: Categorical, q: Categorical) -> Tensor:
-    """KL(p || q) in nats, [...]; a very large number if q masks an action that p allows."""
+    """Return KL(p || q) in nats, [...]; a very large number if q masks an action that p allows."""
     divergence: Tensor = torch.linalg.vecdot(p.probs, finite(p.logits) - finite(q.logits))
     return divergence
 
 
-def kl_of_products(p: ProductOfCategoricals, q: ProductOfCategoricals) -> Tensor:
-    """KL(p || q) in nats, [...]."""
-    return kl_of_categoricals(p.choices, q.choices).sum(-1)
-
-
 register_kl(DiagonalGaussian, DiagonalGaussian)(kl_of_diagonal_gaussians)  # type: ignore[no-untyped-call]
-register_kl(SquashedGaussian, SquashedGaussian)(kl_of_squashed_gaussians)  # type: ignore[no-untyped-call]
 register_kl(Categorical, Categorical)(kl_of_categoricals)  # type: ignore[no-untyped-call]
-register_kl(ProductOfCategoricals, ProductOfCategoricals)(kl_of_products)  # type: ignore[no-untyped-call]
+# The divergence before squashing, which is the same, because tanh is invertible.
+register_kl(SquashedGaussian, SquashedGaussian)(  # type: ignore[no-untyped-call]
+    lambda p, q: kl_of_diagonal_gaussians(p.base_dist, q.base_dist)
+)
+register_kl(ProductOfCategoricals, ProductOfCategoricals)(  # type: ignore[no-untyped-call]
+    lambda p, q: kl_of_categoricals(p.choices, q.choices).sum(-1)
+)
 
 
-#: Alternative parameters of torch's distributions. One is passed; the others are computed on access and then cached.
+#: Alternative parameters of torch's distributions. The user passes one; torch computes the others on access and stores
+#: them.
 _ALTERNATIVES = (("logits", "probs"), ("scale_tril", "covariance_matrix", "precision_matrix"))
 
 
@@ -106,9 +100,9 @@ def parameters_of(distribution: Any) -> tuple[Tensor, ...]:
     """Return the tensors that define a distribution.
 
     Args:
-        distribution: A distribution of this package, a distribution of torch that stores its parameters (Normal,
-            Categorical, and most others; also inside `Independent` or `TransformedDistribution`), or a distribution
-            with `params` and `with_params`.
+        distribution: A distribution of this package, a distribution of torch that stores its parameters as attributes
+            (most do, also inside `Independent` or `TransformedDistribution`), or a distribution with `params` and
+            `with_params`.
 
     Returns:
         For example (loc, scale), [..., n], for Gaussians and squashed Gaussians, and (logits,), [..., n], for
@@ -121,17 +115,17 @@ def parameters_of(distribution: Any) -> tuple[Tensor, ...]:
         return tuple(distribution.params)
     if isinstance(distribution, Independent | TransformedDistribution):
         return parameters_of(distribution.base_dist)
-    return tuple(_kept_by(distribution).values())
+    return tuple(_torch_parameters(distribution).values())
 
 
 def with_parameters(distribution: Any, *parameters: Tensor) -> Any:
     """Return a distribution of the same type with other parameters.
 
     Args:
-        distribution: A distribution of this package, a distribution of torch that stores its parameters (Normal,
-            Categorical, and most others; also inside `Independent` or `TransformedDistribution`), or a distribution
-            with `params` and `with_params`.
-        *parameters: The parameters, in the order of `parameters_of`; their batch shape may differ.
+        distribution: A distribution of this package, a distribution of torch that stores its parameters as attributes
+            (most do, also inside `Independent` or `TransformedDistribution`), or a distribution with `params` and
+            `with_params`.
+        *parameters: The parameters, in the order of `parameters_of`. Their batch shape may be a different one.
 
     Raises:
         TypeError: If the parameters of the distribution are not known.
@@ -144,17 +138,17 @@ def with_parameters(distribution: Any, *parameters: Tensor) -> Any:
     if isinstance(distribution, TransformedDistribution):
         base = with_parameters(distribution.base_dist, *parameters)
         return TransformedDistribution(base, distribution.transforms, validate_args=False)
-    named = dict(zip(_kept_by(distribution), parameters, strict=True))
+    named = dict(zip(_torch_parameters(distribution), parameters, strict=True))
     return type(distribution)(**named, validate_args=False)
 
 
 def detached(distribution: Any) -> Any:
-    """Return a detached copy of a distribution, which optimiser steps do not change.
+    """Return a copy of a distribution with copied and detached parameters, which optimiser steps do not change.
 
     Args:
-        distribution: A distribution of this package, a distribution of torch that stores its parameters (Normal,
-            Categorical, and most others; also inside `Independent` or `TransformedDistribution`), or a distribution
-            with `params` and `with_params`.
+        distribution: A distribution of this package, a distribution of torch that stores its parameters as attributes
+            (most do, also inside `Independent` or `TransformedDistribution`), or a distribution with `params` and
+            `with_params`.
 
     Raises:
         TypeError: If the parameters of the distribution are not known.
@@ -163,11 +157,11 @@ def detached(distribution: Any) -> Any:
 
 
 def rows_of(distribution: Any, rows: Any) -> Any:
-    """Return the distribution of selected rows, for example to sample only for some states.
+    """Return the distribution of some rows, for example to sample only for some states.
 
     Args:
-        distribution: A distribution of this package, one of torch that keeps its parameters (Normal, Categorical, and
-            most others), also inside `Independent` or `TransformedDistribution`, or one that has `params` and
+        distribution: A distribution of this package, a distribution of torch that stores its parameters as attributes
+            (most do, also inside `Independent` or `TransformedDistribution`), or a distribution with `params` and
             `with_params`. Its batch shape is [B], and the batch is the first axis of its parameters.
         rows: Index into the batch axis, for example a tensor of row indices, [k].
 
@@ -180,16 +174,14 @@ def rows_of(distribution: Any, rows: Any) -> Any:
     return with_parameters(distribution, *(parameter[rows] for parameter in parameters_of(distribution)))
 
 
-def _kept_by(distribution: Any) -> dict[str, Tensor]:
+def _torch_parameters(distribution: Any) -> dict[str, Tensor]:
     """Return the constructor arguments of a distribution of torch, keyed by name."""
     attributes = getattr(distribution, "__dict__", {})
-    kept = {name: attributes[name] for name in getattr(distribution, "arg_constraints", ()) if name in attributes}
+    parameters = {name: attributes[name] for name in getattr(distribution, "arg_constraints", ()) if name in attributes}
     for first, *others in _ALTERNATIVES:
-        if first in kept:
-            kept = {name: value for name, value in kept.items() if name not in others}
-    if not kept:
-        raise TypeError(
-            f"distribution is {type(distribution).__name__}, whose parameters are not known: expected a Gaussian, a "
-            "categorical, or a distribution with `params` and `with_params`"
-        )
-    return kept
+        if first in parameters:
+            parameters = {name: value for name, value in parameters.items() if name not in others}
+    if not parameters:
+        expected = "a Gaussian, a categorical, or a distribution with `params` and `with_params`"
+        raise TypeError(f"distribution is {type(distribution).__name__}, expected {expected}")
+    return parameters

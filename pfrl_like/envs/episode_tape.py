@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pfrl_like.envs.env_states import EnvLayers, EnvState, can_save_state, check_restored, continues_game, restore_env
-from pfrl_like.random_streams.streams import GlobalDraws, GlobalStreams, Streams, kept_states, plain_state
+from pfrl_like.random_streams.streams import GlobalDraws, GlobalStreams, Streams, plain_state, state_restorers
 from pfrl_like.storage.plain_tensors import checksum, checksum_of_many
 from pfrl_like.utils.env_values import Forwarding, own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_to_json, to_json
@@ -232,7 +232,7 @@ class EpisodeTape(Forwarding):
 
     def _replay(self, state: Mapping[str, Any]) -> RestoreResult:
         actions, options = from_json(state["actions"]), from_json(state["options"])
-        in_steps, at_resets = map(kept_states, state["draws"])
+        in_steps, at_resets = map(state_restorers, state["draws"])
         stream_states, sums, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
         resets, remaining = set(state["resets"]), iter(actions)
         count = len(actions) + len(resets)

@@ -338,7 +338,7 @@ class Evaluator:
             self.logger.info("The best score is updated %s -> %s", self.max_score, mean)
             self.max_score = mean
             if self.save_best_so_far_agent:
-                with self._scores.told("best"):
+                with self._scores.error_context("best"):
                     save_agent(self.agent, "best", self.outdir, self.logger)
         return mean
 

@@ -11,16 +11,16 @@ from pfrl_like.utils.random import RandomSource
 
 
 class AdditiveGaussian(RandomExplorer):
-    """Adds Gaussian noise to the greedy action and clips the result to bounds.
+    """Adds Gaussian noise to the greedy action, and clips the result to bounds.
 
     Args:
-        scale: Standard deviation, a number or an array of the action's shape.
-        low: Lower bound of the result, a number or an array of the action's shape; None disables the bound.
-        high: Upper bound of the result, a number or an array of the action's shape; None disables the bound.
-        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
+        scale: Standard deviation of the noise, a number or an array of the action's shape.
+        low: Lower bound of the result, a number or an array of the action's shape. If None, there is no lower bound.
+        high: Upper bound of the result, a number or an array of the action's shape. If None, there is no upper bound.
+        rng: NumPy generator. If None, every call uses NumPy's global generator.
 
     Raises:
-        ValueError: If `scale` is negative or `low` above `high`.
+        ValueError: If `scale` is negative, or if `low` is above `high`.
     """
 
     reads_action_value = False
@@ -42,20 +42,20 @@ class AdditiveGaussian(RandomExplorer):
         Raises:
             TypeError: If the action is an integer.
         """
-        return self._disturbed(continuous(self, greedy_action_func()))
+        return self._add_noise(continuous(self, greedy_action_func()))
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """Return the greedy actions plus independent noise for each environment, [k, ...].
+        """Return the greedy action of each environment plus independent noise, [k, ...].
 
         Raises:
             TypeError: If the actions are integers.
         """
         actions = continuous(self, greedy_actions).copy()
         rows = active_rows(active, len(actions))
-        actions[rows] = self._disturbed(actions[rows])
+        actions[rows] = self._add_noise(actions[rows])
         return actions
 
-    def _disturbed(self, actions: NDArray[Any]) -> NDArray[Any]:
+    def _add_noise(self, actions: NDArray[Any]) -> NDArray[Any]:
         noisy: NDArray[Any] = actions + self._source.normal(scale=self.scale, size=actions.shape).astype(np.float32)
         if self.low is not None or self.high is not None:
             noisy = np.clip(noisy, self.low, self.high).astype(noisy.dtype, copy=False)

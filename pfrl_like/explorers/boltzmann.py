@@ -13,11 +13,11 @@ from pfrl_like.utils.random import RandomSource
 
 
 class Boltzmann(RandomExplorer):
-    """Samples discrete actions with probabilities proportional to exp(Q(s, a) / T). Masked actions have probability 0.
+    """Samples discrete actions with probabilities proportional to exp(Q(s, a) / T); masked actions are not sampled.
 
     Args:
-        T: Temperature, above 0; larger values make actions more random.
-        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
+        T: Temperature, above 0. Actions are more random if the temperature is higher.
+        rng: NumPy generator. If None, every call uses NumPy's global generator.
 
     Raises:
         ValueError: If `T` is not positive.
@@ -32,35 +32,33 @@ class Boltzmann(RandomExplorer):
         self.T = T
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """Return a random action for the single row of `action_value`.
+        """Return a random action for the single state of `action_value`.
 
         Raises:
             TypeError: If `action_value` is not a `DiscreteActionValue`.
         """
-        return self._draw(action_value, np.arange(1))[0]
+        return self._sample(action_value, np.arange(1))[0]
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """Return a random action for each of the k rows, [k].
+        """Return a random action for each of k environments, [k].
 
         Raises:
             TypeError: If `action_value` is not a `DiscreteActionValue`.
         """
         rows = active_rows(active, len(greedy_actions))
         actions = np.array(greedy_actions)
-        actions[rows] = self._draw(action_value, rows)
+        actions[rows] = self._sample(action_value, rows)
         return actions
 
-    def _draw(self, action_value: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _sample(self, action_value: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         if not isinstance(action_value, DiscreteActionValue):
-            raise TypeError(
-                f"action_value is {type(action_value).__name__}, but Boltzmann needs a DiscreteActionValue: for "
-                "continuous actions use AdditiveGaussian or AdditiveOU"
-            )
+            hint = "for continuous actions use AdditiveGaussian or AdditiveOU"
+            raise TypeError(f"action_value is {type(action_value).__name__}, expected a DiscreteActionValue: {hint}")
         with torch.no_grad():
             logits = action_value.without_forbidden(action_value.q_values / self.T)
             probs = torch.softmax(logits, 1).cpu().numpy()[rows]
         cumulative = probs.astype(np.float64).cumsum(1)
         cumulative /= cumulative[:, -1:]
-        # Select the first action whose cumulative probability exceeds the random number, as in np.random.choice.
-        drawn: NDArray[np.int64] = (cumulative <= self._source.random((len(rows), 1))).sum(1)
-        return drawn
+        # The action is the first one whose cumulative probability exceeds the random number, as in np.random.choice.
+        actions: NDArray[np.int64] = (cumulative <= self._source.random((len(rows), 1))).sum(1)
+        return actions

@@ -1,4 +1,4 @@
-"""Epsilon-greedy explorers with constant, linearly and exponentially decaying epsilon; the base of random explorers."""
+"""Epsilon-greedy explorers, with a constant or a decaying epsilon, and the base class of random explorers."""
 
 import logging
 from abc import abstractmethod
@@ -19,7 +19,7 @@ class RandomExplorer(Explorer):
     """Base class of explorers that use random numbers.
 
     Args:
-        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
+        rng: NumPy generator. If None, every call uses NumPy's global generator.
 
     Raises:
         TypeError: If `rng` is neither a NumPy generator nor None.
@@ -31,19 +31,19 @@ class RandomExplorer(Explorer):
 
     @property
     def _source(self) -> Any:
-        """Source of random numbers with the methods `random` and `normal`."""
+        """Object with the methods `random` and `normal`: `rng`, or NumPy's global generator."""
         return np.random if self.rng is None else self.rng
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the explorer's own generator; empty if the explorer uses the global generator."""
+        """Return the state of the generator `rng`; empty if `rng` is None."""
         return {} if self.rng is None else {"rng": plain_state(get_rng_state(self.rng))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If the state comes from another kind of explorer, or if only one of the two explorers uses the
-                global generator.
+            ValueError: If the state was saved by an explorer of a different class, or if `rng` was None for the saved
+                explorer and is not None for this explorer, or the other way round.
         """
         state = dict(state)
         rng = state.pop("rng", None)
@@ -52,39 +52,37 @@ class RandomExplorer(Explorer):
 
 
 def active_rows(active: Any, k: int) -> NDArray[np.int64]:
-    """Return the indices of the environments that act, among k environments."""
+    """Return the indices of the active environments, from 0 to k - 1; all indices if `active` is None."""
     return np.arange(k) if active is None else np.flatnonzero(active)
 
 
 def continuous(explorer: Explorer, greedy_actions: Any) -> NDArray[Any]:
-    """Return the greedy actions as a floating-point array, so that noise can be added.
+    """Return the greedy actions as a floating-point array, to which noise can be added.
 
     Raises:
         TypeError: If the greedy actions are not floating-point numbers.
     """
     actions = np.asarray(greedy_actions)
     if actions.dtype.kind != "f":
-        raise TypeError(
-            f"greedy actions have dtype {actions.dtype}, but {type(explorer).__name__} adds noise to floating-point "
-            "actions: for discrete actions use one of the epsilon-greedy explorers or Boltzmann"
-        )
+        expected = "floating-point actions: for discrete actions use an epsilon-greedy explorer or Boltzmann"
+        raise TypeError(f"{type(explorer).__name__}: greedy actions have dtype {actions.dtype}, expected {expected}")
     return actions
 
 
 class EpsilonGreedy(RandomExplorer):
-    """Base class of epsilon-greedy explorers: a random action with probability epsilon, otherwise the greedy action.
+    """Base class of explorers that select a random action with probability epsilon, otherwise the greedy action.
 
-    If the action value has an `action_mask`, the random action is sampled from the allowed actions and
+    If the action value has an `action_mask`, a random action is sampled uniformly from the allowed actions, and
     `random_action_func` is not called.
 
     Args:
         epsilon: Initial value of epsilon, from 0 to 1.
         random_action_func: Function without arguments that returns a random action.
-        logger: Logger for each selected action, at level DEBUG.
-        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
+        logger: Logger to which each selected action is logged, at level DEBUG.
+        rng: NumPy generator. If None, every call uses NumPy's global generator.
 
     Attributes:
-        epsilon: Value of epsilon at the latest selection.
+        epsilon: Value of epsilon at the latest call of `select_action` or `select_actions`.
     """
 
     reads_action_value = False
@@ -101,7 +99,7 @@ class EpsilonGreedy(RandomExplorer):
 
     @abstractmethod
     def compute_epsilon(self, t: int) -> float:
-        """Return epsilon after t steps."""
+        """Return epsilon for step t."""
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
         """Return a random action with probability epsilon, otherwise the greedy action."""
@@ -113,7 +111,7 @@ class EpsilonGreedy(RandomExplorer):
         return action
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """Return an action for each of k environments; `random_action_func` is called only where it is needed."""
+        """Return an action for each of k environments; call `random_action_func` only for environments that explore."""
         self.epsilon = self.compute_epsilon(t)
         n_draws = len(greedy_actions) if active is None else np.count_nonzero(active)
         explores = (self._source.random(n_draws) < self.epsilon).nonzero()[0]
@@ -141,23 +139,22 @@ class EpsilonGreedy(RandomExplorer):
 
 
 def _check_random_action(action: Any, actions: NDArray[Any]) -> None:
-    """Raise ValueError if the shape or dtype of a random action differs from the greedy actions."""
+    """Raise ValueError if a random action does not have the shape and dtype of a greedy action."""
     kind = np.min_scalar_type(action)
     if np.shape(action) != actions.shape[1:] or not np.can_cast(kind, actions.dtype, "same_kind"):
-        raise ValueError(
-            f"random_action_func returned {action!r:.80}, expected one action of shape {actions.shape[1:]}, "
-            f"{actions.dtype}, like the greedy action: for a vector environment use single_action_space.sample"
-        )
+        expected = f"one action of shape {actions.shape[1:]}, {actions.dtype}, like the greedy action"
+        hint = "for a vector environment pass single_action_space.sample"
+        raise ValueError(f"random_action_func returned {action!r:.80}, expected {expected}: {hint}")
 
 
 class ConstantEpsilonGreedy(EpsilonGreedy):
-    """Epsilon-greedy with a constant epsilon.
+    """Epsilon-greedy explorer with a constant epsilon.
 
     Args:
-        epsilon: Probability of a random action. The attribute may be changed at any time.
+        epsilon: Probability of a random action. You may change the attribute `epsilon` at any time.
         random_action_func: Function without arguments that returns a random action.
-        logger: Logger for each selected action, at level DEBUG.
-        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
+        logger: Logger to which each selected action is logged, at level DEBUG.
+        rng: NumPy generator. If None, every call uses NumPy's global generator.
 
     Raises:
         ValueError: If `epsilon` is not from 0 to 1.
@@ -180,18 +177,18 @@ class ConstantEpsilonGreedy(EpsilonGreedy):
 
 
 class LinearDecayEpsilonGreedy(EpsilonGreedy):
-    """Epsilon-greedy with an epsilon that decays linearly and then stays constant.
+    """Epsilon-greedy explorer with an epsilon that decays linearly and then stays constant.
 
     Args:
         start_epsilon: Epsilon at step 0.
         end_epsilon: Epsilon from step `decay_steps` on.
         decay_steps: Number of steps of the decay. If 0, epsilon is `end_epsilon` from the first step.
         random_action_func: Function without arguments that returns a random action.
-        logger: Logger for each selected action, at level DEBUG.
-        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
+        logger: Logger to which each selected action is logged, at level DEBUG.
+        rng: NumPy generator. If None, every call uses NumPy's global generator.
 
     Raises:
-        ValueError: If an epsilon is not from 0 to 1 or `decay_steps` is negative.
+        ValueError: If an epsilon is not from 0 to 1, or if `decay_steps` is negative.
         TypeError: If `random_action_func` is not callable.
     """
 
@@ -213,22 +210,22 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
         self.decay_steps = decay_steps
 
     def compute_epsilon(self, t: int) -> float:
-        """Return epsilon after t steps."""
+        """Return epsilon for step t."""
         if t >= self.decay_steps:
             return self.end_epsilon
         return self.start_epsilon + (self.end_epsilon - self.start_epsilon) * (t / self.decay_steps)
 
 
 class ExponentialDecayEpsilonGreedy(EpsilonGreedy):
-    """Epsilon-greedy with an epsilon that is multiplied by a factor at every step, down to a minimum.
+    """Epsilon-greedy explorer with an epsilon that is multiplied by a factor at every step, down to a minimum.
 
     Args:
         start_epsilon: Epsilon at step 0.
         end_epsilon: Minimum epsilon.
-        decay: Factor per step, between 0 and 1.
+        decay: Factor by which epsilon is multiplied at each step, between 0 and 1.
         random_action_func: Function without arguments that returns a random action.
-        logger: Logger for each selected action, at level DEBUG.
-        rng: NumPy generator; None uses NumPy's global generator, which is looked up at every call.
+        logger: Logger to which each selected action is logged, at level DEBUG.
+        rng: NumPy generator. If None, every call uses NumPy's global generator.
 
     Raises:
         ValueError: If an epsilon is not from 0 to 1, or `decay` is not between 0 and 1.
@@ -253,7 +250,7 @@ class ExponentialDecayEpsilonGreedy(EpsilonGreedy):
         self.decay = decay
 
     def compute_epsilon(self, t: int) -> float:
-        """Return epsilon after t steps."""
+        """Return epsilon for step t."""
         return float(max(self.start_epsilon * self.decay**t, self.end_epsilon))
 
 

@@ -1,4 +1,4 @@
-"""Greedy selection of actions, without exploration."""
+"""An explorer that does not explore."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ class Greedy(Explorer):
     reads_action_value = False
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """The greedy action."""
+        """Return the greedy action."""
         return greedy_action_func()
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:

@@ -8,21 +8,21 @@ from torch import Tensor
 
 
 def as_action_mask(action_mask: Any, shape: torch.Size, device: torch.device) -> Tensor:
-    """Return a mask as a bool tensor of the given shape.
+    """Return an action mask as a bool tensor.
 
     Args:
         action_mask: True for allowed actions, a tensor, array or list [..., n_actions] or [n_actions].
-        shape: Shape of the result, which is the shape [..., n_actions] of the values to mask.
+        shape: Shape of the result, [..., n_actions].
         device: Device of the result.
 
     Returns:
-        The mask, a bool tensor of the given shape.
+        The mask, a bool tensor of this shape.
 
     Raises:
         ValueError: If the shape of `action_mask` does not match.
     """
     mask = action_mask if torch.is_tensor(action_mask) else torch.from_numpy(np.array(action_mask, dtype=bool))
-    if mask.shape != shape and mask.shape != shape[-1:]:  # not a set, because sizes are tensors in a trace
+    if mask.shape != shape and mask.shape != shape[-1:]:  # no `in`, because sizes are tensors in a trace
         expected = " or ".join(map(str, dict.fromkeys((tuple(shape), tuple(shape[-1:])))))
         raise ValueError(f"action_mask has shape {tuple(mask.shape)}, expected {expected}")
     return mask.to(device, torch.bool).expand(shape)
@@ -33,9 +33,9 @@ def without_forbidden(numbers: Tensor, action_mask: Tensor, least: float = -torc
 
     Args:
         numbers: Values or logits, [..., n_actions].
-        action_mask: True for allowed actions, [..., n_actions], bool. A row without allowed actions, for example for a
-            terminal state, allows all actions.
-        least: Replacement for the numbers of masked actions.
+        action_mask: True for allowed actions, [..., n_actions], bool. If a row allows no action, for example in a
+            terminal state, all its actions are treated as allowed.
+        least: Number that replaces the numbers of masked actions.
 
     Returns:
         Numbers of the same shape.

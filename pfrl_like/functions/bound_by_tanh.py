@@ -1,4 +1,4 @@
-"""Bounding of numbers to an interval by tanh."""
+"""A map from all numbers to an interval, by tanh."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def bound_by_tanh(x: Tensor, low: Any, high: Any) -> Tensor:
-    """Return tanh(x) * (high - low) / 2 + (high + low) / 2, which is in [low, high]; 0 is mapped to the middle.
+    """Map numbers to the interval [low, high]: tanh(x) * (high - low) / 2 + (high + low) / 2.
 
     Args:
         x: Any numbers, [..., n].

@@ -1,4 +1,4 @@
-"""Losses and targets of TD errors, return distributions and policies, and the reduction of losses to a scalar."""
+"""Losses of TD errors, return distributions and policies; targets; the reduction of losses to a scalar."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 def huber(error: Tensor) -> Tensor:
-    """Huber loss: error**2 / 2 if |error| <= 1, else |error| - 1/2 (Huber 1964, doi:10.1214/aoms/1177703732).
+    """Compute the Huber loss: e**2 / 2 if |e| <= 1, else |e| - 1/2 (Huber 1964, doi:10.1214/aoms/1177703732).
 
-    The derivative is the error clipped to [-1, 1]. The backward pass computes only this, which is faster than
-    `torch.nn.functional.huber_loss`. Second derivatives are wrong.
+    The derivative is the error clipped to [-1, 1]. The backward pass computes only this derivative, which is faster
+    than `torch.nn.functional.huber_loss`. Second derivatives are wrong.
 
     Args:
-        error: Any shape.
+        error: Errors e, any shape.
 
     Returns:
         Same shape.
@@ -23,23 +23,24 @@ def huber(error: Tensor) -> Tensor:
 
 
 def square(error: Tensor) -> Tensor:
-    """error**2, in any shape."""
+    """Return error**2, any shape."""
     return error * error
 
 
 def half_square(error: Tensor) -> Tensor:
-    """error**2 / 2, in any shape."""
+    """Return error**2 / 2, any shape."""
     return 0.5 * error * error
 
 
 def expectile(error: Tensor, tau: float) -> Tensor:
-    """Asymmetric squared loss |tau - 1{error < 0}| * error**2. The tau-expectile minimises its mean.
+    """Compute the asymmetric squared loss |tau - 1{error < 0}| * error**2.
 
-    (Newey and Powell 1987, doi:10.2307/1911031; arXiv:2110.06169, section 4.)
+    The prediction with the smallest mean loss is the tau-expectile of the targets (Newey and Powell 1987,
+    doi:10.2307/1911031; arXiv:2110.06169, section 4).
 
     Args:
         error: Target minus prediction, any shape.
-        tau: In (0, 1); 1/2 gives half the squared error.
+        tau: Weight of positive errors, in (0, 1). With 1/2, the loss is half the squared error.
 
     Returns:
         Same shape.
@@ -49,7 +50,7 @@ def expectile(error: Tensor, tau: float) -> Tensor:
 
 
 def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor | None = None) -> Tensor:
-    """Quantile Huber loss with threshold 1 (Dabney et al. 2017, arXiv:1710.10044, eq. 9, 10 and Algorithm 1).
+    """Compute the quantile Huber loss with threshold 1 (arXiv:1710.10044, eq. 9, 10 and Algorithm 1).
 
     The loss of an error u = target - prediction is |tau - 1{u < 0}| * huber(u). The losses are summed over predictions
     and averaged over targets.
@@ -58,7 +59,8 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor
         prediction: Predicted quantiles, [B, N].
         target: Samples or quantiles of the target, [B, M].
         tau: Fractions of the predicted quantiles, in (0, 1), [B, N] or [N].
-        mass: Probability of each target, which is its weight in the average, [B, M]; None uses 1 / M.
+        mass: Probability of each target, which is its weight in the average, [B, M]. If None, all targets have the
+            weight 1 / M.
 
     Returns:
         [B].
@@ -68,7 +70,7 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor
 
 
 def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> Tensor:
-    """Return the quantile Huber losses of all pairs; `quantile_huber` reduces them to one loss per row.
+    """Compute the quantile Huber loss of each pair of prediction and target; see `quantile_huber`.
 
     Args:
         prediction: Predicted quantiles, [B, N].
@@ -84,20 +86,20 @@ def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> 
 
 
 def bootstrap_weight(like: Tensor) -> Tensor:
-    """Return random weights 0 or 2, shape of `like` (double-or-nothing bootstrap, Owen 2012, arXiv:1106.2125)."""
+    """Return random weights, 0 or 2, in the shape of `like` (double-or-nothing bootstrap, arXiv:1106.2125)."""
     return torch.randint_like(like, 2) * 2
 
 
 def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str = "mean") -> Tensor:
-    """Return the mean or sum of the losses of a minibatch, each multiplied by its importance weight.
+    """Return the mean or the sum of a minibatch's losses, each multiplied by its importance weight.
 
-    The mean divides by the number of rows, not by the sum of the weights (Schaul et al. 2015, arXiv:1511.05952,
-    Algorithm 1 as PFRL computes it).
+    The mean is the sum divided by the number of rows, not by the sum of the weights (Schaul et al. 2015,
+    arXiv:1511.05952, Algorithm 1 as in PFRL).
 
     Args:
         loss: Loss of each row, [B].
-        weight: Importance weights, [B]; None uses the weight 1 for every row.
-        accumulator: "mean" or "sum": reduction of the losses.
+        weight: Importance weights, [B]. If None, every row has the weight 1.
+        accumulator: Reduction of the losses, "mean" or "sum".
 
     Returns:
         A scalar.
@@ -115,13 +117,13 @@ def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str =
 
 
 def compute_value_loss(y: Tensor, t: Tensor, clip_delta: bool = True, batch_accumulator: str = "mean") -> Tensor:
-    """Return the mean or sum over a minibatch of the Huber loss or half the squared error.
+    """Return the mean or sum of a minibatch's losses: the Huber loss, or half of the squared error.
 
     Args:
         y: Predictions, [B] or [B, 1].
         t: Targets, [B] or [B, 1].
         clip_delta: True for the Huber loss, False for half the squared error.
-        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        batch_accumulator: Reduction of the losses over the minibatch, "mean" or "sum".
 
     Raises:
         ValueError: If `batch_accumulator` is not "mean" or "sum".
@@ -132,7 +134,7 @@ def compute_value_loss(y: Tensor, t: Tensor, clip_delta: bool = True, batch_accu
 def compute_weighted_value_loss(
     y: Tensor, t: Tensor, weights: Tensor, clip_delta: bool = True, batch_accumulator: str = "mean"
 ) -> Tensor:
-    """`compute_value_loss` with importance weights, [B], on any device."""
+    """Compute `compute_value_loss` with importance weights, [B], on any device."""
     losses = _losses(y, t, clip_delta)
     return weighted_mean(losses, weights.to(losses.device), batch_accumulator)
 
@@ -143,14 +145,14 @@ def _losses(y: Tensor, t: Tensor, clip_delta: bool) -> Tensor:
 
 
 def exponential_weight(advantage: Tensor, temperature: float, max_weight: float) -> Tensor:
-    """Weight of an action in advantage-weighted regression, min(exp(A / T), w).
+    """Compute the weights of actions in advantage-weighted regression, min(exp(A / T), w).
 
-    Weighted imitation learns the policy that maximises the advantage within a bounded divergence from the behaviour
-    policy (arXiv:1910.00177, section 3; arXiv:2006.09359, section 4; arXiv:2110.06169, section 4.3).
+    A policy that imitates actions with these weights maximises the advantage under a limit of the divergence from the
+    behaviour policy (arXiv:1910.00177, section 3; arXiv:2006.09359, section 4; arXiv:2110.06169, section 4.3).
 
     Args:
         advantage: A, any shape; no gradient flows into it.
-        temperature: T, positive. A smaller temperature gives the advantage more influence.
+        temperature: T, positive. With a smaller temperature, the weights depend more on the advantage.
         max_weight: w, positive.
 
     Returns:
@@ -168,7 +170,7 @@ def over_mean_size(value: Tensor) -> Tensor:
 
 
 def squared_distance(action: Tensor, other: Tensor) -> Tensor:
-    """Return the squared Euclidean distances between actions [N, ...], [N].
+    """Return the squared Euclidean distances, [N], between two batches of actions, [N, ...].
 
     Raises:
         ValueError: If the shapes of the actions differ.
@@ -179,21 +181,22 @@ def squared_distance(action: Tensor, other: Tensor) -> Tensor:
 
 def _check_same_shape(action: Tensor, other: Tensor) -> None:
     if action.shape != other.shape:  # broadcasting would hide the error
-        raise ValueError(f"got actions of shape {tuple(action.shape)} and {tuple(other.shape)}, expected the same")
+        raise ValueError(f"the actions have shapes {tuple(action.shape)} and {tuple(other.shape)}, expected equal ones")
 
 
-#: Elementwise functions of the difference of two vectors, [..., A], keyed by kernel. Their sum is the kernel's
-#: distance.
+#: Functions of the difference of two vectors, [..., A], keyed by the name of the kernel. The sum of the results over A
+#: is the distance in the kernel.
 _DISTANCES = {"gaussian": torch.square, "laplacian": torch.abs}
-#: Number added before the square root, because its derivative would be infinite if two samples are equal.
+#: Number added before the square root, whose derivative would be infinite for two equal samples.
 _LEAST_SQUARE = 1e-6
 
 
 def maximum_mean_discrepancy(x: Tensor, y: Tensor, sigma: float, kernel: str = "gaussian") -> Tensor:
-    """Return the distance of two samples, sqrt(mean k(x, x') - 2 mean k(x, y) + mean k(y, y')).
+    """Compute the distance of two samples, sqrt(mean k(x, x') - 2 mean k(x, y) + mean k(y, y')).
 
-    (Gretton et al. 2012, eq. 2 and 5; arXiv:1906.00949, section 5.) The kernel is exp(-d / (2 sigma)), with d the
-    squared Euclidean distance or the sum of the absolute differences, as in the code of the second paper.
+    The kernel is k = exp(-d / (2 sigma)). d is the squared Euclidean distance ("gaussian") or the sum of the absolute
+    differences ("laplacian"), as in the code of arXiv:1906.00949. Sources: Gretton et al. 2012, eq. 2 and 5;
+    arXiv:1906.00949, section 5.
 
     Args:
         x: n vectors for each of N rows, [n, N, A].
@@ -218,9 +221,9 @@ def maximum_mean_discrepancy(x: Tensor, y: Tensor, sigma: float, kernel: str = "
 
 
 def trust_region_gradient(gradient: Tensor, kl_gradient: Tensor, delta: float) -> Tensor:
-    """Project a gradient so that a divergence increases by at most delta along it (arXiv:1611.01224, eq. 12).
+    """Project gradients so that a step along them increases a divergence by at most delta (arXiv:1611.01224, eq. 12).
 
-    z = g - max(0, (k . g - delta) / |k|**2) k, which minimises |g - z|**2 / 2 subject to k . z <= delta.
+    The projection is z = g - max(0, (k . g - delta) / |k|**2) k. It minimises |g - z|**2 / 2 subject to k . z <= delta.
 
     Args:
         gradient: Gradient g of the objective with respect to the statistics of each distribution, [N, P].
@@ -242,7 +245,7 @@ def conjugate_gradient(
     """Solve A x = b for a symmetric positive definite A (Hestenes and Stiefel 1952, doi:10.6028/jres.049.044, eq. 3:1).
 
     Args:
-        product: Function from a vector v, [n], to A v.
+        product: Function that takes a vector v, [n], and returns A v.
         b: Right-hand side, [n].
         max_iter: Maximum number of iterations. After n iterations the solution is exact up to rounding.
         tolerance: The iteration stops if the squared norm of b - A x is at most this value.
@@ -276,7 +279,7 @@ def actor_critic_loss(
     v_loss_coef: float,
     entropy_coef: float,
 ) -> Tensor:
-    """Loss of each step, -c_pi A log pi(a | s) + c_v (R - V)**2 - c_H H (arXiv:1602.01783, section 4, sign reversed).
+    """Compute -c_pi A log pi(a | s) + c_v (R - V)**2 - c_H H for each step (arXiv:1602.01783, section 4).
 
     Args:
         log_prob: log pi(a | s), [N].
@@ -295,13 +298,13 @@ def actor_critic_loss(
 
 
 def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tensor:
-    """Clipped objective of PPO for each step, min(r A, clip(r, 1 - eps, 1 + eps) A) (arXiv:1707.06347, eq. 7).
+    """Compute min(r A, clip(r, 1 - eps, 1 + eps) A), PPO's objective for each step (arXiv:1707.06347, eq. 7).
 
     Args:
         ratio: Importance ratio r: probability of the action under the policy, divided by its probability under the
             behaviour policy, [N].
         advantage: Advantage A of the action, [N].
-        clip_eps: eps.
+        clip_eps: eps, the maximum difference between r and 1 that increases the objective.
 
     Returns:
         [N].
@@ -311,7 +314,7 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tens
 
 
 def estimated_kl(log_ratio: Tensor) -> Tensor:
-    """Estimate the KL divergence between behaviour policy and policy from samples: mean of r - 1 - log r, a scalar.
+    """Estimate the KL divergence of the policy from the behaviour policy: mean of r - 1 - log r, a scalar.
 
     The estimate is unbiased and not negative (Schulman 2020, joschu.net/blog/kl-approx.html).
 
@@ -322,7 +325,7 @@ def estimated_kl(log_ratio: Tensor) -> Tensor:
 
 
 def standardized(advantage: Tensor) -> Tensor:
-    """Standardise advantages to mean 0 and population standard deviation 1; 1e-8 is added to the divisor."""
+    """Scale advantages to mean 0 and population standard deviation 1; divide by the deviation plus 1e-8."""
     std, mean = torch.std_mean(advantage, correction=0)
     return (advantage - mean) / (std + 1e-8)
 
@@ -331,7 +334,7 @@ def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
     """Return 1 - Var(returns - value) / Var(returns), a scalar; NaN if all returns are equal.
 
     Args:
-        value: Predictions, [N].
+        value: Predicted returns, [N].
         returns: True returns, [N].
     """
     spread = returns.var(correction=0)
@@ -339,7 +342,7 @@ def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
 
 
 def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
-    """One- or n-step bootstrapped target, `reward + discount * next_value` (Sutton and Barto 2018, eq. 6.2, 7.1).
+    """Compute the one- or n-step target `reward + discount * next_value` (Sutton and Barto 2018, eq. 6.2, 7.1).
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
@@ -347,7 +350,7 @@ def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
         next_value: Value of the state after the n steps, shape [B].
 
     Returns:
-        Targets, shape [B]. Gradients flow into every argument; detach them in the caller.
+        Targets, shape [B]. Gradients flow into every argument. The caller detaches the targets.
     """
     return torch.addcmul(reward, discount, next_value)
 
@@ -355,14 +358,14 @@ def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
 def advantage_learning_target(
     reward: Tensor, discount: Tensor, next_value: Tensor, action_gap: Tensor, alpha: float
 ) -> Tensor:
-    """Target of advantage learning, `td_target - alpha * action_gap` (Bellemare et al. 2016, arXiv:1512.04860, T_AL).
+    """Compute the target of advantage learning, `td_target - alpha * action_gap` (arXiv:1512.04860, T_AL).
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
         discount: gamma**n, or 0 if the n steps ended in a terminal state, shape [B].
         next_value: Value of the state after the n steps, shape [B].
         action_gap: max_b Q(s, b) - Q(s, a) for the executed action a, shape [B].
-        alpha: Weight of the gap. The optimal policy is preserved for weights in [0, 1).
+        alpha: Weight of the gap. With weights in [0, 1), the optimal policy stays the same.
 
     Returns:
         Targets, shape [B].
@@ -378,10 +381,10 @@ def persistent_advantage_learning_target(
     next_action_gap: Tensor,
     alpha: float,
 ) -> Tensor:
-    """Target of persistent advantage learning (Bellemare et al. 2016, arXiv:1512.04860, section 4).
+    """Compute the target of persistent advantage learning (Bellemare et al. 2016, arXiv:1512.04860, section 4).
 
-    `max(td_target - alpha * action_gap, td_target - alpha * next_action_gap)`. The target subtracts a smaller gap if
-    the action is also good in the next state. In a terminal state all actions have the value 0, so the gap is 0.
+    The target is `max(td_target - alpha * action_gap, td_target - alpha * next_action_gap)`. So the smaller one of the
+    two gaps is subtracted. In a terminal state all actions have the value 0, so its gap is 0.
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
@@ -389,7 +392,7 @@ def persistent_advantage_learning_target(
         next_value: Value of the state after the n steps, shape [B].
         action_gap: max_b Q(s, b) - Q(s, a) for the executed action a, shape [B].
         next_action_gap: max_b Q(s', b) - Q(s', a) for the same action a, shape [B]; infinite if a is masked in s'.
-        alpha: Weight of the gap. The optimal policy is preserved for weights in [0, 1).
+        alpha: Weight of the gap. With weights in [0, 1), the optimal policy stays the same.
 
     Returns:
         Targets, shape [B].
@@ -401,16 +404,16 @@ def persistent_advantage_learning_target(
 def dynamic_policy_programming_target(
     reward: Tensor, discount: Tensor, next_mean: Tensor, value: Tensor, mean: Tensor
 ) -> Tensor:
-    """Target of dynamic policy programming, `value + reward + discount * next_mean - mean`.
+    """Compute the target of dynamic policy programming, `value + reward + discount * next_mean - mean`.
 
-    (Azar et al. 2012, arXiv:1004.2027, where the values are called action preferences.)
+    Source: Azar et al. 2012, arXiv:1004.2027, in which the values are called action preferences.
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
         discount: gamma**n, or 0 if the n steps ended in a terminal state, shape [B].
         next_mean: M Q(s'), the mean of Q(s', .) under the probabilities softmax(eta * Q(s', .)), shape [B].
         value: Q(s, a) for the executed action a, shape [B].
-        mean: M Q(s), shape [B].
+        mean: M Q(s), the mean of Q(s, .) under the probabilities softmax(eta * Q(s, .)), shape [B].
 
     Returns:
         Targets, shape [B].
@@ -419,11 +422,11 @@ def dynamic_policy_programming_target(
 
 
 def truncated_mixture(quantiles: Sequence[Tensor], n_dropped: int) -> Tensor:
-    """Return the sorted quantiles of all critics without the largest quantiles (arXiv:2005.04269, eq. 10 and 11).
+    """Return the quantiles of all critics, sorted, without the largest ones (arXiv:2005.04269, eq. 10 and 11).
 
     Args:
         quantiles: Quantiles of each of C critics, [B, N].
-        n_dropped: Number of dropped quantiles per critic, less than N.
+        n_dropped: Number of dropped quantiles divided by the number of critics, less than N.
 
     Returns:
         [B, C * (N - n_dropped)], ascending.
@@ -434,29 +437,30 @@ def truncated_mixture(quantiles: Sequence[Tensor], n_dropped: int) -> Tensor:
     together = torch.cat(list(quantiles), dim=1)
     kept = together.shape[1] - n_dropped * len(quantiles)
     if kept < 1:
-        raise ValueError(
-            f"n_dropped is {n_dropped}, expected less than the {quantiles[0].shape[1]} quantiles of a critic"
-        )
+        n_quantiles = quantiles[0].shape[1]
+        raise ValueError(f"n_dropped is {n_dropped}, expected less than the {n_quantiles} quantiles of a critic")
     return together.sort(dim=1).values[:, :kept]
 
 
 def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> Tensor:
     """Project distributions onto evenly spaced atoms (Bellemare et al. 2017, arXiv:1707.06887, eq. 7, Algorithm 1).
 
-    The mass at a value is split between the two adjacent atoms; the nearer atom gets more mass. Mass outside the range
-    of the atoms is assigned to the first or last atom. If a value equals an atom, the atom gets all the mass.
+    The probability (mass) at a value is split between the two adjacent atoms, and the nearer atom gets more mass. If a
+    value equals an atom, the atom gets all of its mass. Mass at values outside the range of the atoms is assigned to
+    the first or last atom.
 
     Args:
         z: Atoms, ascending and evenly spaced, [N], N at least 2.
-        target_values: Positions of the mass, [B, M].
-        probs: Mass at each position, [B, M].
+        target_values: Values that have mass, [B, M].
+        probs: Mass at each value, [B, M].
 
     Returns:
         Mass at each atom, [B, N]; each row has the same sum as the same row of `probs`.
     """
     n_atoms = z.shape[0]
     position = (target_values.clamp(z[0], z[-1]) - z[0]) * ((n_atoms - 1) / (z[-1] - z[0]))
-    # The last atom is the upper end of the last interval. The index of NaN is clamped, too, and its mass stays NaN.
+    # The index is at most n_atoms - 2, because the last atom is the upper end of the last interval. If a value is NaN,
+    # its index is clamped, too, and its mass stays NaN.
     index = position.long().clamp(0, n_atoms - 2)
     upper_mass = probs * (position - index).clamp(0, 1)  # rounding may exceed the interval
     projected = upper_mass.new_zeros(probs.shape[0], n_atoms)
@@ -464,7 +468,7 @@ def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> T
 
 
 def even_fractions(n: int, like: Tensor) -> Tensor:
-    """Return the fractions (i + 0.5) / n, whose quantiles best approximate a distribution (arXiv:1710.10044, lemma 2).
+    """Return the fractions (i + 0.5) / n. Their quantiles best approximate a distribution (arXiv:1710.10044, lemma 2).
 
     Args:
         n: Number of fractions.

@@ -1,4 +1,4 @@
-"""Initial weights."""
+"""Functions that set the initial weights of layers."""
 
 from pfrl_like.initializers.chainer_default import init_chainer_default
 from pfrl_like.initializers.lecun_normal import init_lecun_normal

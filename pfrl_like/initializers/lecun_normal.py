@@ -8,11 +8,11 @@ from torch import Tensor
 
 @torch.no_grad()
 def init_lecun_normal(tensor: Tensor, scale: float = 1.0) -> Tensor:
-    """Fill weights with normal numbers with standard deviation scale / sqrt(fan_in) (LeCun et al. 1998, section 4.6).
+    """Fill weights with normal numbers of deviation scale / sqrt(fan_in), in place (LeCun et al. 1998, section 4.6).
 
     Args:
-        tensor: Weights of a linear or convolutional layer, [out, in, ...], which are changed in place.
-        scale: Factor of the standard deviation.
+        tensor: Weights of a linear or convolutional layer, [out, in, ...].
+        scale: Factor by which the standard deviation is multiplied.
 
     Returns:
         The same tensor.

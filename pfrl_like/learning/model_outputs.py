@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pfrl_like.batch import Batch, described
+from pfrl_like.batch import Batch, describe_nested
 from pfrl_like.distributions import masked
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
@@ -84,7 +84,7 @@ def obs_in_errors(argument: str, obs: Any) -> Iterator[None]:
 
 def input_error(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
     """Return the error for observations or features `obs` that a network rejected with `error`."""
-    got = described(obs)
+    got = describe_nested(obs)
     # no hint for a tuple, which may be the result (obs, info) of reset()
     hint = hint or ("" if isinstance(obs, tuple) else pair_hint(error)) or _hint(obs, str(got))
     return ValueError(f"obs does not fit {argument}; obs is {got}, and the network raised: {error}{hint}")

@@ -31,7 +31,7 @@ class Record(collections.deque[float]):
         maxlen: Maximum number of values. If None, all values are kept.
     """
 
-    is_elsewhere = True  # no random generators inside; `random_streams.reachable` reads this attribute
+    has_no_rng = True  # no random generators inside; `random_streams.reachable` reads this attribute
 
     def __init__(self, values: Any = (), maxlen: int | None = None) -> None:
         super().__init__((), maxlen)

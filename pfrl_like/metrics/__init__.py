@@ -1,4 +1,4 @@
-"""Scorers of algorithms and dynamics models: functions `scorer(algo, episodes)`; a larger score is better."""
+"""Scorers: functions `scorer(algo, episodes)` that score an algorithm or dynamics model; larger scores are better."""
 
 from pfrl_like.metrics.comparer import compare_continuous_action_diff, compare_discrete_action_match
 from pfrl_like.metrics.scorer import (

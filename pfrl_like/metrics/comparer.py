@@ -5,15 +5,22 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.metrics.scorer import check_makes, check_scored, mean, measured, scored_episodes, squared_distance
+from pfrl_like.metrics.scorer import (
+    check_not_episodes,
+    check_scored,
+    evaluate,
+    mean,
+    scored_episodes,
+    squared_distance,
+)
 from pfrl_like.utils.checks import check_counts
 
 
 def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
-    """Make a scorer that returns minus the mean squared distance between the greedy actions of two algorithms.
+    """Return a scorer of the negative mean squared distance between the greedy actions of two algorithms.
 
     Args:
-        base_algo: Algorithm with which the scored algorithms are compared.
+        base_algo: Algorithm with which the scorer compares the algorithm that it scores.
         window_size: Number of transitions in a minibatch.
 
     Returns:
@@ -24,14 +31,14 @@ def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> C
         TypeError: If `window_size` is not an integer, or if `base_algo` has no `predict`.
     """
     _check("compare_continuous_action_diff", base_algo, window_size)
-    return lambda algo, episodes: -_compared(base_algo, algo, episodes, window_size, squared_distance)
+    return lambda algo, episodes: -_compare(base_algo, algo, episodes, window_size, squared_distance)
 
 
 def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
-    """Make a scorer that returns the fraction of states in which two algorithms have the same greedy action.
+    """Return a scorer of the fraction of states in which two algorithms have the same greedy action.
 
     Args:
-        base_algo: Algorithm with which the scored algorithms are compared.
+        base_algo: Algorithm with which the scorer compares the algorithm that it scores.
         window_size: Number of transitions in a minibatch.
 
     Returns:
@@ -42,7 +49,7 @@ def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Ca
         TypeError: If `window_size` is not an integer, or if `base_algo` has no `predict`.
     """
     _check("compare_discrete_action_match", base_algo, window_size)
-    return lambda algo, episodes: _compared(base_algo, algo, episodes, window_size, _are_equal)
+    return lambda algo, episodes: _compare(base_algo, algo, episodes, window_size, _are_equal)
 
 
 def _are_equal(a: Any, b: Any) -> Any:
@@ -50,17 +57,17 @@ def _are_equal(a: Any, b: Any) -> Any:
 
 
 def _check(name: str, base_algo: Any, window_size: Any) -> None:
-    """Check the arguments when the scorer is made. Otherwise errors would occur only after an epoch."""
-    check_makes(f"{name}(base_algo)", window_size)
+    """Check the arguments before training. Otherwise the scorer would raise errors only after the first epoch."""
+    check_not_episodes(f"{name}(base_algo)", window_size)
     check_scored(base_algo)
     check_counts(window_size=window_size)
 
 
-def _compared(base_algo: Any, algo: Any, episodes: Any, window_size: int, measure: Callable[[Any, Any], Any]) -> float:
-    """Mean of `measure(a, b)` for the actions of both algorithms, each with its own number of stacked frames."""
+def _compare(base_algo: Any, algo: Any, episodes: Any, window_size: int, measure: Callable[[Any, Any], Any]) -> float:
+    """Return the mean of `measure(a, b)` over all transitions; a and b are the greedy actions of the two algorithms."""
     episodes = scored_episodes(episodes)
-    return mean(measure(*(_greedy_actions(own, episodes, window_size) for own in (base_algo, algo))))
+    return mean(measure(*(_greedy_actions(each, episodes, window_size) for each in (base_algo, algo))))
 
 
 def _greedy_actions(algo: Any, episodes: Any, window_size: int) -> Any:
-    return measured(algo, episodes, window_size, lambda batch: algo.predict(batch.observations))
+    return evaluate(algo, episodes, window_size, lambda batch: algo.predict(batch.observations))

@@ -12,21 +12,14 @@ Activation = Callable[[Tensor], Tensor]
 Layer = nn.Conv2d | nn.Linear
 
 
-def small_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
-    """Return the two convolutions of the 2013 network, [B, n_input_channels, 84, 84] to [B, 32, 9, 9]."""
-    return nn.ModuleList(
-        _initialized(layer, bias) for layer in (nn.Conv2d(n_input_channels, 16, 8, stride=4), nn.Conv2d(16, 32, 4, 2))
-    )
-
-
 def large_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
     """Return the three convolutions of the 2015 network, [B, n_input_channels, 84, 84] to [B, 64, 7, 7]."""
-    first = nn.Conv2d(n_input_channels, 32, 8, stride=4)
-    return nn.ModuleList(_initialized(layer, bias) for layer in (first, nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3)))
+    layers = nn.Conv2d(n_input_channels, 32, 8, stride=4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3)
+    return nn.ModuleList(_initialized(layer, bias) for layer in layers)
 
 
 def features(convolutions: nn.ModuleList, activation: Activation, frames: Tensor) -> Tensor:
-    """Return the flattened output, [B, n], of convolutions that are each followed by an activation."""
+    """Apply convolutions, each followed by the activation, and return the flattened output, [B, n]."""
     for layer in convolutions:
         frames = activation(layer(frames))
     return frames.flatten(1)
@@ -34,6 +27,8 @@ def features(convolutions: nn.ModuleList, activation: Activation, frames: Tensor
 
 @ignores_training
 class _AtariCNN(nn.Module):
+    """Convolutions and a linear layer, each followed by the activation."""
+
     def __init__(
         self, layers: nn.ModuleList, n_features: int, n_output_channels: int, activation: Activation, bias: float
     ) -> None:
@@ -66,7 +61,9 @@ class SmallAtariCNN(_AtariCNN):
         activation: Activation = F.relu,
         bias: float = 0.1,
     ) -> None:
-        super().__init__(small_convolutions(n_input_channels, bias), 2592, n_output_channels, activation, bias)
+        layers = nn.Conv2d(n_input_channels, 16, 8, stride=4), nn.Conv2d(16, 32, 4, 2)
+        convolutions = nn.ModuleList(_initialized(layer, bias) for layer in layers)
+        super().__init__(convolutions, 2592, n_output_channels, activation, bias)
 
 
 class LargeAtariCNN(_AtariCNN):

@@ -1,4 +1,4 @@
-"""Modules that bound values, by tanh or by a penalty on the input of tanh."""
+"""`BoundByTanh` bounds values by tanh; `ActivityPenalty` keeps the input of tanh small."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class BoundByTanh(nn.Module):
-    """Maps values into [low, high] by tanh; 0 is mapped to the middle.
+    """Maps numbers to the interval [low, high] by tanh, and 0 to its middle.
 
     Args:
         low: Lower bounds, an array or tensor that is broadcast to the input's shape.
@@ -41,9 +41,9 @@ class BoundByTanh(nn.Module):
 
 @ignores_training
 class ActivityPenalty(nn.Module):
-    """The identity, whose backward pass adds the gradient of `rate` times the mean square of the input.
+    """Identity function whose backward pass adds the gradient of `rate` times the mean square of the input.
 
-    So the penalty is added to the gradient of every loss that is computed from the output.
+    So every loss that depends on the output is minimised together with this penalty.
 
     Args:
         rate: Weight of the penalty, at least 0.
@@ -66,11 +66,13 @@ class ActivityPenalty(nn.Module):
         return out
 
     def extra_repr(self) -> str:
-        """Return the rate, for `repr`."""
+        """Return the text of the rate in `repr`."""
         return f"rate={self.rate}"
 
 
 class _Penalised(torch.autograd.Function):
+    """Identity function with the gradient of `ActivityPenalty`."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
         ctx.save_for_backward(x)

@@ -1,4 +1,4 @@
-"""Normalisation with the mean and variance of all values so far."""
+"""Normalisation with the mean and variance of all previous values."""
 
 import contextlib
 import threading
@@ -14,23 +14,23 @@ from pfrl_like.utils.contexts import free_in_forks, ignores_training
 
 @ignores_training
 class EmpiricalNormalization(nn.Module):
-    """Normalises values with the mean and variance of all values so far.
+    """Normalises values with the mean and variance (the moments) of all values so far.
 
-    The moments of batches are merged exactly (Chan et al. 1983, doi:10.1080/00031305.1983.10483115, eq. 2.1). They are
-    updated in training and in evaluation mode, except with `update=False` or inside `holding_still`, which agents use
-    in evaluation.
+    The moments of batches are merged exactly (Chan et al. 1983, doi:10.1080/00031305.1983.10483115, eq. 2.1). Every
+    call updates the moments, in training and in evaluation mode, except with `update=False` or inside the context
+    `holding_still`. Agents use this context in evaluation.
 
     Args:
         shape: Shape of a value without the batch axis; an integer for vectors.
-        batch_axis: Batch axis.
+        batch_axis: Index of the batch axis.
         eps: Number added to the variance before the square root.
         dtype: Floating-point dtype of the moments, a NumPy or torch dtype.
-        until: Number of values after which the updates stop; a batch is never split. None disables the limit. On a GPU,
-            a limit requires a synchronisation at each update.
-        clip_threshold: Maximum absolute value of the result; None disables clipping.
+        until: Number of values after which the updates stop. The last batch is used completely. If None, updates never
+            stop. On a GPU, a limit requires a synchronisation at each update.
+        clip_threshold: Maximum absolute value of the result. If None, results are not clipped.
 
     Raises:
-        ValueError: If an argument is outside its documented range.
+        ValueError: If an argument is out of range.
     """
 
     _mean: Tensor
@@ -63,7 +63,8 @@ class EmpiricalNormalization(nn.Module):
         self.eps = eps
         self.until = until
         self.clip_threshold = clip_threshold
-        # Threads inside `holding_still`. The constructor sets the attribute, so that compiled regions check it.
+        # Identifiers of the threads inside `holding_still`. Compiled regions check attributes that exist at
+        # compilation.
         self._holds_still: tuple[int, ...] = ()
         moment = torch.zeros(self.shape, dtype=dtype).unsqueeze(batch_axis)
         self.register_buffer("_mean", moment)
@@ -72,12 +73,12 @@ class EmpiricalNormalization(nn.Module):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the values so far, a copy with the shape `shape`; 0 before the first value."""
+        """Copy of the mean of all values so far, with the shape `shape`; 0 before the first value."""
         return self._mean.squeeze(self.batch_axis).clone()
 
     @property
     def std(self) -> Tensor:
-        """Population standard deviation of the values so far, with the shape `shape`; 1 before the first value."""
+        """Population standard deviation of all values so far, with the shape `shape`; 1 before the first value."""
         return self._var.squeeze(self.batch_axis).sqrt()
 
     @torch.no_grad()
@@ -93,23 +94,23 @@ class EmpiricalNormalization(nn.Module):
             return
         var, mean = torch.var_mean(x.to(self._mean.dtype), dim=self.batch_axis, correction=0, keepdim=True)
         self.count += n
-        share = (n / self.count).to(mean.dtype)
+        weight = (n / self.count).to(mean.dtype)
         delta = mean - self._mean
-        self._mean += share * delta
-        self._var += share * (var - self._var + delta * (mean - self._mean))
+        self._mean += weight * delta
+        self._var += weight * (var - self._var + delta * (mean - self._mean))
 
     def forward(self, x: Tensor, update: bool = True) -> Tensor:
         """Normalise a batch of values.
 
         Args:
             x: Values, with any batch size.
-            update: True to update the moments with the values first.
+            update: True to update the moments with the values before the normalisation.
 
         Raises:
             ValueError: If the shape of the values does not match.
         """
-        still = self._holds_still
-        if update and not (still and (torch.compiler.is_compiling() or threading.get_ident() in still)):
+        held_threads = self._holds_still
+        if update and not (held_threads and (torch.compiler.is_compiling() or threading.get_ident() in held_threads)):
             self.experience(x)
         else:
             self._check(x)
@@ -117,12 +118,12 @@ class EmpiricalNormalization(nn.Module):
         return y if self.clip_threshold is None else y.clamp(-self.clip_threshold, self.clip_threshold)
 
     def inverse(self, y: Tensor) -> Tensor:
-        """Return the values whose normalised values are `y`; only exact if no value was clipped."""
+        """Return the values whose normalised values are `y`; exact for values that `forward` has not clipped."""
         self._check(y)
         return y * (self._var + self.eps).sqrt() + self._mean
 
     def extra_repr(self) -> str:
-        """Return shape and options, for `repr`."""
+        """Return the text of shape and options in `repr`."""
         names = ("shape", "batch_axis", "eps", "until", "clip_threshold")
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
@@ -134,22 +135,22 @@ class EmpiricalNormalization(nn.Module):
 
 @contextlib.contextmanager
 def holding_still(module: nn.Module) -> Iterator[nn.Module]:
-    """Disable the updates of every `EmpiricalNormalization` of a module inside the context, in this thread."""
-    parts, here = normalizations_of(module), threading.get_ident()
+    """Inside the context, calls by this thread do not update any `EmpiricalNormalization` in a module."""
+    parts, thread = normalizations_of(module), threading.get_ident()
     with _LOCK:
         for part in parts:
-            part._holds_still += (here,)
+            part._holds_still += (thread,)
     try:
         yield module
     finally:
         with _LOCK:
             for part in parts:
-                at = part._holds_still.index(here)
-                part._holds_still = part._holds_still[:at] + part._holds_still[at + 1 :]
+                i = part._holds_still.index(thread)
+                part._holds_still = part._holds_still[:i] + part._holds_still[i + 1 :]
 
 
 def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:
-    """Return the `EmpiricalNormalization` submodules of a module; the result is cached for each module."""
+    """Return every `EmpiricalNormalization` in a module. The function stores the result in the module."""
     found = vars(module).get(_NORMALIZATIONS)
     if found is None:
         found = tuple(part for part in module.modules() if isinstance(part, EmpiricalNormalization))
@@ -158,4 +159,5 @@ def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:
 
 
 _LOCK = free_in_forks(threading.Lock())
+#: Attribute of a module in which `normalizations_of` stores its result.
 _NORMALIZATIONS = "_pfrl_like_normalizations"

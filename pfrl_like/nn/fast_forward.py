@@ -1,7 +1,7 @@
-"""Fast calls of modules without `nn.Module.__call__`, and calls for many items in few chunks."""
+"""`fast_forward` calls layers without `nn.Module.__call__`; `apply_in_chunks` calls a function with many rows."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,20 +10,20 @@ from torch.nn.modules import module as hooks
 
 from pfrl_like.batch import map_nested
 
-Class = TypeVar("Class", bound=type[nn.Module])
-
-_FUNCTIONS: dict[type[nn.Module], Callable[[Any], Any]] = {nn.Tanh: torch.tanh, nn.Sigmoid: torch.sigmoid}
-_KNOWN: set[type[nn.Module]] = {nn.Sequential, nn.Linear, nn.ReLU, *_FUNCTIONS}
-#: Maximum rows of a call on a CPU. With many more rows the outputs exceed the CPU caches, which takes a third more
-#: time.
+#: Layers that `fast_forward` does not call, with their functions; None for layers that it treats separately.
+FUNCTIONS: dict[type[nn.Module], Callable[[Any], Any] | None] = {
+    nn.Tanh: torch.tanh, nn.Sigmoid: torch.sigmoid, nn.Sequential: None, nn.Linear: None, nn.ReLU: None,
+}  # fmt: skip
+#: Maximum number of rows in a call on a CPU. With more rows the outputs do not fit into the CPU caches, and calls take
+#: a third more time.
 _ROWS_IN_CACHE = 512
 
 
 def fast_forward(module: Any, x: Any) -> Any:
-    """Return `module(x)`; standard layers without hooks are computed with the equivalent functions.
+    """Return `module(x)`; for standard layers without hooks, call the equivalent function instead of the module.
 
-    The function inspects the layers in each call, so that hooks, parameters and layers may change. A ReLU after a
-    linear layer works in place on the output of the linear layer, which is in the CPU cache and has no other user.
+    Each call inspects the layers again, so hooks, parameters and layers may change between calls. A ReLU after a linear
+    layer works in place on the output of the linear layer, because nothing else uses this output.
     """
     if (
         hooks._global_forward_hooks
@@ -34,53 +34,42 @@ def fast_forward(module: Any, x: Any) -> Any:
     ):
         return module(x)
     layers = [module]
-    made_here = None
+    new_output = None
     while layers:
-        layer, made = layers.pop(), made_here
-        kind, made_here = type(layer), None
-        if kind not in _KNOWN:
+        layer, previous_output = layers.pop(), new_output
+        kind, new_output = type(layer), None
+        if kind not in FUNCTIONS:
             x = layer(x)
             continue
-        own = layer.__dict__
+        attributes = layer.__dict__
         if (
-            own["_forward_hooks"]
-            or own["_forward_pre_hooks"]
-            or own["_backward_hooks"]
-            or own["_backward_pre_hooks"]
-            or "forward" in own
-            or own.get("_compiled_call_impl")
+            attributes["_forward_hooks"]
+            or attributes["_forward_pre_hooks"]
+            or attributes["_backward_hooks"]
+            or attributes["_backward_pre_hooks"]
+            or "forward" in attributes
+            or attributes.get("_compiled_call_impl")
         ):
             x = layer(x)
         elif kind is nn.Sequential:
-            layers.extend(reversed(own["_modules"].values()))
+            layers.extend(reversed(attributes["_modules"].values()))
         elif kind is nn.Linear:
-            params = own["_parameters"]
-            plain = "weight" in params and "bias" in params  # True if both are parameters, or the bias is None
-            x = F.linear(x, params["weight"], params["bias"]) if plain else layer(x)
-            made_here = x if plain and x.ndim == 2 else None  # with more dimensions `x` is a view
+            params = attributes["_parameters"]
+            has_params = "weight" in params and "bias" in params  # False if a parameter was replaced by a tensor
+            x = F.linear(x, params["weight"], params["bias"]) if has_params else layer(x)
+            new_output = x if has_params and x.ndim == 2 else None  # with more axes `x` is a view
         elif kind is nn.ReLU:
-            x = torch.relu_(x) if layer.inplace or x is made else torch.relu(x)
+            x = torch.relu_(x) if layer.inplace or x is previous_output else torch.relu(x)
         else:
-            x = _FUNCTIONS[kind](x)
+            x = FUNCTIONS[kind](x)  # type: ignore[misc]
     return x
 
 
-def stands_for(function: Callable[[Any], Any]) -> Callable[[Class], Class]:
-    """Class decorator for layers that compute a function of only their input; it does not apply to subclasses."""
-
-    def register(cls: Class) -> Class:
-        _FUNCTIONS[cls] = function
-        _KNOWN.add(cls)
-        return cls
-
-    return register
-
-
 def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: Tensor) -> Tensor:
-    """Apply a function to M items in each of N states, [M, N, ...], in few calls on a CPU, else in one call.
+    """Apply a function to M items in each of N states, [M, N, ...]: in chunks on a CPU, otherwise in one call.
 
     Args:
-        function: Function of observations, [m * N, ...], and items, [m * N, ...], that returns one row per item.
+        function: Function of observations, [m * N, ...], and items, [m * N, ...], that returns one row for each item.
         obs: Observations, nested tensors [N, ...].
         items: Items, [M, N, ...].
     """
@@ -89,8 +78,8 @@ def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: 
     one_call = items.device.type != "cpu" or tracing
     size = m if one_call else max(1, _ROWS_IN_CACHE // max(1, n))
     parts = [items[i : i + size] for i in range(0, m, size)]
-    given = torch.cat([function(repeat_rows(obs, part.shape[0]), part.flatten(0, 1)) for part in parts])
-    return given.view(m, n, *given.shape[1:])
+    rows = torch.cat([function(repeat_rows(obs, part.shape[0]), part.flatten(0, 1)) for part in parts])
+    return rows.view(m, n, *rows.shape[1:])
 
 
 def repeat_rows(nested: Any, m: int) -> Any:

@@ -10,11 +10,11 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class Lambda(nn.Module):
-    """Wraps a function as a module, for containers that accept only modules.
+    """Module that calls a function, for containers that accept only modules.
 
     Args:
-        lambd: The function. A function defined with `lambda` cannot be pickled, but the network's parameters can be
-            saved.
+        lambd: The function. If it is defined with `lambda`, the module cannot be pickled, but the network's
+            `state_dict` can.
     """
 
     def __init__(self, lambd: Callable[..., Any]) -> None:

@@ -1,5 +1,6 @@
 """Multi-layer perceptron."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
@@ -36,18 +37,15 @@ class MLP(nn.Module):
         self.hidden_sizes = list(hidden_sizes)
         self.nonlinearity = nonlinearity
         sizes = [in_size, *self.hidden_sizes]
-        if self.hidden_sizes:
-            self.hidden_layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
-            for layer in self.hidden_layers:
-                init_chainer_default(layer)
+        layers = (nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+        self.hidden_layers = nn.ModuleList(map(init_chainer_default, layers))
         self.output = nn.Linear(sizes[-1], out_size)
         init_lecun_normal(self.output.weight, scale=last_wscale)
         nn.init.zeros_(self.output.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., in_size] to [..., out_size]."""
-        if self.hidden_sizes:
-            for layer in self.hidden_layers:
-                x = self.nonlinearity(fast_forward(layer, x))
+        for layer in self.hidden_layers:
+            x = self.nonlinearity(fast_forward(layer, x))
         out: Tensor = fast_forward(self.output, x)
         return out

@@ -39,8 +39,8 @@ class MLPBN(nn.Module):
         in_size: Size of the input.
         out_size: Size of the output.
         hidden_sizes: Sizes of the hidden layers; empty for a single linear layer.
-        normalize_input: True to normalise the input, too.
-        normalize_output: True to normalise the output, too.
+        normalize_input: True to apply batch normalisation to the input, too.
+        normalize_output: True to apply batch normalisation to the output, too.
         nonlinearity: Function or module that maps a tensor to a tensor of the same shape.
         last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
@@ -65,8 +65,7 @@ class MLPBN(nn.Module):
         sizes = [in_size, *self.hidden_sizes]
         if normalize_input:
             self.input_bn = nn.BatchNorm1d(in_size)
-        if self.hidden_sizes:
-            self.hidden_layers = nn.ModuleList(LinearBN(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.hidden_layers = nn.ModuleList(LinearBN(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
         self.output = nn.Linear(sizes[-1], out_size)
         init_lecun_normal(self.output.weight, scale=last_wscale)
         if normalize_output:
@@ -76,8 +75,7 @@ class MLPBN(nn.Module):
         """Map [B, in_size] to [B, out_size]."""
         if self.normalize_input:
             x = self.input_bn(x)
-        if self.hidden_sizes:
-            for layer in self.hidden_layers:
-                x = self.nonlinearity(layer(x))
+        for layer in self.hidden_layers:
+            x = self.nonlinearity(layer(x))
         x = self.output(x)
         return self.output_bn(x) if self.normalize_output else x

@@ -8,20 +8,20 @@ from pfrl_like.nn.noisy_linear import FactorizedNoisyLinear
 
 
 def to_factorized_noisy(module: nn.Module, *args: Any, **kwargs: Any) -> None:
-    """Replace every `torch.nn.Linear` inside a module, at any depth and in place, by a `FactorizedNoisyLinear`.
+    """Replace every `torch.nn.Linear` inside a module, at any depth, by a `FactorizedNoisyLinear`, in place.
 
-    Call this function before you make the optimiser; otherwise the optimiser has the parameters of the replaced layers.
-    A layer that is used in several places is replaced by a single layer. Layers that are already noisy are not
-    replaced. Layers of an `nn.MultiheadAttention` are not replaced either, because it does not call them. The noise is
-    also active in evaluation, as in PFRL.
+    Call this function before you make the optimiser. Otherwise the optimiser trains the parameters of the replaced
+    layers. A layer that occurs several times is replaced by one noisy layer. Noisy layers, and layers of an
+    `nn.MultiheadAttention`, which does not call its layers, are not replaced. The noise is also active in evaluation,
+    as in PFRL.
 
     Args:
         module: Module whose layers are replaced.
-        *args: Additional arguments of `FactorizedNoisyLinear`, for example `sigma_scale`.
-        **kwargs: Additional keyword arguments of `FactorizedNoisyLinear`.
+        *args: Arguments of `FactorizedNoisyLinear` after `mu_link`, for example `sigma_scale`.
+        **kwargs: Keyword arguments of `FactorizedNoisyLinear`.
 
     Raises:
-        TypeError: If `module` itself is a linear layer, which cannot be replaced in place.
+        TypeError: If `module` itself is a linear layer, because it cannot be replaced in place.
     """
     if isinstance(module, nn.Linear):
         raise TypeError("module is itself a Linear: put it into a Sequential, or use FactorizedNoisyLinear(module)")

@@ -13,16 +13,18 @@ class FactorizedNoisyLinear(nn.Module):
 
     y = (mu_w + sigma_w * f(e_out) f(e_in)^T) x + mu_b + sigma_b * f(e_out), with f(e) = sign(e) sqrt(|e|). Every call
     samples new noise from torch's global stream, in training and in evaluation mode, as in PFRL. For reproducible
-    actions in evaluation, seed torch. All rows of a batch share the noise. Initially mu is uniform within 1 /
-    sqrt(in_features), sigma_w is sigma_scale / sqrt(in_features) and sigma_b is sigma_scale / sqrt(out_features).
+    actions in evaluation, seed torch. All rows of a batch have the same noise. The initial mu is uniform in +-1 /
+    sqrt(in_features). The initial sigma_w is sigma_scale / sqrt(in_features), and the initial sigma_b is sigma_scale /
+    sqrt(out_features).
 
     Args:
-        mu_link: Layer from which sizes, bias option, device and dtype are taken. Its weights are not used.
-        sigma_scale: sigma_0 of the paper.
+        mu_link: Linear layer with the sizes, device and dtype of the new layer, and with a bias if the new layer has a
+            bias. Its weights are not used.
+        sigma_scale: Scale of the initial noise, sigma_0 of the paper.
 
     Raises:
         TypeError: If `mu_link` is not a linear layer.
-        ValueError: If `mu_link` is a lazy layer without known sizes, or if `sigma_scale` is negative.
+        ValueError: If `mu_link` is a lazy layer whose sizes are not known yet, or if `sigma_scale` is negative.
     """
 
     def __init__(self, mu_link: nn.Linear, sigma_scale: float = 0.4) -> None:
@@ -31,17 +33,19 @@ class FactorizedNoisyLinear(nn.Module):
             raise TypeError(f"mu_link is {type(mu_link).__name__}, expected a torch.nn.Linear")
         if not sigma_scale >= 0:
             raise ValueError(f"sigma_scale is {sigma_scale!r}, expected a number of at least 0")
-        in_size, out_size = int(mu_link.in_features), int(mu_link.out_features)  # a compiler traces NumPy integers
+        in_size, out_size = (
+            int(mu_link.in_features),
+            int(mu_link.out_features),
+        )  # int, because a compiler would trace NumPy integers
         if in_size < 1:
             raise ValueError(f"mu_link is {mu_link}, expected at least one input; call a lazy layer once first")
         weight = mu_link.weight
         self.in_features = in_size
         self.out_features = self.out_size = out_size  # `out_size` is PFRL's name
         self.hasbias = mu_link.bias is not None
-        self.mu, self.sigma = (
-            nn.Linear(in_size, out_size, self.hasbias, weight.device, weight.dtype) for _ in range(2)
-        )
-        # mu uses the default initialisation of nn.Linear, as in the paper
+        sizes = in_size, out_size, self.hasbias, weight.device, weight.dtype
+        self.mu, self.sigma = nn.Linear(*sizes), nn.Linear(*sizes)
+        # The default initialisation of nn.Linear for mu is that of the paper.
         nn.init.constant_(self.sigma.weight, sigma_scale * in_size**-0.5)
         if self.sigma.bias is not None:
             nn.init.constant_(self.sigma.bias, sigma_scale * out_size**-0.5)

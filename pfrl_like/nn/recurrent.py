@@ -1,3 +1,3 @@
-"""Public path of `Recurrent`, the interface of recurrent modules."""
+"""`Recurrent`, the interface of recurrent modules."""
 
 from pfrl_like.utils.recurrent import Recurrent as Recurrent

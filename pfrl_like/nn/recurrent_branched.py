@@ -22,10 +22,8 @@ class RecurrentBranched(Recurrent, nn.ModuleList):
     def __init__(self, *modules: nn.Module) -> None:
         for i, module in enumerate(modules):
             if not is_recurrent(module):
-                raise TypeError(
-                    f"branch {i} is {type(module).__name__}, which is not recurrent: compose it with "
-                    "RecurrentSequential, or use Branched if no branch is recurrent"
-                )
+                hint = "wrap it in a RecurrentSequential, or use Branched if no branch is recurrent"
+                raise TypeError(f"branch {i} is {type(module).__name__}, which is not recurrent: {hint}")
         super().__init__(modules)
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:

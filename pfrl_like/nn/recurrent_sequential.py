@@ -22,7 +22,7 @@ Call = Callable[[Any, Any, Any], tuple[Any, Any]]
 class RecurrentSequential(Recurrent, nn.Sequential):
     """`torch.nn.Sequential` that may contain recurrent layers.
 
-    A layer that is not recurrent is called once with the packed rows of all steps.
+    A layer that is not recurrent is called once, with the rows of all steps as one batch.
 
     Args:
         *args: Layers, as for `torch.nn.Sequential`.

@@ -14,7 +14,7 @@ from pfrl_like.dataset.episode import as_episodes
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.utils.checks import check_action, check_finite, check_observation, check_reward
 from pfrl_like.utils.env_values import action_size_of, space_kind
-from pfrl_like.utils.random import RandomSource, not_held
+from pfrl_like.utils.random import RandomSource, check_held
 
 
 class ReplayBuffer(replay_buffers.ReplayBuffer):
@@ -145,12 +145,12 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             self._check_action(changes["action"])
         return super()._edit(transition, changes)
 
-    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         stored = {item: reward for item, reward in self._first_rewards.items() if item >= self._first}
         items, rewards = np.array([*stored], np.int64), np.array([*stored.values()], np.float64)
         return {}, {"first_items": items, "first_rewards": rewards}
 
-    def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+    def _load_extra_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         items, rewards = (arrays.get(name, np.zeros(0)) for name in ("first_items", "first_rewards"))
         if items.ndim != 1 or items.shape != rewards.shape:
             raise ValueError(f"the saved first rewards have shape {rewards.shape}, expected shape {items.shape}")
@@ -185,8 +185,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         Raises:
             ValueError: If `batch_size` is larger than the number of transitions in the buffer.
         """
-        if not 0 < batch_size <= len(self):
-            raise not_held("batch_size", batch_size, len(self), "transitions", least=1)
+        check_held("batch_size", batch_size, len(self), "transitions", least=1)
         items, _ = self._draw(batch_size)
         return TransitionMiniBatch([BufferTransition(self, item) for item in items.tolist()], n_frames)
 

@@ -114,8 +114,8 @@ class _ShiftedGaussian(explorers.AdditiveGaussian):
         super().__init__(scale, low, high, rng=rng)
         self.mean = mean
 
-    def _disturbed(self, actions: Any) -> Any:
-        return super()._disturbed(actions + np.float32(self.mean))
+    def _add_noise(self, actions: Any) -> Any:
+        return super()._add_noise(actions + np.float32(self.mean))
 
 
 def _greedy(algo: Any, x: Any) -> Any:

@@ -1,11 +1,13 @@
-"""A function of tensors that is compiled once and then called directly, without the compiler's wrappers.
+"""Functions of tensors that are compiled once; later calls run the generated code without the compiler's wrappers.
 
 For networks of a few thousand parameters, the wrappers take longer than the computation. They include the frame
 evaluation of TorchDynamo, the bookkeeping of AOTAutograd, and reading every parameter from its module. The first call
-uses the wrappers and is recorded. Later calls pass the same parameters directly to the generated code, as long as no
-recorded value has changed. If direct calls are not possible, every call uses the wrappers. The results are the same.
+uses the wrappers, and `CompiledRegion` records the parameters and values that it reads. Later calls pass the recorded
+parameters directly to the generated code. If a recorded value has changed, or if direct calls are impossible, a call
+uses the wrappers. Both kinds of calls have the same results.
 
-Small matrix products and biases are inlined into the generated code, because library calls are slower for them.
+The compiler inlines small matrix products and the addition of biases into the generated code, because library calls
+would take longer.
 """
 
 import itertools
@@ -26,26 +28,28 @@ from torch.utils._pytree import tree_leaves, tree_map
 _LOGGER = logging.getLogger(__name__)
 _set_grad_enabled = torch._C._set_grad_enabled  # ten times as fast as `torch.no_grad`
 _NUMBER = itertools.count()
-#: Guards that a compiled region evaluates in each call: plain values, which a user's module may branch on. The caller
-#: and the `holders` check tensors and objects, which is much faster.
+#: Types of the compiler's guards (checks of the values that the code depends on) that each call evaluates: checks of
+#: numbers, strings, bools and None, on which a user's module may branch. `_TensorEntries` and the key of `form` check
+#: tensors and objects, which is much faster.
 VALUE_GUARDS = ("EQUALS_MATCH", "CONSTANT_MATCH", "BOOL_MATCH", "NONE_MATCH", "GRAD_MODE", "DETERMINISTIC_ALGORITHMS")
 #: Maximum number of multiplications in a matrix product that is inlined into the generated code.
 SMALL_PRODUCT = 16384
-#: Maximum number of argument forms (`form`) for which a function is compiled. For more forms the function runs
+#: Maximum number of keys of `form` for which a function is compiled. For arguments with other keys the function runs
 #: uncompiled.
 MAX_FORMS = 8
-#: Objects whose `tell(text)` is called when a compilation begins and when it ends (with its duration).
+#: Objects whose method `tell(text)` is called with a message when a compilation begins and when it ends.
 LISTENERS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class CompiledFunction:
-    """A function of tensors that is compiled for each form of its arguments; the first call of a form runs uncompiled.
+    """Function of tensors that is compiled for each combination of shapes, dtypes and strides of its arguments.
 
-    If the compiler cannot compile the function, it stays uncompiled and a warning is logged.
+    The first call with a combination runs uncompiled, the second call compiles the function. If the compiler fails, the
+    function runs uncompiled, and a warning is logged.
 
     Args:
         function: Function of tensors, or of nested dicts and tuples of tensors, that returns the same kinds of values.
-        owner: Object whose attributes are the modules that the function calls.
+        owner: Object whose attributes include all modules that the function calls.
         name: Name of the function in the log.
     """
 
@@ -79,10 +83,10 @@ class CompiledFunction:
 
 
 def form(value: Any) -> Any:
-    """Return a key of the shapes, dtypes and strides in an argument. A region accepts only arguments with one key.
+    """Return a dict key of the shapes, dtypes and strides in an argument; all calls of a region have the same key.
 
     Raises:
-        TypeError: If the argument contains anything but tensors, dicts, tuples and lists.
+        TypeError: If the argument contains an object that is not a tensor, dict, tuple or list.
     """
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.stride()
@@ -90,7 +94,7 @@ def form(value: Any) -> Any:
         return tuple((name, form(item)) for name, item in value.items())
     if isinstance(value, tuple | list):
         return tuple(map(form, value))
-    raise TypeError(f"a region takes tensors, got {type(value).__name__}")
+    raise TypeError(f"value is {type(value).__name__}, expected tensors, or dicts, tuples and lists of tensors")
 
 
 def holders_of(owner: Any) -> list[Mapping[Any, Any]]:
@@ -101,12 +105,12 @@ def holders_of(owner: Any) -> list[Mapping[Any, Any]]:
 
 
 class CompiledRegion:
-    """Compiled function of tensors for arguments of one form.
+    """Compiled function of tensors, for arguments with one key of `form`.
 
     Args:
         function: Function of tensors, or of nested dicts and tuples of tensors, that returns the same kinds of values.
-        holders: Function that returns the dicts that contain the other tensors of the function, and the modules that
-            contain these tensors. If one of these values is replaced, the function is compiled again.
+        holders: Function that returns the dicts in which the function finds its parameters and modules, for example the
+            attributes of modules. If a module or tensor in a dict is replaced, the function is compiled again.
         name: Name of the function in the log.
     """
 
@@ -115,46 +119,40 @@ class CompiledRegion:
     ) -> None:
         self._user_function, self._holders, self._name = function, holders, name
         self._lock = threading.Lock()
-        self._watch: _Watch | None = None
-        self._places: _Places | None = None
+        self._backend: _RecordingBackend | None = None
+        self._entries: _TensorEntries | None = None
         self._direct: Callable[[tuple[Any, ...]], Any] | None = None
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return the result of the function; the inputs must have the sizes, dtypes and strides of the first call."""
-        inputs = _distinct(inputs)
+        """Return the result of the function; the inputs must have the shapes, dtypes and strides of the first call."""
+        inputs = _without_repeats(inputs)
         if self._direct is not None:
             result = self._direct(inputs)
             if result is not None:
                 return result
         with self._lock:
-            if self._watch is None or (self._places is not None and not self._places.hold()):
+            if self._backend is None or (self._entries is not None and not self._entries.are_unchanged()):
                 self._compile()
-            return self._call_and_watch(inputs)
+            return self._call_and_record(inputs)
 
     def _compile(self) -> None:
-        of, options = (
-            self._user_function,
-            {"guard_filter_fn": lambda guards: [each.guard_type in VALUE_GUARDS for each in guards]},
-        )
-        self._function = _with_own_code(lambda *inputs: of(*inputs))
-        self._watch, self._places = _Watch(self._name), None
+        function = self._user_function
+        options: Any = {"guard_filter_fn": lambda guards: [each.guard_type in VALUE_GUARDS for each in guards]}
+        self._function = _with_own_code(lambda *inputs: function(*inputs))
+        self._backend, self._entries = _RecordingBackend(self._name), None
         self._compiled: Callable[..., Any] = torch.compile(
-            self._function,
-            backend=self._watch.backend,
-            fullgraph=True,
-            dynamic=False,
-            options=options,  # type: ignore[arg-type]
+            self._function, backend=self._backend.backend, fullgraph=True, dynamic=False, options=options
         )
 
-    def _call_and_watch(self, inputs: tuple[Any, ...]) -> Any:
-        assert self._watch is not None
+    def _call_and_record(self, inputs: tuple[Any, ...]) -> Any:
+        assert self._backend is not None
         self._direct = None
-        self._watch.seen.clear()
+        self._backend.records.clear()
         with torch._dynamo.config.patch(trace_autograd_ops=True):
             result = self._compiled(*inputs)
-        if len(self._watch.seen) == 2:
-            self._direct = self._make_direct_call(inputs, result, *self._watch.seen)
-        self._watch.seen.clear()
+        if len(self._backend.records) == 2:
+            self._direct = self._make_direct_call(inputs, result, *self._backend.records)
+        self._backend.records.clear()
         if self._direct is None:
             _LOGGER.debug("%s can only be called through the wrappers of torch.compile", self._name)
         return result
@@ -162,27 +160,31 @@ class CompiledRegion:
     def _make_direct_call(
         self, inputs: tuple[Any, ...], result: Any, before: tuple[Any, ...], after: tuple[Any, ...]
     ) -> Callable[[tuple[Any, ...]], Any] | None:
-        """Return a function that calls the generated code, and returns None after changes; None if impossible."""
-        (args, versions), (code, given, outputs) = before, after
+        """Return a function that calls the generated code directly, or None if direct calls are impossible.
+
+        If a recorded value has changed, the function returns None and calls nothing.
+        """
+        (args, versions), (code, code_args, outputs) = before, after
         positions = {id(leaf): position for position, leaf in enumerate(tree_leaves(inputs))}
         numbers = {id(output): number for number, output in enumerate(outputs)}
-        kept = [arg for arg in args if id(arg) not in positions]
-        places, unchanged = _Places(self._holders(), kept), self._values_unchanged(inputs)
+        tensors = [arg for arg in args if id(arg) not in positions]
+        entries, unchanged = _TensorEntries(self._holders(), tensors), self._values_unchanged(inputs)
         if (
             unchanged is None
-            or [*map(id, args)] != [*map(id, given)]
-            or not places.complete
+            or [*map(id, args)] != [*map(id, code_args)]
+            or not entries.complete
             or not all(id(leaf) in numbers for leaf in tree_leaves(result))
         ):
             return None
         filled = [(i, positions[id(arg)]) for i, arg in enumerate(args) if id(arg) in positions]
         template = [None if id(arg) in positions else arg for arg in args]
         written = [arg for arg, version in zip(args, versions, strict=True) if _version(arg) != version]
-        rebuilt, holds, flat = _builder(result, numbers), places.hold, all(isinstance(leaf, Tensor) for leaf in inputs)
-        self._places = places
+        build, entries_unchanged = _builder(result, numbers), entries.are_unchanged
+        flat = all(isinstance(leaf, Tensor) for leaf in inputs)
+        self._entries = entries
 
         def direct(inputs: tuple[Any, ...]) -> Any:
-            if not (holds() and unchanged(inputs)):
+            if not (entries_unchanged() and unchanged(inputs)):
                 return None
             leaves = inputs if flat else tree_leaves(inputs)
             args = template.copy()
@@ -191,7 +193,7 @@ class CompiledRegion:
             grad_enabled = torch.is_grad_enabled()
             _set_grad_enabled(False)
             try:
-                result = rebuilt(code(args))
+                result = build(code(args))
             finally:
                 _set_grad_enabled(grad_enabled)
             if written:
@@ -201,7 +203,7 @@ class CompiledRegion:
         return direct
 
     def _values_unchanged(self, inputs: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool] | None:
-        """Return the compiler's guards of the code for these inputs; None if this PyTorch does not expose them."""
+        """Return a function that evaluates the compiler's guards for inputs; None if PyTorch exposes no guards."""
         try:
             from torch._dynamo.eval_frame import _debug_get_cache_entry_list as entries_of
 
@@ -215,75 +217,75 @@ class CompiledRegion:
         return lambda inputs: check({**local, name: inputs})
 
 
-class _Watch:
-    """TorchInductor as a backend that records its arguments before and after AOTAutograd.
+class _RecordingBackend:
+    """Backend of `torch.compile` that calls TorchInductor and records arguments and results.
 
-    The object has no reference to the region, because the compiler stores it as long as the region's code object
-    exists.
+    The backend has no reference to the region, because the compiler stores the backend as long as the region's code
+    object exists.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        #: First the arguments and their versions before AOTAutograd, then code, arguments and results after
-        #: AOTAutograd.
-        self.seen: list[tuple[Any, ...]] = []
+        #: Two records of a call: the arguments of the whole function with their versions (`_version`), then the
+        #: generated code with its arguments and results.
+        self.records: list[tuple[Any, ...]] = []
 
     def backend(self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """Compile a graph for `torch.compile`."""
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner
         from torch._inductor.decomposition import select_decomp_table
 
-        seen = self.seen
+        records = self.records
 
         def inner_compile(graph: Any, example_inputs: Any, **options: Any) -> Any:
             code: Any = compile_fx_inner(graph, example_inputs, **options)
 
-            def watched(args: list[Any]) -> Any:
-                given, outputs = tuple(args), code(args)
-                seen.append((code, given, outputs))
+            def recorded_code(args: list[Any]) -> Any:
+                code_args, outputs = tuple(args), code(args)
+                records.append((code, code_args, outputs))
                 return outputs
 
-            watched._boxed_call = True  # type: ignore[attr-defined]
-            return watched
+            recorded_code._boxed_call = True  # type: ignore[attr-defined]
+            return recorded_code
 
-        _tell(f"compiling {self._name} (about 30 s, less if the compiler's cache has it)")
+        _report(f"compiling {self._name} (about 30 s, less if the compiler's cache contains the code)")
         start = time.perf_counter()
         aten = torch.ops.aten
         with torch._functorch.config.patch(enable_autograd_cache=False):  # the backend cannot record cached code
             compiled: Any = compile_fx(
                 graph, example_inputs, inner_compile,
-                # The caller checks the sizes. Random numbers come from PyTorch's stream.
+                # `form` checks the sizes. Random numbers come from PyTorch's random stream.
                 config_patches={"cpp_wrapper": True, "size_asserts": False, "fallback_random": True},
                 decompositions={**select_decomp_table(), aten.addmm.default: _addmm, aten.mm.default: _mm},
             )  # fmt: skip
-        _tell(f"compiled {self._name} in {time.perf_counter() - start:.1f} s")
+        _report(f"compiled {self._name} in {time.perf_counter() - start:.1f} s")
 
-        def outer(*args: Any) -> Any:
-            seen.append((args, [*map(_version, args)]))
+        def recorded_call(*args: Any) -> Any:
+            records.append((args, [*map(_version, args)]))
             return compiled(*args)
 
-        return outer
+        return recorded_call
 
 
-class _Places:
-    """Dict entries that contain a region's tensors, and the modules and functions that use them.
+class _TensorEntries:
+    """Dict entries with the tensors of a region and with the modules and functions that use these tensors.
 
     Args:
         holders: Dicts that contain the entries.
-        tensors: Tensors of the region, without its inputs.
+        tensors: Tensors that the region reads, except its inputs.
     """
 
     def __init__(self, holders: Sequence[Mapping[Any, Any]], tensors: Sequence[Tensor]) -> None:
-        wanted = {id(tensor) for tensor in tensors}
-        found = [
+        ids = {id(tensor) for tensor in tensors}
+        entries = [
             (holder, name, value)
             for holder in holders
             for name, value in holder.items()
-            if id(value) in wanted or isinstance(value, _COMPARED)
+            if id(value) in ids or isinstance(value, _COMPARED_TYPES)
         ]
-        #: True if every tensor has been found.
-        self.complete = wanted <= {id(value) for _, _, value in found}
-        self._holders, self._names, self._values = [[place[i] for place in found] for i in range(3)]
+        #: True if the dicts contain every tensor.
+        self.complete = ids <= {id(value) for _, _, value in entries}
+        self._holders, self._names, self._values = [[place[i] for place in entries] for i in range(3)]
         modules = [value for value in self._values if isinstance(value, nn.Module)]
         hooks = [hook for module in modules for hook in (module._forward_hooks, module._forward_pre_hooks)]
         self._no_hooks = [hook for hook in hooks if not hook]
@@ -291,8 +293,8 @@ class _Places:
         self._forms = [form(tensor) for tensor in tensors]
         self._pointers = [tensor.data_ptr() for tensor in tensors]
 
-    def hold(self) -> bool:
-        """Return True if all entries are unchanged and have the same form."""
+    def are_unchanged(self) -> bool:
+        """Return True if the dicts contain the same objects as before, without new hooks or other forms of tensors."""
         if any(self._no_hooks) or not all(map(operator.is_, map(_get, self._holders, self._names), self._values)):
             return False
         if [*map(Tensor.data_ptr, self._tensors)] != self._pointers:
@@ -302,24 +304,24 @@ class _Places:
         return True
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     _LOGGER.info("%s", text)
     for listener in [*LISTENERS]:
         listener.tell(text)
 
 
 _get: Callable[[Any, Any], Any] = dict.get
-#: Types of values that contain tensors or are applied to tensors.
-_COMPARED = (nn.Module, types.FunctionType, types.BuiltinFunctionType)
+#: Types of dict values that are compared in each call: modules contain tensors, functions are applied to tensors.
+_COMPARED_TYPES = (nn.Module, types.FunctionType, types.BuiltinFunctionType)
 
 
 def _version(value: Any) -> int | None:
-    """Return the number of in-place writes to a tensor; None if PyTorch does not count them."""
+    """Return the number of in-place writes to a tensor; None if the value is no tensor or PyTorch does not count."""
     return value._version if isinstance(value, Tensor) and not value.is_inference() else None
 
 
-def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Clone inputs that are the same object as an earlier input; compiled code would assume that they stay equal."""
+def _without_repeats(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Clone an input that is the same object as an earlier input; compiled code would assume this of all calls."""
     if len({*map(id, inputs)}) == len(inputs):
         return inputs
     return tuple(
@@ -329,7 +331,7 @@ def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]], Any]:
-    """Return a function that nests outputs like `result`; `numbers` maps the id of each tensor to its position."""
+    """Return a function that nests a list of outputs like `result`; `numbers` maps ids of tensors to positions."""
     if isinstance(result, Tensor):
         return operator.itemgetter(numbers[id(result)])
     if isinstance(result, Mapping):
@@ -340,7 +342,7 @@ def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]
 
 
 def _mm(left: Tensor, right: Tensor) -> Any:
-    """Compute a small product as a sum, which is inlined into the generated code; a library call would be slower."""
+    """Compute a small matrix product as a sum, which the compiler inlines into the generated code."""
     size = left.shape[0] * left.shape[1] * right.shape[1]
     if left.device.type != "cpu" or not left.is_floating_point() or size > SMALL_PRODUCT:
         return NotImplemented
@@ -348,9 +350,9 @@ def _mm(left: Tensor, right: Tensor) -> Any:
 
 
 def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
-    """Compute a product plus bias; the compiler adds the bias in the following code, at no cost.
+    """Compute a product plus bias, so that the compiler inlines the addition into the code after the product.
 
-    The sum is written as a difference, because the compiler would merge a product and a sum to one library call.
+    The bias is added as `- (-bias)`, because the compiler would merge a product and a sum into one library call.
     """
     if beta != 1 or alpha != 1 or bias.device.type != "cpu" or not bias.is_floating_point():
         return NotImplemented
@@ -358,9 +360,10 @@ def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha:
 
 
 def _with_own_code(function: Any) -> Any:
-    """Return the function with its own code object, because the compiler caches and counts per code object.
+    """Return a copy of a function with a new code object, because the compiler counts compilations per code object.
 
-    Otherwise regions of several agents would count as recompilations of one function, whose number is limited.
+    The number of compilations of a code object is limited. Regions of several agents would reach the limit if they
+    shared a code object.
     """
     code = function.__code__.replace(co_name=f"region_{next(_NUMBER)}")
     return types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)

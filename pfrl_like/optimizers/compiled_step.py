@@ -1,11 +1,11 @@
 """A complete update as one compiled region for small networks on a CPU: forward, backward, check, clip and step.
 
-The region uses the user's modules unchanged. Gradients are computed with `torch.autograd.grad`, and the step of the
-optimiser is implemented with tensor operations, because `backward()` and `Optimizer.step()` cannot be part of a
-compiled region.
+The region calls the user's modules. It computes gradients with `torch.autograd.grad`, and makes the optimiser's step
+with tensor operations, because a compiled region cannot contain `backward()` and `Optimizer.step()`.
 """
 
 import dataclasses
+import functools
 import operator
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.compiled_region import CompiledRegion, form, holders_of
-from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate, flushes_denormals, others_were
+from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate, earlier_steps_text, flushes_denormals
 from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt
 
 State = Mapping[str, Any]
@@ -26,19 +26,18 @@ Result = tuple[Tensor, dict[str, Tensor]]
 Descent = Callable[[Tensor, Tensor, State, Tensor, Mapping[str, Any]], Result]
 
 
-def adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """Adam (arXiv:1412.6980, algorithm 1) with L2 regularisation in the gradient and optional AMSGrad."""
-    if group["weight_decay"]:
+def adam(
+    param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any], decoupled: bool = False
+) -> Result:
+    """Adam (arXiv:1412.6980, algorithm 1) with optional AMSGrad, and AdamW (arXiv:1711.05101, algorithm 2).
+
+    If `decoupled`, or if the parameter group says so, the weight decay is decoupled (AdamW). Otherwise the weight decay
+    is L2 regularisation in the gradient.
+    """
+    if decoupled or group.get("decoupled_weight_decay"):
+        param = param * (1 - lr * group["weight_decay"])
+    elif group["weight_decay"]:
         grad = grad + group["weight_decay"] * param
-    return _adam(param, grad, state, lr, group)
-
-
-def adamw(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """Adam with decoupled weight decay (arXiv:1711.05101, algorithm 2)."""
-    return _adam(param * (1 - lr * group["weight_decay"]), grad, state, lr, group)
-
-
-def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
     beta1, beta2 = group["betas"]
     step = state["step"] + 1
     mean = torch.lerp(state["exp_avg"], grad, 1 - beta1)
@@ -46,36 +45,30 @@ def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[
     new = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
     if group["amsgrad"]:
         square = new["max_exp_avg_sq"] = torch.maximum(state["max_exp_avg_sq"], square)
-    # The stack stores both numbers in memory. With two separate numbers a compiler would recompute the powers for every
+    # `torch.stack` stores both corrections in memory. Without it the compiler would compute the powers for every
     # element of the parameter.
     count = step.to(lr.device)
     correction1, correction2 = torch.stack([lr / (1 - beta1**count), (1 - beta2**count).rsqrt()]).unbind()
     return param - correction1 * mean / (square.sqrt() * correction2 + group["eps"]), new
 
 
-def rmsprop(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """RMSprop (Hinton 2012, lecture 6), optionally centred (arXiv:1308.0850, eq. 40) and with momentum."""
-    return _rmsprop(param, grad, state, lr, group, lambda variance, eps: variance.sqrt() + eps)
-
-
-def rmsprop_eps_inside_sqrt(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """RMSprop with epsilon added to the variance, not to its square root."""
-    return _rmsprop(param, grad, state, lr, group, lambda variance, eps: (variance + eps).sqrt())
-
-
-def _rmsprop(
-    param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any], root: Callable[..., Tensor]
+def rmsprop(
+    param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any], eps_inside: bool = False
 ) -> Result:
+    """RMSprop (Hinton 2012, lecture 6), optionally centred (arXiv:1308.0850, eq. 40) and with momentum.
+
+    If `eps_inside`, epsilon is added to the variance, otherwise to its square root.
+    """
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * param
-    alpha = group["alpha"]
+    alpha, eps = group["alpha"], group["eps"]
     square = state["square_avg"] * alpha + (1 - alpha) * grad * grad
     new = {"step": state["step"] + 1, "square_avg": square}
     variance = square
     if group["centered"]:
         mean = new["grad_avg"] = torch.lerp(state["grad_avg"], grad, 1 - alpha)
         variance = square - mean * mean
-    direction = grad / root(variance, group["eps"])
+    direction = grad / ((variance + eps).sqrt() if eps_inside else variance.sqrt() + eps)
     if group["momentum"]:
         direction = new["momentum_buffer"] = state["momentum_buffer"] * group["momentum"] + direction
     return param - lr * direction, new
@@ -95,55 +88,57 @@ def sgd(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[st
 
 DESCENTS: dict[type[Optimizer], Descent] = {
     Adam: adam,
-    AdamW: adamw,
+    AdamW: functools.partial(adam, decoupled=True),
     RMSprop: rmsprop,
-    RMSpropEpsInsideSqrt: rmsprop_eps_inside_sqrt,
+    RMSpropEpsInsideSqrt: functools.partial(rmsprop, eps_inside=True),
     SGD: sgd,
 }
 
 
-#: Function of an optimiser's name and a loss that makes a gradient step.
+#: Function called as (name of an optimiser, loss) that makes a gradient step.
 Step = Callable[[str, Tensor], None]
 Learn = Callable[..., tuple[Tensor, dict[str, Tensor]]]
-_NOBODY = types.SimpleNamespace()
-#: Fields that stay on the CPU.
+_NO_OWNER = types.SimpleNamespace()
+#: Fields of a `Batch` that are not passed to a region, because they stay on the CPU.
 HOST_FIELDS = ("index", "lengths", "extra")
 
 
 class CompiledStep:
-    """Compiled update that minimises several losses in order; equal to the uncompiled update up to rounding.
+    """Compiled update with one or more gradient steps; equal to the uncompiled update except for rounding.
 
-    The first update for each combination of additional arguments runs uncompiled, because it creates the state of the
-    optimisers. The second update compiles the region, which takes about 30 s, or 5 s if the compiler's cache on disk
-    contains the region. The region is compiled again if the batch size changes, if a hyperparameter of an optimiser
-    other than the learning rate changes, or if parameters are added, frozen or unfrozen.
+    For each combination of additional arguments of `learn`, the first update runs uncompiled, because it creates the
+    state of the optimisers. The second update compiles the region, which takes about 30 s, or 5 s if the compiler's
+    cache on disk contains the region. An update compiles a new region if the batch size has changed, if a
+    hyperparameter of an optimiser other than the learning rate has changed, or if parameters were added, frozen or
+    unfrozen.
 
     Args:
-        learn: Function called as (batch, step, ...). It makes gradient steps with `step(name of the optimiser, loss)`
-            and returns the TD errors and statistics, including "loss".
-        optimizers: Adam, AdamW, RMSprop or SGD of torch, keyed by name.
-        max_grad_norm: Maximum L2 norm of each optimiser's gradient; None disables clipping.
+        learn: Function called as (batch, step, additional arguments). It makes gradient steps with `step(name of the
+            optimiser, loss)` and returns the TD errors and the statistics, which include "loss".
+        optimizers: Optimisers of the classes in `DESCENTS`, keyed by name: torch's Adam, AdamW, RMSprop and SGD, and
+            `RMSpropEpsInsideSqrt`.
+        max_grad_norm: Maximum L2 norm of each optimiser's gradient. If None, gradients are not clipped.
 
     Raises:
         TypeError: If an optimiser has a different class.
-        NonFiniteError: At a call with a batch whose loss or gradient is NaN or infinite. This step and the later steps
-            of the update are not made. With several optimisers the message names the optimiser of this step and of the
-            steps that were made.
+        NonFiniteError: At a call, if a loss or gradient of the batch is NaN or infinite. The gradient step on this loss
+            and the later steps of the update are not made. If there are several optimisers, the message contains the
+            names of the optimiser of this loss and of the optimisers that have made steps.
     """
 
     def __init__(self, learn: Learn, optimizers: Mapping[str, Optimizer], max_grad_norm: float | None = None) -> None:
         self.learn = learn
         self.optimizers = {**optimizers}
         self.max_grad_norm = max_grad_norm
-        self._trained = {name: _Trained(optimizer) for name, optimizer in optimizers.items()}
+        self._trained = {name: _CompiledOptimizer(optimizer) for name, optimizer in optimizers.items()}
         several = len(optimizers) > 1
         self._eager = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
-        #: Hash of the losses of all updates since the hash was set to 0, in order.
+        #: Hash of the losses of all updates, in order, since the attribute was set to 0.
         self.trail = 0
         self._flushes = flushes_denormals()
         self._regions: dict[Any, Callable[..., Any]] = {}
-        self._used: dict[Any, list[_Trained]] = {}  # optimisers that make steps, for each combination of arguments
-        self._made: dict[Any, list[str]] = {}  # names of the optimisers of the steps, in order of the steps
+        self._used: dict[Any, list[_CompiledOptimizer]] = {}  # optimisers that `learn` uses, keyed by its arguments
+        self._made: dict[Any, list[str]] = {}  # names of the optimisers, one for each step of `learn`
 
     def __getstate__(self) -> dict[str, Any]:
         return {"learn": self.learn, "optimizers": self.optimizers, "max_grad_norm": self.max_grad_norm}
@@ -151,36 +146,36 @@ class CompiledStep:
     def __setstate__(self, state: dict[str, Any]) -> None:
         CompiledStep.__init__(self, **state)  # a copy compiles a new region
 
-    def __call__(self, batch: Batch, *choice: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """Run one update and return the TD errors and the statistics."""
-        used = self._used.get(choice)
+    def __call__(self, batch: Batch, *arguments: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Run one update with additional arguments of `learn`; return the TD errors and the statistics."""
+        used = self._used.get(arguments)
         if used is None:
-            return self._learn_as_it_is(batch, choice)
-        self._look_again(used)
+            return self._learn_uncompiled(batch, arguments)
+        self._refresh(used)
         if any([trained.new for trained in used]):
-            return self._learn_as_it_is(batch, choice)
+            return self._learn_uncompiled(batch, arguments)
         for trained in used:
             trained.refresh_learning_rates()
         names, tensors = _present(batch)
         constants = tuple([trained.constants() for trained in used])
-        key = (choice, names, tuple(map(form, tensors)), constants)
+        key = (arguments, names, tuple(map(form, tensors)), constants)
         region = self._regions.get(key)
         if region is None:
-            region = self._regions[key] = self._compile(names, choice, used)
+            region = self._regions[key] = self._compile(names, arguments, used)
         torch.set_flush_denormal(True)
         try:
             td_error, stats, n_bad, losses = region(*tensors)
         finally:
             torch.set_flush_denormal(self._flushes)
         if n_bad.item():
-            raise _refusal(self._made[choice], int(n_bad.item()), len(self.optimizers) > 1)
+            raise _non_finite_error(self._made[arguments], int(n_bad.item()), len(self.optimizers) > 1)
         self.trail = hash((self.trail, *losses.tolist()))
         return td_error, stats
 
-    def _learn_as_it_is(self, batch: Batch, choice: tuple[Any, ...]) -> tuple[Tensor, dict[str, Tensor]]:
-        self._look_again(self._trained.values())
+    def _learn_uncompiled(self, batch: Batch, arguments: tuple[Any, ...]) -> tuple[Tensor, dict[str, Tensor]]:
+        self._refresh(self._trained.values())
         steps = StepsOfUpdate(self._eager)
-        td_error, stats = self.learn(batch, steps, *choice)
+        td_error, stats = self.learn(batch, steps, *arguments)
         for step in self._eager.values():
             try:
                 step.settle()
@@ -188,25 +183,27 @@ class CompiledStep:
                 error.skipped = 0  # the step is part of this update
                 raise
             self.trail, step.trail = hash((self.trail, step.trail)), 0
-        self._made[choice] = steps.made
-        used = self._used[choice] = [self._trained[name] for name in dict.fromkeys(steps.made)]
+        self._made[arguments] = steps.made
+        used = self._used[arguments] = [self._trained[name] for name in dict.fromkeys(steps.made)]
         for trained in used:
-            trained.begin()
+            trained.record_first_step()
         return td_error, stats
 
-    def _look_again(self, some: "Iterable[_Trained]") -> None:
-        for trained in some:
+    def _refresh(self, optimizers: "Iterable[_CompiledOptimizer]") -> None:
+        for trained in optimizers:
             if trained.has_changed():
-                trained.look()
+                trained.read_state()
                 self._regions.clear()
 
-    def _compile(self, names: Sequence[str], choice: tuple[Any, ...], used: "Sequence[_Trained]") -> Callable[..., Any]:
+    def _compile(
+        self, names: Sequence[str], arguments: tuple[Any, ...], used: "Sequence[_CompiledOptimizer]"
+    ) -> Callable[..., Any]:
         learn, max_norm = self.learn, self.max_grad_norm
         rows = {name: trained.rows() for name, trained in self._trained.items() if trained in used}
 
         def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
             losses: list[Tensor] = []
-            finite: list[Tensor] = []  # True if all numbers so far are finite, after each loss and each gradient
+            finite: list[Tensor] = []  # for each loss and each gradient: True if all numbers up to it are finite
 
             def step(name: str, loss: Tensor) -> None:
                 losses.append(loss.detach())
@@ -214,29 +211,32 @@ class CompiledStep:
                 with torch.no_grad():
                     finite.extend(_descend(rows[name], loss, grads, max_norm, finite))
 
-            td_error, stats = learn(Batch(**{**_ABSENT, **dict(zip(names, tensors, strict=True))}), step, *choice)
+            td_error, stats = learn(Batch(**{**_ABSENT, **dict(zip(names, tensors, strict=True))}), step, *arguments)
             return td_error, stats, sum((~each for each in finite), torch.tensor(0)), torch.stack(losses)
 
         own = [holder for trained in used for holder in trained.holders()]
-        owner = getattr(learn, "__self__", _NOBODY)
+        owner = getattr(learn, "__self__", _NO_OWNER)
         return CompiledRegion(region, lambda: [*holders_of(owner), *own], "the update")
 
 
 Row = tuple[Tensor, Mapping[str, Any], Tensor, dict[str, Any], Descent]
 
 
-def _refusal(made: Sequence[str], n_bad: int, several: bool) -> NonFiniteError:
-    """Return the error for an update whose last `n_bad` checks (alternately of loss and gradient) failed."""
+def _non_finite_error(made: Sequence[str], n_bad: int, several: bool) -> NonFiniteError:
+    """Return the error for an update in which the last `n_bad` checks, of loss and gradient in turn, have failed."""
     first, is_gradient = divmod(2 * len(made) - n_bad, 2)
     name = "gradient" if is_gradient else "loss"
-    whose, others = (f"{made[first]}: ", others_were(made[:first])) if several else ("", "")
-    return NonFiniteError(name, f"{whose}the {name} is not finite; this step was not made{others}")
+    prefix, others = (f"{made[first]}: ", earlier_steps_text(made[:first])) if several else ("", "")
+    return NonFiniteError(name, f"{prefix}the {name} is not finite; this step was not made{others}")
 
 
 def _descend(
     rows: Sequence[Row], loss: Tensor, grads: Sequence[Tensor], max_norm: float | None, so_far: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Update parameters and optimiser state if all numbers so far are finite, and return both checks."""
+    """Update parameters and optimiser state if all losses and gradients of the update are finite so far.
+
+    Return two bool scalars: the result of this check up to the loss, and up to the gradient of the loss.
+    """
     norm = torch.stack([(grad * grad).sum() for grad in grads]).sum().sqrt()
     loss_finite = torch.isfinite(loss) & so_far[-1] if so_far else torch.isfinite(loss)
     finite = loss_finite & torch.isfinite(norm)
@@ -251,27 +251,24 @@ def _descend(
     return loss_finite, finite
 
 
-class _Trained:
-    """The data of an optimiser that a region uses: parameters, their state, and the learning rates as tensors."""
+class _CompiledOptimizer:
+    """Data of an optimiser for a region: parameters, their state, and the learning rates as tensors."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         if type(optimizer) not in DESCENTS:
             known = ", ".join(kind.__name__ for kind in DESCENTS)
-            raise TypeError(
-                f"compile=True supports the optimisers {known}, got {type(optimizer).__name__}; "
-                "use one of them, or leave compile out"
-            )
+            raise TypeError(f"optimizer is {type(optimizer).__name__}, expected {known}, or compile=False")
         self.optimizer = optimizer
         self._descent = DESCENTS[type(optimizer)]
-        # Function that returns the hyperparameters of a parameter group that are constants of a region.
+        # Function that returns the hyperparameters of a parameter group that a region contains as constants.
         self._constants_of = operator.itemgetter(*sorted(set(optimizer.param_groups[0]) - {"params", "lr"}))
-        self._begun: set[Tensor] = set()  # parameters after their first step; an optimiser may have no state
-        self._seen: tuple[Any, int, Any, int] = (None, 0, None, 0)
-        self.look()
+        self._stepped: set[Tensor] = set()  # parameters with which a step was made; SGD without momentum has no state
+        self._known: tuple[Any, int, Any, int] = (None, 0, None, 0)
+        self.read_state()
 
     def has_changed(self) -> bool:
-        """Return True if parameters or state have changed since `look`."""
-        optimizer, (state, n_states, groups, n_groups) = self.optimizer, self._seen
+        """Return True if parameters or state objects were replaced, frozen or unfrozen since the last `read_state`."""
+        optimizer, (state, n_states, groups, n_groups) = self.optimizer, self._known
         return (
             state is not optimizer.state  # load_state_dict sets new objects
             or n_states != len(state)  # the state was cleared
@@ -281,37 +278,37 @@ class _Trained:
             or any(map(_REQUIRES_GRAD, self._frozen))
         )
 
-    def look(self) -> None:
-        """Record the current parameters and state."""
+    def read_state(self) -> None:
+        """Store references to the current parameters and state."""
         state, groups = self.optimizer.state, self.optimizer.param_groups
-        if len(state) < self._seen[1]:
-            self._begun = set()
-        self._seen = (state, len(state), groups, len(groups))
+        if len(state) < self._known[1]:
+            self._stepped = set()
+        self._known = (state, len(state), groups, len(groups))
         params = [param for group in groups for param in group["params"]]
         self._params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
         #: Parameters whose state must be created by an uncompiled step.
-        self.new = {param for param in self._params if not state.get(param)} - self._begun
+        self.new = {param for param in self._params if not state.get(param)} - self._stepped
         self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
 
-    def begin(self) -> None:
-        """Record an uncompiled step, which may have created the state."""
-        self._begun |= self.new
+    def record_first_step(self) -> None:
+        """Record that an uncompiled step was made, which may have created the state."""
+        self._stepped |= self.new
         self.new = set()
-        state, _, *groups = self._seen
-        self._seen = (state, len(state), *groups)
+        state, _, *groups = self._known
+        self._known = (state, len(state), *groups)
 
     def refresh_learning_rates(self) -> None:
-        """Update the tensors with the current learning rates."""
+        """Copy the current learning rates to their tensors."""
         for lr, group in zip(self._lrs, self.optimizer.param_groups, strict=True):
             lr.fill_(group["lr"])
 
     def constants(self) -> tuple[Any, ...]:
-        """Return the hyperparameters that are constants of a region."""
+        """Return the hyperparameters that a region contains as constants, for each parameter group."""
         return tuple(map(self._constants_of, self.optimizer.param_groups))
 
     def rows(self) -> list[Row]:
-        """Return for each parameter: parameter, state, learning rate, constants, and the optimiser's equation."""
+        """Return parameter, state, learning rate, hyperparameters and function of `DESCENTS`, for each parameter."""
         rows: list[Row] = []
         for group, lr in zip(self.optimizer.param_groups, self._lrs, strict=True):
             constants = {name: value for name, value in group.items() if name not in ("params", "lr")}
@@ -328,7 +325,7 @@ class _Trained:
 
 
 def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:
-    """Return the names and values of the fields that are not None in a batch."""
+    """Return the names and the values of those fields of a batch that are not None."""
     values = _ALL_FIELDS(batch)
     names = tuple(name for name, value in zip(_FIELDS, values, strict=True) if value is not None)
     return names, [value for value in values if value is not None]
@@ -336,6 +333,6 @@ def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:
 
 _REQUIRES_GRAD = operator.attrgetter("requires_grad")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Batch) if field.name not in HOST_FIELDS)
-#: Fields that `Batch` requires even if they are None.
+#: Fields of `Batch` without a default, each with the value None.
 _ABSENT = {field.name: None for field in dataclasses.fields(Batch) if field.default is dataclasses.MISSING}
 _ALL_FIELDS = operator.attrgetter(*_FIELDS)

@@ -1,8 +1,8 @@
 """One gradient step on a loss: clear, backward, check, clip, step.
 
-For known optimisers the step is PyTorch's fused kernel, which is called with cached lists of the user's parameters and
-optimiser state. `optimizer.step()` is called for every other optimiser, and if the optimiser has hooks, a closure or a
-tensor as learning rate.
+For Adam, AdamW and SGD of torch the step is PyTorch's fused kernel, called with cached lists of the user's parameters
+and optimiser state. For other optimisers, and if the optimiser has hooks or a tensor as learning rate, the step is
+`optimizer.step()`.
 """
 
 import math
@@ -19,36 +19,37 @@ from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt, S
 
 
 def flushes_denormals() -> bool:
-    """Return True if denormal numbers are flushed to zero in this thread, which is a user setting of the process."""
+    """Return True if the user has set this thread to flush denormal numbers to zero."""
     return torch.full((), 1e-39).mul(1.0).item() == 0.0
 
 
-#: Number of steps between checks on a GPU. The kernel skips non-finite updates, and the CPU checks rarely to avoid
-#: synchronisation.
+#: Number of steps between two checks by the CPU whether a GPU has skipped steps. Each check synchronises with the GPU,
+#: and the GPU itself skips steps with NaN or infinite gradients.
 CHECK_INTERVAL = 100
 
-#: Final call of `loss.backward()`. The checks before this call take as long as the gradient of a small network.
+#: The function that `loss.backward()` calls after its checks, which take as long as the gradient of a small network.
 _run_backward = torch.autograd.Variable._execution_engine.run_backward
 
-#: Function that makes a step along gradients, which are first divided by a scalar unless it is None.
+#: Function called as (gradients, divisor) that makes a step. If `divisor` is not None, the gradients are first divided
+#: by it.
 Kernel = Callable[[list[Tensor], Tensor | None], None]
 
-#: Step counts of all parameters on the CPU, and the counts on the GPU, which do not include skipped steps.
+#: Step counts of the parameters on the CPU, which include skipped steps, and on the GPU, which do not include them.
 Counts = tuple[list[Tensor], list[Tensor]]
 
-#: Maximum number of gradient values for which the norm is computed on one copied vector, which is faster than many
-#: calls.
-FEW = 100_000
+#: Maximum number of gradient values for which the norm is computed from one concatenated vector. For more values, one
+#: norm for each parameter is faster.
+MAX_CONCATENATED = 100_000
 
 
 class GradientStep:
     """Makes gradient steps of one optimiser.
 
     Args:
-        optimizer: The user's optimiser. Hyperparameters such as the learning rate are read from its `param_groups` at
-            every step.
-        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
-        own_only: True to compute only the gradients of this optimiser's parameters, if the losses also depend on other
+        optimizer: The user's optimiser. Every step reads the hyperparameters, such as the learning rate, from its
+            `param_groups`.
+        max_grad_norm: Maximum L2 norm of the gradient. If None, gradients are not clipped.
+        own_only: True to compute only the gradients of this optimiser's parameters, although losses may depend on other
             parameters.
         copies: Copies of the optimiser's parameters with which the losses are computed, keyed by the parameter. The
             gradients of the copies update the optimiser's parameters, and the copies stay unchanged. If None, losses
@@ -56,13 +57,11 @@ class GradientStep:
 
     Attributes:
         wrapper: Function that is applied to losses before `backward`, for example a `DistributedDataParallel`, or None.
-        trail: Hash of all losses since the hash was set to 0, in order. Losses on a GPU are included at the next
-            synchronisation.
+        trail: Hash of all losses, in order, since the attribute was set to 0. Losses on a GPU are included by `settle`.
 
     Raises:
-        NonFiniteError: At a call with a loss that is NaN or infinite, or whose gradients are NaN or infinite.
-            Parameters and optimiser state stay unchanged. On a GPU such steps are skipped, and the error is raised up
-            to 100 calls later, or by `settle`.
+        NonFiniteError: At a call, if the loss or a gradient is NaN or infinite. Parameters and optimiser state stay
+            unchanged. A GPU skips such a step, and the error is raised up to 100 calls later, or by `settle`.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class GradientStep:
         self.copies = copies
         self.wrapper: Callable[[Tensor], Tensor] | None = None
         self.trail = 0
-        self._calls, self._losses = 0, list[Tensor]()  # since the last synchronisation with the GPU
+        self._calls, self._losses = 0, list[Tensor]()  # on a GPU, since the last `settle`
         self._device: torch.device | None = None
         self._counts: list[Counts] = []  # step counts, one pair for each group of the optimiser
         self._flushes = flushes_denormals()
@@ -86,7 +85,7 @@ class GradientStep:
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("optimizer", "max_grad_norm", "own_only", "copies")
-        return {name: getattr(self, name) for name in names}  # a copy builds a new cache for its own parameters
+        return {name: getattr(self, name) for name in names}  # a copy caches its own parameters
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         GradientStep.__init__(self, **state)
@@ -96,8 +95,8 @@ class GradientStep:
 
         Args:
             loss: The loss, a scalar.
-            refused: On a GPU, the property `refused` of the previous step of the same update. If the previous step was
-                skipped, this step is skipped, too, and is not counted again.
+            refused: On a GPU, the property `refused` of the `GradientStep` that made the previous step of the same
+                update. If the GPU skipped the previous step, it also skips this step, and `settle` counts both as one.
         """
         if self._calls == CHECK_INTERVAL:
             self.settle()
@@ -108,10 +107,7 @@ class GradientStep:
             or n_states != len(state)  # the state was cleared
             or groups is not optimizer.param_groups
             or n_groups != len(groups)
-            or (
-                self.kernel is not None
-                and (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
-            )
+            or (self.kernel is not None and any(self._hooks))
             or (self._frozen and any(param.requires_grad for param in self._frozen))
             or (self.own_only and not all(param.requires_grad for param in self.params))
         ):
@@ -129,7 +125,7 @@ class GradientStep:
         present = [grad for grad in grads if grad is not None]
         excess = 0.0
         if self.max_grad_norm is not None:
-            parts = present if self._are_few else torch._foreach_norm(present)
+            parts = present if self._concatenates else torch._foreach_norm(present)
             flat = torch._utils._flatten_dense_tensors(parts)  # type: ignore[no-untyped-call]
             norm = torch.linalg.vector_norm(flat).item()
             finite = math.isfinite(norm)
@@ -140,7 +136,7 @@ class GradientStep:
         value = loss.item()
         if not finite or not math.isfinite(value):
             self.found_inf.zero_()
-            raise _refusal(value)
+            raise _non_finite_error(value)
         self.trail = hash((self.trail, value))
         divisor = self.divisor.fill_(excess) if excess > 1 else None
         torch.set_flush_denormal(True)
@@ -156,14 +152,14 @@ class GradientStep:
 
     @property
     def refused(self) -> Tensor | None:
-        """On a GPU: 1 if the last step was skipped, else 0, without synchronisation. None on a CPU."""
+        """On a GPU, a tensor that is 1 if the GPU skipped the last step, else 0; None on a CPU."""
         return self.found_inf if self.on_gpu else None
 
     def settle(self) -> None:
-        """Synchronise with the GPU and raise an error if steps were skipped since the last report. No effect on a CPU.
+        """Synchronise with the GPU, and raise an error if it has skipped steps since the last call. No effect on a CPU.
 
         Raises:
-            NonFiniteError: If steps were skipped. `skipped` of the error is their number.
+            NonFiniteError: If the GPU has skipped steps. The attribute `skipped` of the error is their number.
         """
         calls, self._calls = self._calls, 0
         if self._losses:
@@ -202,7 +198,7 @@ class GradientStep:
         self._prepare()  # the first step of an optimiser creates its state
 
     def _count_without_skipped(self) -> None:
-        """Subtract the steps that the GPU skipped from the step counts of the user's optimiser on the CPU."""
+        """Subtract the steps that the GPU has skipped from the step counts in the optimiser's state on the CPU."""
         for counts, on_gpu in self._counts:
             skipped = counts[0] - on_gpu[0].cpu()
             for count in counts if skipped else ():
@@ -214,6 +210,7 @@ class GradientStep:
         optimizer = self.optimizer
         state, groups = optimizer.state, optimizer.param_groups
         self._cached_for = (state, len(state), groups, len(groups))
+        self._hooks = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
         params = [param for group in optimizer.param_groups for param in group["params"]]
         self.params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
@@ -225,16 +222,18 @@ class GradientStep:
         self.on_gpu = device.type != "cpu"
         if device != self._device:
             self._device = device
-            single: dict[str, Any] = {"dtype": torch.float32, "device": device}  # kernels accept only these scalars
-            self.found_inf, self.skipped = torch.zeros((), **single), torch.zeros((), **single)
-            self.one, self.divisor = torch.ones((), **single), torch.ones((), **single)
-        self._are_few = sum(p.numel() for p in self.params) <= FEW and len({p.dtype for p in self.params}) == 1
+            # The kernels accept only float32 scalars on the device of the parameters.
+            self.found_inf, self.skipped = (torch.zeros((), dtype=torch.float32, device=device) for _ in range(2))
+            self.one, self.divisor = (torch.ones((), dtype=torch.float32, device=device) for _ in range(2))
+        n_values, dtypes = sum(param.numel() for param in self.params), {param.dtype for param in self.params}
+        self._concatenates = n_values <= MAX_CONCATENATED and len(dtypes) == 1
         self.kernel = self._fused_kernel()
 
     def _fused_kernel(self) -> Kernel | None:
         optimizer = self.optimizer
         make = _KERNELS.get(type(optimizer))
-        if make is None or not _is_plain(optimizer) or len({param.device for param in self.params}) > 1:
+        is_plain = _is_plain(optimizer) and not any(self._hooks)
+        if make is None or not is_plain or len({param.device for param in self.params}) > 1:
             return None
         group_kernels = []
         for group in optimizer.param_groups:
@@ -255,17 +254,15 @@ class GradientStep:
         return all_groups
 
 
-def _refusal(loss: float) -> NonFiniteError:
-    name, came = ("gradient", "holds NaN or infinity") if math.isfinite(loss) else ("loss", f"is {loss}")
-    return NonFiniteError(name, f"the {name} {came} (loss {loss}), expected finite numbers; this step was not made")
+def _non_finite_error(loss: float) -> NonFiniteError:
+    name, fault = ("gradient", "contains NaN or infinity") if math.isfinite(loss) else ("loss", f"is {loss}")
+    return NonFiniteError(name, f"the {name} {fault} (loss {loss}), expected finite numbers; this step was not made")
 
 
 def _is_plain(optimizer: Optimizer) -> bool:
-    """Return True if the user has not replaced or hooked `optimizer.step`, so that it need not be called."""
-    step = optimizer.__dict__.get("step")  # a learning-rate scheduler sets a wrapper that only counts calls
-    return (step is None or hasattr(step, "_wrapped_by_lr_sched")) and not (
-        optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-    )
+    """Return True if the user has not replaced `optimizer.step`."""
+    step = optimizer.__dict__.get("step")  # a learning-rate scheduler replaces it by a wrapper that counts calls
+    return step is None or hasattr(step, "_wrapped_by_lr_sched")
 
 
 def _is_fusable(group: dict[str, Any], params: Sequence[Tensor]) -> bool:
@@ -283,7 +280,7 @@ def _is_fusable(group: dict[str, Any], params: Sequence[Tensor]) -> bool:
 def _adam_kernel(
     optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None, counts: list[Counts]
 ) -> Kernel | None:
-    """Return a kernel for Adam (arXiv:1412.6980) and AdamW (arXiv:1711.05101) that uses the user's optimiser state."""
+    """Return a kernel for Adam (arXiv:1412.6980) or AdamW (arXiv:1711.05101) on the optimiser's state, or None."""
     states = [optimizer.state.get(param) for param in params]
     if not _is_fusable(group, params) or not all(states):
         return None
@@ -307,7 +304,7 @@ def _adam_kernel(
         if are_on_gpu:
             torch._foreach_add_(steps, 1)
         for count in on_host:
-            count += 1  # changes the user's tensor, ten times as fast as a kernel
+            count += 1  # an array that shares the tensor's memory; ten times as fast as a kernel
         fused(
             params, grads, exp_avgs, exp_avg_sqs, maxima, steps,
             lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"],
@@ -315,7 +312,7 @@ def _adam_kernel(
         )  # fmt: skip
         if found_inf is not None:
             torch._foreach_sub_(steps, [found_inf] * len(steps))
-        optimizer._opt_called = True  # type: ignore[attr-defined]  # read by learning-rate schedulers
+        optimizer._opt_called = True  # type: ignore[attr-defined]  # learning-rate schedulers read this attribute
 
     return kernel
 
@@ -323,10 +320,10 @@ def _adam_kernel(
 def _sgd_kernel(
     optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None, counts: list[Counts]
 ) -> Kernel | None:
-    """Return a kernel for stochastic gradient descent that uses the user's momentum buffers once they exist."""
+    """Return a kernel for SGD on the optimiser's momentum buffers; None before the first step creates them."""
     states = [optimizer.state.get(param) or {} for param in params]
-    found = [state.get("momentum_buffer") for state in states]
-    buffers: list[Tensor] = [buffer for buffer in found if buffer is not None] if group["momentum"] else []
+    momenta = [state.get("momentum_buffer") for state in states]
+    buffers: list[Tensor] = [buffer for buffer in momenta if buffer is not None] if group["momentum"] else []
     if not _is_fusable(group, params) or (group["momentum"] and len(buffers) < len(params)):
         return None
 
@@ -343,13 +340,9 @@ def _sgd_kernel(
 
 
 def _rmsprop_kernel(
-    optimizer: RMSpropEpsInsideSqrt,
-    group: dict[str, Any],
-    params: list[Tensor],
-    found_inf: Tensor | None,
-    counts: list[Counts],
+    optimizer: Any, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None, counts: list[Counts]
 ) -> Kernel | None:
-    """Return a kernel for RMSprop with epsilon inside the root, without the wrappers of `Optimizer.step`."""
+    """Return a kernel that calls `RMSpropEpsInsideSqrt.move`; None on a GPU and before the first step."""
     if found_inf is not None or not all(optimizer.state.get(param) for param in params):
         return None
 
@@ -357,7 +350,7 @@ def _rmsprop_kernel(
         if divisor is not None:
             torch._foreach_div_(grads, divisor)
         optimizer.move(params, grads, group)
-        optimizer._opt_called = True  # type: ignore[attr-defined]
+        optimizer._opt_called = True
 
     return kernel
 
@@ -379,15 +372,15 @@ class StepsOfUpdate:
 
     Raises:
         ValueError: At a call with an unknown name.
-        NonFiniteError: At a call with a loss that a `GradientStep` rejects. With several optimisers the message names
-            the optimiser that made no step and the optimisers that made their steps. A GPU skips all steps after a
-            rejected step and reports the error later.
+        NonFiniteError: At a call, if the `GradientStep` rejects the loss. If there are several optimisers, the message
+            contains the names of the optimiser that made no step and of the optimisers that have made steps. A GPU
+            skips all steps after a rejected step, and the error is raised later.
     """
 
     def __init__(self, gradient_steps: Mapping[str, GradientStep]) -> None:
         self.gradient_steps = gradient_steps
-        self.made: list[str] = []  # names of the optimisers, in order
-        #: On a GPU: 1 if a step so far was skipped, else 0. None on a CPU.
+        self.made: list[str] = []  # names of the optimisers, one for each step
+        #: On a GPU, a tensor that is 1 if the GPU skipped a step of this update, else 0; None on a CPU.
         self.refused: Tensor | None = None
 
     def __call__(self, optimizer: str, loss: Tensor) -> None:
@@ -399,13 +392,13 @@ class StepsOfUpdate:
         except NonFiniteError as error:
             if len(self.gradient_steps) == 1:
                 raise
-            # On a GPU the error may concern earlier steps, and it is not known which steps were made.
-            others = "" if step.on_gpu else others_were(self.made)
+            # On a GPU the error may be about an earlier update, so the steps of this update are not listed.
+            others = "" if step.on_gpu else earlier_steps_text(self.made)
             raise NonFiniteError(error.name, f"{optimizer}: {error}{others}", skipped=error.skipped) from None
         self.made.append(optimizer)
         self.refused = step.refused
 
 
-def others_were(made: Sequence[str]) -> str:
-    """Return the part of an error message about the steps that were made before a rejected step."""
+def earlier_steps_text(made: Sequence[str]) -> str:
+    """Return the part of an error text about the steps before a rejected step; `made` are their optimisers' names."""
     return f"; the earlier steps of {' and '.join(made)} were made" if made else ", and no other step was made"

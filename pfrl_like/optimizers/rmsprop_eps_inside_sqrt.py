@@ -1,4 +1,4 @@
-"""RMSprop of the DQN and A3C papers, and optimisers with a state that several processes share (arXiv:1602.01783)."""
+"""RMSprop of the DQN and A3C papers, and optimiser states shared between processes (arXiv:1602.01783)."""
 
 import copy
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch.optim import Optimizer, RMSprop
 class RMSpropEpsInsideSqrt(RMSprop):
     """RMSprop that divides by sqrt(variance + eps); torch's RMSprop divides by sqrt(variance) + eps.
 
-    If `centered`, the optimiser is RMSProp of arXiv:1308.0850, eq. 38 to 41 (DQN); otherwise RMSProp of
+    If `centered` is True, the step is that of arXiv:1308.0850, eq. 38 to 41 (DQN). Otherwise the step is that of
     arXiv:1602.01783, section 4 (A3C). State and parameter groups have the same format as in `torch.optim.RMSprop`.
 
     Args:
@@ -21,7 +21,7 @@ class RMSpropEpsInsideSqrt(RMSprop):
         alpha: Decay of the running means, in [0, 1).
         eps: Number added to the variance.
         weight_decay: Weight of the L2 regularisation.
-        momentum: Factor of the previous step.
+        momentum: Weight of the previous step, which is added to the new step.
         centered: True to use the variance of the gradient: its running mean square minus its squared running mean.
         maximize: True to maximise the objective instead of minimising it.
 
@@ -48,10 +48,11 @@ class RMSpropEpsInsideSqrt(RMSprop):
         """Update the parameters that have a gradient.
 
         Args:
-            closure: Function that recomputes and returns the loss, or None.
+            closure: Function that computes the loss and the gradients, and returns the loss. If None, `step` uses the
+                existing gradients.
 
         Returns:
-            The result of `closure`; None without a closure.
+            The result of `closure`, or None if `closure` is None.
         """
         loss = None
         if closure is not None:
@@ -65,10 +66,9 @@ class RMSpropEpsInsideSqrt(RMSprop):
 
     @torch.no_grad()
     def move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
-        """Update the parameters of a group with the given gradients."""
-        names = (
-            ["step", "square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
-        )
+        """Make a step along these gradients with the hyperparameters of a parameter group."""
+        optional = {"momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
+        names = ["step", "square_avg", *(name for name, is_used in optional.items() if is_used)]
         for param in params:
             for name in names:
                 if name not in self.state[param]:
@@ -96,19 +96,20 @@ class RMSpropEpsInsideSqrt(RMSprop):
             torch._foreach_addcdiv_(params, grads, roots, -group["lr"])
 
 
-#: Initial values of optimiser tensors that a step with zero gradients changes.
-_AT_FIRST = {"step": 0.0, "mu_product": 1.0}
+#: Initial values of those tensors in an optimiser's state that a step with zero gradients changes.
+_INITIAL_VALUES = {"step": 0.0, "mu_product": 1.0}
 
 
 def share_state(optimizer: Optimizer) -> None:
-    """Move the state of an optimiser into shared memory, so that copies of it in other processes share the state.
+    """Move the state of an optimiser into shared memory, so that copies of the optimiser in other processes share it.
 
-    The function creates the state that the first step would create: running means and counts of zero. Learning rates
-    and other hyperparameters are not shared; each process has its own values. Torch's SGD with momentum applies no
-    dampening in the step that creates its state. With a shared state, dampening applies to the first step, too.
+    If the optimiser has no state, the function creates the state of the first step: running means and counts of zero.
+    Learning rates and other hyperparameters are not shared. In torch's SGD with momentum, `dampening` has no effect on
+    the step that creates the state. If the state is shared, `dampening` also affects the first step.
 
     Args:
-        optimizer: Any optimiser. If its `step` requires a closure, only existing state is shared.
+        optimizer: Any optimiser. If its `step` requires a closure, the function creates no state and shares only
+            existing state.
     """
     make_state(optimizer)
     for state in optimizer.state.values():
@@ -123,30 +124,30 @@ def make_state(optimizer: Optimizer) -> None:
     new = [param for param in params if param.requires_grad and not optimizer.state.get(param)]
     if not new:
         return
-    trial = copy.deepcopy(optimizer)  # a deep copy also copies the parameters
-    for group in trial.param_groups:
+    copied = copy.deepcopy(optimizer)  # the deep copy has copies of the parameters
+    for group in copied.param_groups:
         for name in {"weight_decay", "weight_decay_rate"} & group.keys():
             group[name] = 0
         for param in group["params"]:
             param.grad = torch.zeros_like(param) if param.requires_grad else None
     try:
-        type(trial).step(trial)
+        type(copied).step(copied)
     except TypeError:  # `step` requires a closure
         return
-    made = zip(params, (param for group in trial.param_groups for param in group["params"]), strict=True)
-    state_of = {param: trial.state[twin] for param, twin in made if twin in trial.state}
+    pairs = zip(params, (param for group in copied.param_groups for param in group["params"]), strict=True)
+    state_of = {param: copied.state[copied_param] for param, copied_param in pairs if copied_param in copied.state}
     for param in new:
         for name, value in state_of.get(param, {}).items():
-            if name in _AT_FIRST and isinstance(value, Tensor):
-                value.fill_(_AT_FIRST[name])
+            if name in _INITIAL_VALUES and isinstance(value, Tensor):
+                value.fill_(_INITIAL_VALUES[name])
             optimizer.state[param][name] = value
 
 
 class SharedRMSpropEpsInsideSqrt(RMSpropEpsInsideSqrt):
-    """`RMSpropEpsInsideSqrt` with a state in shared memory; the arguments are the same.
+    """`RMSpropEpsInsideSqrt` with its state in shared memory; the arguments are the same.
 
-    The class exists for compatibility with PFRL. It is not needed, because `train_agent_async` shares the state of any
-    optimiser.
+    The class exists for compatibility with PFRL. `train_agent_async` does not require it, because `train_agent_async`
+    shares the state of any optimiser.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:

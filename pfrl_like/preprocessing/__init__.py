@@ -1,4 +1,4 @@
-"""Scalers of observations, actions and rewards; a policy contains its scalers and is exported with them."""
+"""Scalers of observations, actions and rewards. A policy contains its scalers, also after export."""
 
 from pfrl_like.preprocessing.scaler import Scaler
 from pfrl_like.preprocessing.scalers import (

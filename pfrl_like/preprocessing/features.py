@@ -1,4 +1,4 @@
-"""`FeatureExtractor`: computes the network's input from lists of observations or from whole minibatches."""
+"""`FeatureExtractor` computes the network's input from lists of observations or from whole minibatches."""
 
 import contextlib
 import copy
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from pfrl_like.batch import first_leaf, map_nested
 from pfrl_like.random_streams.streams import isolated_rng
@@ -18,28 +19,30 @@ from pfrl_like.utils.batch_states import Phi, batch_states
 class FeatureExtractor:
     """Computes the network's input from single observations and from whole minibatches.
 
-    A `phi` is written for one observation. `FeatureExtractor` applies it to a whole stack of observations only if a
-    test shows that the results are equal. The test applies `phi` twice row by row and once to the whole stack, which
-    has at least two different rows. Values, dtype and shape must be equal. The test is repeated with additional rows of
-    different scales and signs, to detect functions that depend on the whole stack. The test runs once. It uses a copy
-    of `phi`, because `phi` may be an object with state, and it advances no random stream of the run.
+    The user's `phi` takes one observation. One call with a whole stack of observations is faster, and
+    `FeatureExtractor` makes this call if a test shows that the results are equal. The test calls `phi` twice with each
+    row of a stack, and once with the whole stack. Values, dtype and shape of the results must be equal. The test is
+    repeated with more rows of different scales and signs, because the result of `phi` for a row may depend on the other
+    rows. The test runs only once, with the first stack that has at least two different rows. The test uses a copy of
+    `phi`, because `phi` may be an object with state, and restores the random streams.
 
     Args:
-        phi: Feature extractor of one observation. None uses the observation itself.
+        phi: Function that converts one observation to features. If None, the features are the observation.
         batch_states_function: Function that converts a list of observations to a batch, called as (list of
-            observations, device, phi). A function of the user always gets a list of observations.
+            observations, device, phi). If this is not `pfrl_like.utils.batch_states.batch_states`, `phi` is never
+            called with a stack.
     """
 
     def __init__(self, phi: Phi | None = None, batch_states_function: Callable[..., Any] = batch_states) -> None:
         self.phi: Phi = identity if phi is None else phi
         self.batch_states = getattr(batch_states_function, "batch_states", batch_states_function)
         self._uses_stacks = self.batch_states is batch_states
-        #: True if the features are equal to the observations, so that minibatches need no conversion.
+        #: True if the features equal the observations, so that minibatches are only moved to the device.
         self.is_identity = self._uses_stacks and _is_identity_function(self.phi)
         self._on_stack: bool | None = self.is_identity if self.is_identity or not self._uses_stacks else None
 
     def __call__(self, obs: Any, device: torch.device | str) -> Any:
-        """Return the features of observations for which an agent selects actions.
+        """Return the features of the observations for which an agent selects actions.
 
         Args:
             obs: List or tuple of k observations, or a stack of k observations: an array or tensor [k, ...], or a dict
@@ -47,7 +50,7 @@ class FeatureExtractor:
             device: Device of the features.
 
         Returns:
-            Tensors [k, ...] with the nesting of one feature.
+            Tensors [k, ...], nested like the result of `phi` for one observation.
         """
         if isinstance(obs, list | tuple):
             return self.batch_states(obs, device, self.phi)
@@ -57,8 +60,8 @@ class FeatureExtractor:
         """Return the features of the observations in a `Batch`.
 
         Args:
-            obs: Tensors [N, ...] (lists or object arrays for observations that are objects), with the nesting of one
-                observation. Unless `is_identity` is True, leave the tensors on the CPU, because `phi` is applied on the
+            obs: Tensors [N, ...], nested like one observation; lists or object arrays if parts of an observation are
+                objects. If `is_identity` is False, the tensors should be on the CPU, because `phi` is called on the
                 CPU.
             device: Device of the features.
         """
@@ -67,7 +70,7 @@ class FeatureExtractor:
         return self._of_stack(_as_arrays(obs), device)
 
     def _of_stack(self, stack: Any, device: torch.device | str) -> Any:
-        if self._on_stack is None and not _holds_objects(stack) and _rows_differ(stack):
+        if self._on_stack is None and not any(map(_is_object, tree_leaves(stack))) and _rows_differ(stack):
             self._on_stack = _agrees_on_stack(self.phi, stack)
         if self._on_stack:
             return map_nested(lambda leaf: torch.as_tensor(leaf).to(device), self.phi(stack))
@@ -80,29 +83,27 @@ def identity(obs: Any) -> Any:
 
 
 def _is_identity_function(phi: Phi) -> bool:
-    """Return True if the bytecode of `phi` is the same as of `lambda x: x`."""
-    code, own = getattr(phi, "__code__", None), identity.__code__
-    return code is not None and (code.co_code, code.co_argcount) == (own.co_code, own.co_argcount)
+    """Return True if `phi` has the bytecode of `lambda x: x`."""
+    code, identity_code = getattr(phi, "__code__", None), identity.__code__
+    return code is not None and (code.co_code, code.co_argcount) == (identity_code.co_code, identity_code.co_argcount)
 
 
 def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
-    """Return True if `phi` returns equal results for a stack and for its rows; tests copies, without side effects."""
+    """Return True if a copy of `phi` returns equal results for a stack and for its rows, also for variants of it."""
     with isolated_rng(), np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with contextlib.suppress(Exception):
             phi = copy.deepcopy(phi)  # `phi` may be an object with state
-            return _agrees(phi, stack) is True and all(
-                _agrees(phi, other) is not False for other in varied_stacks(stack)
-            )
+            agrees = (_agrees(phi, other) is not False for other in varied_stacks(stack))
+            return _agrees(phi, stack) is True and all(agrees)
         return False
 
 
 def _agrees(phi: Phi, stack: Any) -> bool | None:
-    """Compare the results for one stack; return None if `phi` raises an error for a row of the stack."""
+    """Return True if the results for the stack and for its rows are equal; None if `phi` raises an error for a row."""
     try:
-        first, second = (
-            fingerprint(batch_states(rows_of_stack(_copy(stack)), torch.device("cpu"), phi)) for _ in range(2)
-        )
+        batches = (batch_states(rows_of_stack(_copy(stack)), torch.device("cpu"), phi) for _ in range(2))
+        first, second = map(fingerprint, batches)
     except Exception:  # a user's function may raise any error
         return None
     try:
@@ -112,10 +113,10 @@ def _agrees(phi: Phi, stack: Any) -> bool | None:
 
 
 def varied_stacks(stack: Any) -> Iterator[Any]:
-    """Yield two stacks with more rows, in a different order, with different scales and offsets.
+    """Yield two variants of a stack, with more rows, in another order, with changed values.
 
-    The values of the first stack are within the range of `stack`, because a `phi` may require this range. The values of
-    the second stack are not limited to this range.
+    The first variant has values within the range of `stack`, because `phi` may require this range. The second variant
+    has rows of different scales and signs.
     """
 
     def vary(function: Callable[[Any, Any], Any]) -> Any:
@@ -133,12 +134,12 @@ def varied_stacks(stack: Any) -> Iterator[Any]:
 
 
 def _shrunk(rows: Any, i: Any) -> Any:
-    """Move rows towards the minimum of `rows`, each row by a different fraction of the distance."""
+    """Reduce the differences between the rows and their common minimum, by a different factor for each row."""
     return rows & (i % 2 == 0) if rows.dtype == bool else rows.min() + (rows - rows.min()) * ((i + 1) / len(rows))
 
 
 def _rescaled(rows: Any, i: Any) -> Any:
-    """Multiply rows by factors of both signs from 1e-3 to 1e3; integers wrap around within the range of their dtype."""
+    """Multiply float rows by factors from 1e-3 to 1e3 with both signs; add different integers to integer rows."""
     if rows.dtype.kind == "f":
         return rows * (10.0 ** (i % 7 - 3) * (-1) ** i) + i
     return rows ^ (i % 2 == 0) if rows.dtype == bool else rows + i.astype(rows.dtype)
@@ -150,7 +151,7 @@ def _rows_differ(stack: Any) -> bool:
 
 
 def fingerprint(nested: Any) -> Any:
-    """Return dtype, shape and bytes of each leaf in the nesting of `nested`, for comparisons."""
+    """Return a tuple of dtype, shape and bytes for each array or tensor in `nested`, nested in the same way."""
 
     def of_leaf(leaf: Any) -> Any:
         array = np.asarray(leaf)
@@ -160,6 +161,7 @@ def fingerprint(nested: Any) -> Any:
 
 
 def _copy(nested: Any) -> Any:
+    """Return copies of nested arrays and tensors as arrays."""
     return map_nested(lambda leaf: np.array(leaf.numpy(force=True) if isinstance(leaf, Tensor) else leaf), nested)
 
 
@@ -181,13 +183,11 @@ def _as_arrays(stack: Any) -> Any:
     if isinstance(stack, list):
         objects = np.empty(len(stack), object)
         for i, value in enumerate(stack):
-            objects[i] = value  # a single assignment would convert the values
+            objects[i] = value  # np.array(stack) would convert the values
         return objects
     return stack.detach().cpu().numpy() if isinstance(stack, Tensor) else np.asarray(stack)
 
 
-def _holds_objects(stack: Any) -> bool:
-    """Return True if a part is not a stack of numbers; `phi` can then only be applied row by row."""
-    if isinstance(stack, Mapping | tuple):
-        return any(map(_holds_objects, stack.values() if isinstance(stack, Mapping) else stack))
-    return bool(np.asarray(stack).dtype == object)
+def _is_object(leaf: Any) -> bool:
+    """Return True if a part of a stack does not contain numbers, so that `phi` must be called with single rows."""
+    return bool(np.asarray(leaf).dtype == object)

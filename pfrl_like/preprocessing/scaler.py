@@ -1,4 +1,4 @@
-"""The interface of scalers, affine scalers, and statistics of episodes."""
+"""The interface of scalers, the base class of affine scalers, and the statistics to which scalers are fitted."""
 
 import math
 from abc import abstractmethod
@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 class Scaler(Configurable):
     """Invertible map of observations, actions or rewards that uses only torch operations.
 
-    A scaler can be traced, compiled and exported as part of a policy. `column` is the name of the episode's array to
-    which the scaler is fitted.
+    PyTorch can trace, compile and export a scaler as a part of a policy. `column` is the name of the array in an
+    episode that the scaler scales: "observations", "actions" or "rewards".
     """
 
     column: ClassVar[str] = "observations"
@@ -33,7 +33,7 @@ class Scaler(Configurable):
 
     @abstractmethod
     def fit(self, episodes: Any) -> Self:
-        """Compute the statistics of data and store them.
+        """Compute the statistics of data and store the statistics.
 
         Args:
             episodes: Episodes, a dataset, or an array of rows [N, ...].
@@ -42,7 +42,7 @@ class Scaler(Configurable):
             The scaler itself.
 
         Raises:
-            TypeError: If the data have another type or are not numbers.
+            TypeError: If the data have a different type, or contain values that are not numbers.
             ValueError: If there are no rows, or rows have different shapes.
             NonFiniteError: If a value is NaN or infinite.
         """
@@ -52,8 +52,8 @@ class Scaler(Configurable):
         """Scale a batch.
 
         Args:
-            x: Values, [..., *row shape]. Integers are converted to the default floating-point dtype. Images may contain
-                several frames stacked along the channel axis.
+            x: Values, [..., *row shape]. Integers are converted to the default floating-point dtype. Images may consist
+                of several frames, stacked along the channel axis, if the scaler is fitted to single frames.
 
         Returns:
             Scaled values of the same shape, floating point.
@@ -65,22 +65,22 @@ class Scaler(Configurable):
 
     @abstractmethod
     def reverse_transform(self, x: Tensor) -> Tensor:
-        """Apply the inverse of `transform`; arguments and errors are the same as in `transform`."""
+        """Return the values that `transform` scales to `x`; arguments and errors are the same as in `transform`."""
 
 
 class AffineScaler(Scaler):
-    """Scaler that computes x' = (x - offset) / width for each entry; a width of 0 is replaced by 1.
+    """Scaler that computes x' = multiplier * (x - offset) / width for each entry. A width of 0 is replaced by 1.
 
-    The statistics are stored in float64 and converted to the dtype of the values. The result is multiplied by
-    `multiplier`.
+    The scaler stores the statistics in float64, and computes in the dtype of the values. `multiplier` is a class
+    attribute or an attribute, 1 by default.
 
     Args:
-        dataset: Data to fit to; see `fit`.
-        **statistics: Statistics to use instead of a dataset: arrays of equal shape. None for a statistic that is not
-            passed.
+        dataset: Data to which the scaler is fitted, in a form that `fit` accepts. If None, the statistics are used.
+        **statistics: Statistics in place of a dataset, arrays of equal shape. If all are None, the scaler is not
+            fitted.
 
     Raises:
-        ValueError: If a dataset is passed together with statistics, only some of the statistics are passed, or the
+        ValueError: If a dataset is passed together with statistics, if some of the statistics are None, or if the
             statistics contradict each other.
         NonFiniteError: If a value is NaN or infinite.
     """
@@ -98,9 +98,9 @@ class AffineScaler(Scaler):
                 raise ValueError(f"{type(self).__name__} takes either a dataset or {names}, not both")
             self.fit(dataset)
         elif not missing:
-            self._keep(**statistics)
+            self._store(**statistics)
         elif len(missing) < len(statistics):
-            raise ValueError(f"{type(self).__name__} needs {names}; not given: {', '.join(missing)}")
+            raise ValueError(f"{type(self).__name__} needs {names}, but {' and '.join(missing)} is None")
 
     @property
     def fitted(self) -> bool:
@@ -116,13 +116,13 @@ class AffineScaler(Scaler):
 
     @abstractmethod
     def _offset_and_width(self, *_: Any, **statistics: Any) -> tuple[Array, Array]:
-        """Return offset and width: the values to subtract and the values to divide by.
+        """Return the offset, which `transform` subtracts, and the width, by which `transform` divides.
 
         Raises:
             ValueError: If the statistics contradict each other.
         """
 
-    def _keep(self, **statistics: Any) -> Self:
+    def _store(self, **statistics: Any) -> Self:
         arrays = {name: np.asarray(value, np.float64) for name, value in statistics.items()}
         for name, array in arrays.items():
             check_finite(name, array)
@@ -141,11 +141,11 @@ class AffineScaler(Scaler):
         return {**self._statistics, **multiplier}
 
     def _operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return batch (with a separate axis for stacked frames), offset and width, in the dtype of the result."""
+        """Return the batch (with an additional axis for stacked frames), offset and width, in the result's dtype."""
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         offset, width = self._converted.get((x.device, dtype)) or self._convert(x.device, dtype)
         shape = offset.shape
-        if not _is_traced() and not _is_batch_of(shape, x.shape):  # a trace records the result of one check
+        if not _is_traced() and not _is_batch_of(shape, x.shape):  # in a trace, sizes would become constants
             raise ValueError(f"x has shape {tuple(x.shape)}, but {self.get_type()} is fitted to rows of {tuple(shape)}")
         x = x.to(dtype) if x.dtype == torch.bool else x
         return torch.unflatten(x, -3, (-1, shape[0])) if len(shape) == 3 else x, offset, width
@@ -153,10 +153,10 @@ class AffineScaler(Scaler):
     def _convert(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         if self._constants is None:
             raise NotFittedError(f"{self!r} is not fitted: call fit, or pass statistics to the constructor")
-        with torch.inference_mode(False):  # the cached tensors are also used outside inference mode
+        with torch.inference_mode(False):  # the tensors are cached, and also used outside inference mode
             offset, width = [constant.to(dtype).to(device) for constant in self._constants]
             width = torch.where(width == 0, 1, width)
-        if type(width) is Tensor and not _is_traced():  # exporters replace tensors by other objects
+        if type(width) is Tensor and not _is_traced():  # not if an exporter has replaced the tensors by other objects
             self._converted[device, dtype] = offset, width
         return offset, width
 
@@ -165,7 +165,7 @@ class AffineScaler(Scaler):
 
 
 def check_multiplier(multiplier: Any) -> None:
-    """Raise an error if the inverse of a factor does not exist.
+    """Raise an error if a factor is 0 or not finite, so that the scaling has no inverse.
 
     Raises:
         ValueError: If `multiplier` is 0 or not finite.
@@ -177,35 +177,32 @@ def check_multiplier(multiplier: Any) -> None:
 
 
 def _is_batch_of(row: torch.Size, batch: torch.Size) -> bool:
-    """Return True if the last axes of a batch have the shape of a row, or of images with several stacked frames."""
+    """Return True if the last axes of a batch have the shape of a row, or of several frames stacked to an image."""
     if len(row) == 3 and len(batch) >= 3 and row[0]:
         return batch[-2:] == row[1:] and batch[-3] % row[0] == 0
     return batch[max(0, len(batch) - len(row)) :] == row
 
 
 def _is_traced() -> bool:
+    """Return True inside `torch.jit.trace`."""
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
 
 
-#: Maximum number of values that are processed (as float64) at once, so that data may be larger than memory.
+#: Maximum number of values in a chunk of `pieces`, so that data may be larger than the memory.
 PIECE = 2**20
 
 
 def extremes(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the minimum and maximum of each entry, in the shape of one row; see `pieces` for the arguments."""
-    low = high = None
-    for piece in pieces(source, column):
-        low_of_piece, high_of_piece = piece.min(axis=0), piece.max(axis=0)
-        low = low_of_piece if low is None else np.minimum(low, low_of_piece)
-        high = high_of_piece if high is None else np.maximum(high, high_of_piece)
-    return np.asarray(low, np.float64), np.asarray(high, np.float64)
+    """Return the minimum and maximum of each entry, in the shape of one row; see `pieces` for arguments and errors."""
+    lows, highs = zip(*((piece.min(axis=0), piece.max(axis=0)) for piece in pieces(source, column)), strict=True)
+    return np.min(lows, axis=0).astype(np.float64), np.max(highs, axis=0).astype(np.float64)
 
 
 def moments(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return mean and population standard deviation of each entry; see `pieces` for arguments and errors.
 
-    They are computed from differences to the first row, so that the standard deviation of a constant entry is exactly
-    0.
+    The function computes with differences to the first row, so that the standard deviation of a constant entry is
+    exactly 0.
     """
     n, first, total, squares = 0, np.float64(0), np.float64(0), np.float64(0)
     for piece in pieces(source, column):
@@ -223,17 +220,17 @@ def returns(source: Any) -> list[float]:
     """Return the undiscounted returns of episodes: the sums of their rewards.
 
     Args:
-        source: A dataset, an episode, an array of the rewards of one episode, [n], or an iterable of episodes or such
-            arrays.
+        source: A dataset, an episode, an array of the rewards of one episode, [n], or an iterable of episodes or of
+            these arrays.
 
     Raises:
-        TypeError: If the data have another type, or values are not numbers.
+        TypeError: If the data have a different type, or values are not numbers.
         ValueError: If there are no rows, or rows have different shapes.
-        NonFiniteError: If a value is NaN or infinite. It is a subclass of ValueError.
+        NonFiniteError: If a value is NaN or infinite. This error is a ValueError, too.
     """
     source = [*source] if isinstance(source, Iterator) else source
     for _ in pieces(source, "rewards"):
-        pass  # `pieces` raises an error for invalid data
+        pass  # only to raise the errors of `pieces`
     episodes = [source] if _is_array_of(source, "rewards") else getattr(source, "episodes", source)
     return [
         float(episode.compute_return() if hasattr(episode, "compute_return") else np.sum(_array(episode, "rewards")))
@@ -247,12 +244,12 @@ def pieces(source: Any, column: str) -> Iterator[NDArray[Any]]:
     Args:
         source: A dataset (with the attribute `episodes`), an episode (with the column as an attribute), an array or
             tensor of rows [N, ...], or an iterable of episodes or arrays.
-        column: Name of the array of an episode, for instance "observations".
+        column: Name of an array in an episode: "observations", "actions" or "rewards".
 
     Raises:
-        TypeError: If the data have another type, values are not numbers, or actions are not floating point.
+        TypeError: If the data have a different type, if values are not numbers, or if actions are not floating point.
         ValueError: If there are no rows, or rows have different shapes.
-        NonFiniteError: If a value is NaN or infinite. It is a subclass of ValueError.
+        NonFiniteError: If a value is NaN or infinite. This error is a ValueError, too.
     """
     shape, n = None, 0
     for where, rows in _arrays(source, column):
@@ -268,14 +265,14 @@ def pieces(source: Any, column: str) -> Iterator[NDArray[Any]]:
             n += len(piece)
             yield piece
     if n == 0:
-        raise ValueError(f"there are no {column} to fit a scaler to")
+        raise ValueError(f"the data contain no {column}, expected at least one row to fit a scaler to")
 
 
-_EXPECTED = {"actions": "floating-point numbers, since the indices of discrete actions have no scale"}
+_EXPECTED = {"actions": "floating-point numbers, because discrete actions cannot be scaled"}
 
 
 def _arrays(source: Any, column: str) -> Iterator[tuple[str, Any]]:
-    """Yield each array of rows with its name in error messages."""
+    """Yield each array of rows, with the name of the array in error texts."""
     if _is_array_of(source, column):
         yield column, _array(source, column)
         return
@@ -290,11 +287,12 @@ def _arrays(source: Any, column: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_array_of(value: Any, column: str) -> bool:
+    """Return True if a value is an array, or an episode that contains an array of this name."""
     return not hasattr(value, "episodes") and (hasattr(value, column) or hasattr(value, "__array__"))
 
 
 def _array(value: Any, column: str) -> Any:
-    """Return the recorded rows of an episode's column, or an array unchanged; memory-mapped arrays are not loaded."""
+    """Return the recorded rows in an array of an episode, or the array `value`, without loading memory-mapped files."""
     rows = value.known_values(column) if hasattr(value, "known_values") else getattr(value, column, value)
     if isinstance(rows, Tensor):
         rows = rows.detach().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Scalers of observations, actions and rewards, and the table of scaler names."""
+"""Scalers of observations, actions and rewards, and `make_scaler`, which makes a scaler from its name."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pfrl_like.utils.plain_values import build
 
 
 class _RewardScaler(Scaler):
-    """Base of reward scalers without statistics; their dataclass fields are the constructor arguments."""
+    """Base class of reward scalers that are dataclasses: the fields are the constructor's arguments."""
 
     column = "rewards"
     multiplier: float
@@ -27,7 +27,7 @@ class _RewardScaler(Scaler):
         return True
 
     def fit(self, episodes: Any) -> Self:
-        """Return the scaler unchanged; the method exists for compatibility with other scalers."""
+        """Return the scaler unchanged, because this scaler has no statistics."""
         return self
 
     def reverse_transform(self, x: Tensor) -> Tensor:
@@ -62,9 +62,9 @@ class ClipRewardScaler(_RewardScaler):
     """Clips rewards: r' = multiplier * min(max(r, low), high). The inverse does not undo the clipping.
 
     Args:
-        low: Lower bound of the reward. None for no lower bound.
-        high: Upper bound of the reward. None for no upper bound.
-        multiplier: Factor of the clipped rewards, not 0.
+        low: Lower bound of the reward. If None, there is no lower bound.
+        high: Upper bound of the reward. If None, there is no upper bound.
+        multiplier: Factor by which the clipped rewards are multiplied, not 0.
 
     Raises:
         ValueError: If `low` and `high` are None, `high` is less than `low`, an argument is not finite, or `multiplier`
@@ -80,11 +80,9 @@ class ClipRewardScaler(_RewardScaler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.low is not None:
-            check_numbers(low=self.low)
-        if self.high is not None:
-            check_numbers(high=self.high)
-        if self.low is None and self.high is None:
+        bounds: Any = {name: bound for name, bound in (("low", self.low), ("high", self.high)) if bound is not None}
+        check_numbers(**bounds)
+        if not bounds:
             raise ValueError("low and high are None, expected a bound, as in ClipRewardScaler(low=-1.0)")
         if self.low is not None and self.high is not None and self.high < self.low:
             raise ValueError(f"high is {self.high}, expected no less than low, which is {self.low}")
@@ -95,14 +93,14 @@ class ClipRewardScaler(_RewardScaler):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class ConstantShiftRewardScaler(_RewardScaler):
-    """Shifts rewards by a number: r' = multiplier * (r + shift), or multiplier * r + shift.
+    """Adds a number to rewards: r' = multiplier * (r + shift), or multiplier * r + shift if `multiply_first`.
 
-    If episodes can end early, a shift of all rewards may change the optimal policy.
+    If episodes can end early, adding a number to all rewards may change the optimal policy.
 
     Args:
-        shift: Number to add.
+        shift: Number that is added to the rewards.
         multiplier: Factor, not 0.
-        multiply_first: True to multiply before adding the shift.
+        multiply_first: True to multiply before the addition, False to multiply after the addition.
 
     Raises:
         ValueError: If an argument is not finite, or `multiplier` is 0.
@@ -136,14 +134,14 @@ class ReturnBasedRewardScaler(_RewardScaler):
     """Divides rewards by the range of returns: r' = multiplier * r / (return_max - return_min) (arXiv:2110.06169).
 
     Args:
-        dataset: Data to fit to: a dataset or episodes.
+        dataset: A dataset or episodes, whose returns are used. If None, the arguments below are used.
         return_max: Maximum undiscounted return of an episode.
         return_min: Minimum undiscounted return of an episode.
         multiplier: Factor, not 0.
 
     Raises:
-        ValueError: If only one of the returns is passed, the returns are passed together with a dataset, `return_max`
-            is not above `return_min`, an argument is not finite, or `multiplier` is 0. Also the errors of `fit`.
+        ValueError: If only one of the returns is passed, if returns are passed together with a dataset, if `return_max`
+            is not above `return_min`, if an argument is not finite, or if `multiplier` is 0. Also the errors of `fit`.
         TypeError: If an argument is not a number. Also the errors of `fit`.
     """
 
@@ -156,11 +154,11 @@ class ReturnBasedRewardScaler(_RewardScaler):
 
     def __post_init__(self, dataset: Any) -> None:
         super().__post_init__()
-        given = [each for each in (self.return_max, self.return_min) if each is not None]
-        if len(given) == 1 or (given and dataset is not None):
+        bounds = [each for each in (self.return_max, self.return_min) if each is not None]
+        if len(bounds) == 1 or (bounds and dataset is not None):
             raise ValueError(f"{type(self).__name__} takes either a dataset or return_max and return_min")
-        if given:
-            self._keep(*given)
+        if bounds:
+            self._store(*bounds)
         elif dataset is not None:
             self.fit(dataset)
 
@@ -169,21 +167,19 @@ class ReturnBasedRewardScaler(_RewardScaler):
         return self.return_max is not None
 
     def fit(self, episodes: Any) -> Self:
-        """Compute the maximum and the minimum return of episodes; see `Scaler.fit` for arguments and other errors.
+        """Store the maximum and the minimum return of episodes; see `Scaler.fit` for arguments and other errors.
 
         Raises:
             ValueError: If all returns are equal, so that their range is 0.
         """
-        found = returns(episodes)
-        return self._keep(max(found), min(found))
+        all_returns = returns(episodes)
+        return self._store(max(all_returns), min(all_returns))
 
-    def _keep(self, return_max: float, return_min: float) -> Self:
+    def _store(self, return_max: float, return_min: float) -> Self:
         check_numbers(return_max=return_max, return_min=return_min)
         if return_max <= return_min:
-            raise ValueError(
-                f"return_max is {return_max}, expected more than return_min, {return_min}: the range of returns must "
-                "not be 0; use MultiplyRewardScaler with a factor"
-            )
+            hint = "for equal returns use a MultiplyRewardScaler"
+            raise ValueError(f"return_max is {return_max}, expected more than return_min, {return_min}: {hint}")
         self.return_max, self.return_min = float(return_max), float(return_min)
         return self
 
@@ -201,7 +197,7 @@ class ReturnBasedRewardScaler(_RewardScaler):
 
 
 class PixelScaler(AffineScaler):
-    """Scales pixels to [0, 1]: x' = x / 255; it has no statistics, and `reverse_transform` does not round."""
+    """Scales pixels to [0, 1]: x' = x / 255. `reverse_transform` returns numbers that are not rounded."""
 
     type_name = "pixel"
 
@@ -209,7 +205,7 @@ class PixelScaler(AffineScaler):
         super().__init__()
 
     def fit(self, episodes: Any) -> Self:
-        """Return the scaler unchanged; the method exists for compatibility with other scalers."""
+        """Return the scaler unchanged, because this scaler has no statistics."""
         return self
 
     def _offset_and_width(self) -> tuple[Array, Array]:
@@ -221,12 +217,13 @@ def _statistic(name: str, doc: str) -> property:
 
 
 class MinMaxScaler(AffineScaler):
-    """Scales values from the range of the data to [0, 1]: x' = (x - min) / (max - min) for each entry.
+    """Scales values to [0, 1]: x' = (x - minimum) / (maximum - minimum) for each entry.
 
-    A constant entry is only shifted to 0.
+    For a constant entry, x' is 0.
 
     Args:
-        dataset: Data to fit to: a dataset, episodes, or an array of rows [N, ...].
+        dataset: A dataset, episodes, or an array of rows [N, ...], whose statistics are used. If None, the arguments
+            below are used.
         maximum: Maximum of each entry, in the shape of one row.
         minimum: Minimum of each entry, in the shape of one row.
 
@@ -245,7 +242,7 @@ class MinMaxScaler(AffineScaler):
 
     def fit(self, episodes: Any) -> Self:
         minimum, maximum = extremes(episodes, self.column)
-        return self._keep(maximum=maximum, minimum=minimum)
+        return self._store(maximum=maximum, minimum=minimum)
 
     def _offset_and_width(self, maximum: Array, minimum: Array) -> tuple[Array, Array]:
         if (maximum < minimum).any():
@@ -258,10 +255,11 @@ class MinMaxScaler(AffineScaler):
 class StandardScaler(AffineScaler):
     """Scales to mean 0 and standard deviation 1: x' = (x - mean) / std for each entry.
 
-    `std` is the population standard deviation. A constant entry is only shifted to 0.
+    `std` is the population standard deviation. For a constant entry, x' is 0.
 
     Args:
-        dataset: Data to fit to: a dataset, episodes, or an array of rows [N, ...].
+        dataset: A dataset, episodes, or an array of rows [N, ...], whose statistics are used. If None, the arguments
+            below are used.
         mean: Mean of each entry, in the shape of one row.
         std: Standard deviation of each entry, in the shape of one row.
 
@@ -275,11 +273,11 @@ class StandardScaler(AffineScaler):
         super().__init__(dataset, mean=mean, std=std)
 
     mean = _statistic("mean", "Mean of each entry; None if the scaler is not fitted.")
-    std = _statistic("std", "Standard deviation of each entry; None if not fitted.")
+    std = _statistic("std", "Standard deviation of each entry; None if the scaler is not fitted.")
 
     def fit(self, episodes: Any) -> Self:
         mean, std = moments(episodes, self.column)
-        return self._keep(mean=mean, std=std)
+        return self._store(mean=mean, std=std)
 
     def _offset_and_width(self, mean: Array, std: Array) -> tuple[Array, Array]:
         if (std < 0).any():
@@ -290,7 +288,7 @@ class StandardScaler(AffineScaler):
 class MinMaxActionScaler(MinMaxScaler):
     """Scales actions to [-1, 1], the output range of policies that end in tanh.
 
-    `maximum` and `minimum` can also be the bounds of an action space.
+    `maximum` and `minimum` may also be the bounds of an action space.
     """
 
     column = "actions"
@@ -310,13 +308,14 @@ class StandardActionScaler(StandardScaler):
 class MinMaxRewardScaler(MinMaxScaler):
     """Scales rewards to [0, 1].
 
-    If episodes can end early, the shift of the rewards may change the optimal policy.
+    If episodes can end early, the subtraction of the minimum may change the optimal policy.
 
     Args:
-        dataset: Data to fit to: a dataset, episodes, or an array of rewards [N].
+        dataset: A dataset, episodes, or an array of rewards [N], whose statistics are used. If None, the arguments
+            below are used.
         maximum: Maximum reward.
         minimum: Minimum reward.
-        multiplier: Factor of the scaled rewards, not 0. For example, 10 scales rewards to [0, 10].
+        multiplier: Factor by which the scaled rewards are multiplied, not 0. For example, 10 scales rewards to [0, 10].
 
     Raises:
         ValueError: If the maximum is less than the minimum, or `multiplier` is 0. Also the errors of `fit`.
@@ -331,13 +330,17 @@ class MinMaxRewardScaler(MinMaxScaler):
 
 
 class StandardRewardScaler(StandardScaler):
-    """Scales rewards to mean 0 and standard deviation 1; see `MinMaxRewardScaler` for the effect of the shift.
+    """Scales rewards to mean 0 and standard deviation 1.
+
+    If episodes can end early, the subtraction of the mean may change the optimal policy.
 
     Args:
-        dataset: Data to fit to: a dataset, episodes, or an array of rewards [N].
+        dataset: A dataset, episodes, or an array of rewards [N], whose statistics are used. If None, the arguments
+            below are used.
         mean: Mean of the rewards.
         std: Standard deviation of the rewards.
-        multiplier: Factor of the scaled rewards, not 0. For example, 10 scales to a standard deviation of 10.
+        multiplier: Factor by which the scaled rewards are multiplied, not 0. For example, 10 scales rewards to a
+            standard deviation of 10.
 
     Raises:
         ValueError: If the standard deviation is negative, or `multiplier` is 0. Also the errors of `fit`.
@@ -351,20 +354,13 @@ class StandardRewardScaler(StandardScaler):
         super().__init__(dataset, mean, std)
 
 
-#: Scaler classes, keyed by the column of an episode and then by the name of the scaler.
+#: Scaler classes by name, for each array of an episode.
 SCALERS: Mapping[str, Mapping[str, type[Scaler]]] = {
     "observations": {scaler.type_name: scaler for scaler in (PixelScaler, MinMaxScaler, StandardScaler)},
     "actions": {scaler.type_name: scaler for scaler in (MinMaxActionScaler, StandardActionScaler)},
     "rewards": {
-        scaler.type_name: scaler
-        for scaler in (
-            MinMaxRewardScaler,
-            StandardRewardScaler,
-            ReturnBasedRewardScaler,
-            MultiplyRewardScaler,
-            ClipRewardScaler,
-            ConstantShiftRewardScaler,
-        )
+        **{scaler.type_name: scaler for scaler in (MinMaxRewardScaler, StandardRewardScaler, ReturnBasedRewardScaler)},
+        **{scaler.type_name: scaler for scaler in (MultiplyRewardScaler, ClipRewardScaler, ConstantShiftRewardScaler)},
     },
 }
 
@@ -373,22 +369,22 @@ def make_scaler(scaler: Any, column: str = "observations") -> Scaler | None:
     """Return the scaler for an argument of the user.
 
     Args:
-        scaler: A name, a result of `Scaler.describe`, a scaler, or None. The names for observations are "pixel",
-            "min_max" and "standard". The names for actions are "min_max" and "standard". The names for rewards are
-            "min_max", "standard", "return", "multiply", "clip" and "shift".
-        column: Column to scale: "observations", "actions" or "rewards".
+        scaler: A scaler, the name of a scaler, a result of `Scaler.describe`, or None. The names for observations are
+            "pixel", "min_max" and "standard". The names for actions are "min_max" and "standard". The names for rewards
+            are "min_max", "standard", "return", "multiply", "clip" and "shift".
+        column: Values that are scaled: "observations", "actions" or "rewards".
 
     Returns:
         The scaler, or None if `scaler` is None. A scaler created from a name is not fitted.
 
     Raises:
-        ValueError: If the name is unknown (the message suggests the nearest name), or the scaler belongs to another
+        ValueError: If the name is unknown (the message contains the most similar name), or if the scaler scales another
             column.
-        TypeError: If the argument has another type.
+        TypeError: If the argument has a different type.
     """
     if scaler is None:
         return None
     made: Scaler = build(f"the scaler of {column}", scaler, SCALERS[column], Scaler)
     if made.column != column:
-        raise ValueError(f"{made!r} is a scaler of {made.column}, not of {column}")
+        raise ValueError(f"scaler is {made!r}, which scales {made.column}, expected a scaler of {column}")
     return made

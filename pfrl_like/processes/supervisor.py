@@ -88,10 +88,10 @@ class Workers:
 
     Attributes:
         closed: True after `close` was called.
-        is_elsewhere: True, so that the search for random streams skips this object, which has none in this process.
+        has_no_rng: True, so that the search for random streams skips this object, which has none in this process.
     """
 
-    is_elsewhere = True
+    has_no_rng = True
 
     def __init__(
         self,

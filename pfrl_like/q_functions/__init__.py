@@ -1,4 +1,4 @@
-"""Q-functions that take an observation, or an observation and an action."""
+"""Q-functions of observations, Q(s, .), and of pairs of observation and action, Q(s, a)."""
 
 from pfrl_like.q_functions.distributional_state_action_q_functions import (
     DistributionalFCSAQFunction,

@@ -1,7 +1,7 @@
 """Distributional Q-functions Q(s, a).
 
-All of them are called as `q_function((obs, action))`. They return an `ActionValue` with one action, which has the index
-0.
+Call a Q-function of this module as `q_function((obs, action))`. The result is an `ActionValue` whose single action, the
+index 0, stands for the action of the pair.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from pfrl_like.q_functions.quantile_q_functions import (
     FullyParametrizedQFunction,
     ImplicitQuantileQFunction,
 )
-from pfrl_like.q_functions.state_q_functions import evenly_spaced_atoms, hidden_sizes_of, side_by_side
+from pfrl_like.q_functions.state_q_functions import concatenate, evenly_spaced_atoms, hidden_sizes_of
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 
@@ -61,7 +61,7 @@ class QuantileFCSAQFunction(nn.Module, StateActionQFunction):
 
     def forward(self, x: Any, a: Any = None) -> QuantileDiscreteActionValue:
         """Return the quantiles of B pairs (observation, action), [B, n_quantiles, 1]."""
-        return QuantileDiscreteActionValue(self.model(side_by_side(x, a)).unsqueeze(2))
+        return QuantileDiscreteActionValue(self.model(concatenate(x, a)).unsqueeze(2))
 
 
 @ignores_training
@@ -104,7 +104,7 @@ class DistributionalFCSAQFunction(nn.Module, StateActionQFunction):
 
     def forward(self, x: Any, a: Any = None) -> DistributionalDiscreteActionValue:
         """Return the probabilities of B pairs (observation, action), [B, 1, n_atoms]."""
-        probs = self.model(side_by_side(x, a)).softmax(1).unsqueeze(1)
+        probs = self.model(concatenate(x, a)).softmax(1).unsqueeze(1)
         return DistributionalDiscreteActionValue(probs, self.z_values)
 
 
@@ -118,7 +118,7 @@ class ImplicitQuantileFCSAQFunction(ImplicitQuantileQFunction):
         n_hidden_layers: Number of hidden layers, at least 1.
         nonlinearity: Function applied after each hidden layer.
         n_cosines: Number of cosine functions that embed a fraction.
-        counts: Numbers of sampled fractions, keyed by the argument names of `ImplicitQuantileQFunction`.
+        counts: Numbers of sampled fractions: the arguments `quantile_thresholds_...` of `ImplicitQuantileQFunction`.
 
     Raises:
         ValueError: If a number is below 1.
@@ -145,12 +145,13 @@ class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
     Args:
         n_dim_obs: Size of an observation.
         n_dim_action: Size of an action.
-        n_fractions: Number of fractions, which is the number of intervals of the probability.
+        n_fractions: Number of fractions. The fractions divide the probability interval [0, 1] into this number of
+            parts.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
         nonlinearity: Function applied after each hidden layer.
         n_cosines: Number of cosine functions that embed a fraction.
-        entropy_coeff: Weight of the entropy of the masses in the loss, at least 0.
+        entropy_coeff: Weight in the loss of the entropy of the intervals' probabilities, at least 0.
 
     Raises:
         ValueError: If a number is below 1, or `entropy_coeff` is negative.
@@ -176,7 +177,7 @@ class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
 def _quantile_networks(
     size: int, n_hidden_channels: int, n_hidden_layers: int, nonlinearity: Nonlinearity, n_cosines: int
 ) -> tuple[nn.Module, nn.Module, nn.Module]:
-    """Return `psi`, `phi` and `f` of `ImplicitQuantileQFunction`; `size` is the size of observation plus action."""
+    """Return `psi`, `phi` and `f` of `ImplicitQuantileQFunction`; `size` is the sum of observation and action size."""
     check_counts(n_hidden_layers=n_hidden_layers, n_cosines=n_cosines)
     mlp = MLP(size, n_hidden_channels, [n_hidden_channels] * (n_hidden_layers - 1), nonlinearity)
     psi = nn.Sequential(ConcatObsAndAction(), mlp, Lambda(nonlinearity))

@@ -17,7 +17,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 
 def dueling(value: Tensor, advantage: Tensor) -> Tensor:
-    """Q = V + A - mean_a A (Wang et al. 2016, arXiv:1511.06581, eq. 9).
+    """Compute Q = V + A - mean_a A (Wang et al. 2016, arXiv:1511.06581, eq. 9).
 
     Args:
         value: V(s), [B, 1], or [B, 1, n_atoms] for distributions.
@@ -89,7 +89,10 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
     ) -> None:
         super().__init__()
         self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
-        self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)  # because a compiler traces NumPy integers
+        self.n_actions, self.n_atoms = (
+            int(n_actions),
+            int(n_atoms),
+        )  # int, because a compiler would trace NumPy integers
         self.n_input_channels = n_input_channels
         self.activation = activation
         self.conv_layers = large_convolutions(n_input_channels, bias)

@@ -1,4 +1,4 @@
-"""Quantile Q-functions Q(s, .) with evenly spaced (QR-DQN), sampled (IQN) or learnt (FQF) fractions."""
+"""Quantile Q-functions Q(s, .) at fractions that are evenly spaced (QR-DQN), sampled (IQN) or learnt (FQF)."""
 
 import math
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from pfrl_like.utils.recurrent import Recurrent, layer_outputs, unwrap_packed_se
 def cosine_basis_functions(x: Tensor, n_basis_functions: int = 64) -> Tensor:
     """Embed fractions: cos(pi i x) for i = 1 to n (arXiv:1806.06923, eq. 4).
 
-    The equation counts i from 0, and its first function is constant. This function counts from 1, like PFRL.
+    In the paper i begins at 0, so that the first function is constant. Here i begins at 1, as in PFRL.
 
     Args:
         x: Fractions in [0, 1], any shape.
@@ -43,7 +43,7 @@ def _frequencies(n: int, device: torch.device | None = None) -> Tensor:
 
 @ignores_training
 class CosineBasisLinear(nn.Module):
-    """A linear layer applied to `cosine_basis_functions`.
+    """Linear layer whose input is `cosine_basis_functions` of fractions.
 
     Args:
         n_basis_functions: Number of functions.
@@ -81,11 +81,10 @@ class _Quantiles(nn.Module):
             ValueError: If the shape of the output of `phi` is not [B, n, hidden].
         """
         embedding = fast_forward(self.phi, taus)
-        if embedding.shape != (*taus.shape, features.shape[1]):
-            raise ValueError(
-                f"phi returns {tuple(embedding.shape)} for fractions {tuple(taus.shape)}, expected "
-                f"{(*taus.shape, features.shape[1])}, because psi returns features {tuple(features.shape)}"
-            )
+        expected = (*taus.shape, features.shape[1])
+        if embedding.shape != expected:
+            hint = f"expected {expected}, because psi returns features {tuple(features.shape)}"
+            raise ValueError(f"phi returns {tuple(embedding.shape)} for fractions {tuple(taus.shape)}, {hint}")
         rows: Tensor = fast_forward(self.f, (features.unsqueeze(1) * embedding).flatten(0, 1))
         return rows.view(*taus.shape, -1)
 
@@ -99,9 +98,9 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
         phi: Module from fractions [B, n] to their embedding [B, n, hidden], for example `CosineBasisLinear` followed by
             a ReLU.
         f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
-        quantile_thresholds_N: Number of fractions sampled for the predicted quantiles.
-        quantile_thresholds_N_prime: Number of fractions sampled for the quantiles of the next state.
-        quantile_thresholds_K: Number of fractions sampled to select the greedy action.
+        quantile_thresholds_N: Number of fractions sampled for the predictions in a loss.
+        quantile_thresholds_N_prime: Number of fractions sampled for the targets in a loss.
+        quantile_thresholds_K: Number of fractions sampled to select a greedy action.
 
     Raises:
         ValueError: If a number of fractions is below 1.
@@ -121,7 +120,7 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
         self.set_thresholds(N=quantile_thresholds_N, N_prime=quantile_thresholds_N_prime, K=quantile_thresholds_K)
 
     def set_thresholds(self, **counts: int) -> None:
-        """Set the numbers of sampled fractions; the keywords are the fields of `QuantileThresholds`.
+        """Set numbers of sampled fractions; the keywords are `N`, `N_prime` and `K` (see the constructor's arguments).
 
         Raises:
             ValueError: If a number is below 1.
@@ -148,18 +147,18 @@ class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
         phi: Module from fractions [B, n] to their embedding [B, n, hidden], for example `CosineBasisLinear` followed by
             a ReLU.
         f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
-        quantile_thresholds_N: Number of fractions sampled for the predicted quantiles.
-        quantile_thresholds_N_prime: Number of fractions sampled for the quantiles of the next state.
-        quantile_thresholds_K: Number of fractions sampled to select the greedy action.
+        quantile_thresholds_N: Number of fractions sampled for the predictions in a loss.
+        quantile_thresholds_N_prime: Number of fractions sampled for the targets in a loss.
+        quantile_thresholds_K: Number of fractions sampled to select a greedy action.
     """
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[ImplicitQuantileActionValue, Any]:  # type: ignore[override]
-        """Return the quantile functions of all steps, time first, and the state of `psi` after the last step."""
+        """Return the quantile functions of all steps, sorted by time, and the state of `psi` after the last step."""
         features, recurrent_state = self.psi(packed_input, recurrent_state)
         return self._value(unwrap_packed_sequences_recursive(features)), recurrent_state
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> ImplicitQuantileActionValue:
-        """Return the quantile functions of all steps, time first, without the state."""
+        """Return the quantile functions of all steps, sorted by time, without the state of `psi`."""
         return self._value(unwrap_packed_sequences_recursive(layer_outputs(self.psi, packed_input, recurrent_state)))
 
 
@@ -167,17 +166,18 @@ class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
 class FullyParametrizedQFunction(_Quantiles, StateQFunction):
     """Quantile Q-function that also proposes the fractions (arXiv:1911.02140, section 3).
 
-    One loss trains all parts. The loss of the quantiles has no gradient in the proposal, and the loss of the proposal
-    has one in nothing else; `psi` is trained only by the quantiles. One optimiser serves both; `fqf_parameter_groups`
-    gives the proposal a separate learning rate.
+    The loss is the sum of a quantile loss, which trains `psi`, `phi` and `f`, and a fraction loss, which trains only
+    `proposal`. One optimiser is enough: `fqf_parameter_groups` returns parameter groups with a separate learning rate
+    for `proposal`.
 
     Args:
         psi: Module from observations [B, ...] to features [B, hidden].
         phi: Module from fractions [B, n] to their embedding [B, n, hidden], for example `CosineBasisLinear` followed by
             a ReLU.
         f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
-        proposal: Module from features [B, hidden] to logits of the masses between the fractions, [B, n_fractions].
-        entropy_coeff: Weight of the entropy of the masses in the loss, at least 0.
+        proposal: Module from features [B, hidden] to logits of the probabilities between the fractions, [B,
+            n_fractions].
+        entropy_coeff: Weight in the loss of the entropy of these probabilities, at least 0.
 
     Raises:
         ValueError: If `entropy_coeff` is negative.
@@ -202,8 +202,8 @@ class FullyParametrizedQFunction(_Quantiles, StateQFunction):
 def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str, Any]]:
     """Return parameter groups for an optimiser, with separate options for the fraction proposal network.
 
-    For example `Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)`. The paper's learning rate is this small
-    because the steps of RMSprop and Adam do not become smaller with the gradient.
+    For example `Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)`. The paper uses such a small learning rate,
+    because steps of RMSprop and Adam do not become smaller if the gradient becomes smaller.
 
     Args:
         q_function: A `FullyParametrizedQFunction`, or a network that contains a `FullyParametrizedQFunction`.
@@ -217,10 +217,11 @@ def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str
     """
     proposals = [part.proposal for part in q_function.modules() if isinstance(part, FullyParametrizedQFunction)]
     if not proposals:
-        raise ValueError(f"q_function is {type(q_function).__name__}, which contains no FullyParametrizedQFunction")
-    own = {param: None for proposal in proposals for param in proposal.parameters()}
-    others = [param for param in q_function.parameters() if param not in own]
-    return [{"params": others}, {"params": list(own), **options}]
+        kind = type(q_function).__name__
+        raise ValueError(f"q_function is {kind}, expected a module that contains a FullyParametrizedQFunction")
+    proposal_params = {param: None for proposal in proposals for param in proposal.parameters()}
+    others = [param for param in q_function.parameters() if param not in proposal_params]
+    return [{"params": others}, {"params": list(proposal_params), **options}]
 
 
 @ignores_training
@@ -269,8 +270,5 @@ class QuantileFCStateQFunctionWithDiscreteAction(QuantileSingleModelStateQFuncti
         if n_quantiles < 1:
             raise ValueError(f"n_quantiles is {n_quantiles!r}, expected at least 1")
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
-        model = nn.Sequential(
-            MLP(ndim_obs, n_actions * n_quantiles, hidden_sizes, nonlinearity, last_wscale),
-            nn.Unflatten(1, (int(n_quantiles), int(n_actions))),
-        )
-        super().__init__(model)
+        mlp = MLP(ndim_obs, n_actions * n_quantiles, hidden_sizes, nonlinearity, last_wscale)
+        super().__init__(nn.Sequential(mlp, nn.Unflatten(1, (int(n_quantiles), int(n_actions)))))

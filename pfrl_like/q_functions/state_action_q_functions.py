@@ -1,7 +1,7 @@
 """Q-functions Q(s, a) with outputs [B, 1].
 
-All of them are called as `q_function(obs, action)` or as `q_function((obs, action))`. Modules that may be recurrent are
-called in the second form.
+Call a Q-function of this module as `q_function(obs, action)` or as `q_function((obs, action))`. The agents use the
+second form, because recurrent modules support only this form.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.nn.mlp_bn import MLPBN
 from pfrl_like.nn.recurrent_sequential import RecurrentSequential
 from pfrl_like.q_function import StateActionQFunction
-from pfrl_like.q_functions.state_q_functions import hidden_sizes_of, pair, side_by_side
+from pfrl_like.q_functions.state_q_functions import concatenate, hidden_sizes_of, split_pair
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 
@@ -47,8 +47,8 @@ class DropoutFCSAQFunction(nn.Module, StateActionQFunction):
         self.model = nn.Sequential(*layers, nn.Linear(size, 1))
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
-        """Q(s, a), [B, 1]."""
-        out: Tensor = self.model(side_by_side(x, a))
+        """Return Q(s, a), [B, 1]."""
+        out: Tensor = self.model(concatenate(x, a))
         return out
 
 
@@ -68,8 +68,8 @@ class SingleModelStateActionQFunction(nn.Module, StateActionQFunction):
         self.model = model
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
-        """Q(s, a), [B, 1]."""
-        out: Tensor = self.model(*pair(x, a))
+        """Return Q(s, a), [B, 1]."""
+        out: Tensor = self.model(*split_pair(x, a))
         return out
 
 
@@ -102,9 +102,9 @@ class FCSAQFunction(MLP, StateActionQFunction):
         self.n_hidden_layers = n_hidden_layers
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
-        """Q(s, a), [B, 1]."""
-        # same as `side_by_side`, but faster in the usual case
-        both = x if a is None and isinstance(x, tuple) and len(x) == 2 else pair(x, a)
+        """Return Q(s, a), [B, 1]."""
+        # the result of `concatenate`, without its function calls in the usual case
+        both = x if a is None and isinstance(x, tuple) and len(x) == 2 else split_pair(x, a)
         return super().forward(torch.cat(both, dim=-1))
 
 
@@ -117,7 +117,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        normalize_input: True to normalise the input (observations and actions), too.
+        normalize_input: True to apply batch normalisation to the input, too: to observations and actions.
         nonlinearity: Function applied after each hidden layer.
         last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
@@ -139,13 +139,13 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
         self.n_hidden_layers = n_hidden_layers
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
-        """Q(s, a), [B, 1]."""
-        return super().forward(side_by_side(x, a))
+        """Return Q(s, a), [B, 1]."""
+        return super().forward(concatenate(x, a))
 
 
 @ignores_training
 class _LateAction(nn.Module, StateActionQFunction):
-    """Q-function with one layer for the observation. Its output is concatenated with the action."""
+    """Q-function whose first layer takes only the observation; later layers take its output and the action."""
 
     def __init__(
         self,
@@ -168,8 +168,8 @@ class _LateAction(nn.Module, StateActionQFunction):
         self.output = self.mlp.output  # PFRL saves the layer under both names
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
-        """Q(s, a), [B, 1]."""
-        obs, action = pair(x, a)
+        """Return Q(s, a), [B, 1]."""
+        obs, action = split_pair(x, a)
         out: Tensor = self.mlp(torch.cat((self.nonlinearity(self.obs_mlp(obs)), action), dim=-1))
         return out
 
@@ -214,7 +214,7 @@ class FCBNLateActionSAQFunction(_LateAction):
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
-        normalize_input: True to normalise observations, too. Actions are not normalised.
+        normalize_input: True to apply batch normalisation to observations, too. Actions are not normalised.
         nonlinearity: Function applied after each hidden layer.
         last_wscale: Factor by which the initial weights of the last layer are multiplied.
 
@@ -242,10 +242,11 @@ class FCBNLateActionSAQFunction(_LateAction):
 
 
 class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
-    """Recurrent Q-function of concatenated observation and action: fully connected layers, an LSTM, a linear layer.
+    """Recurrent Q-function of observation and action: fully connected layers, then an LSTM, then a linear layer.
 
-    Like every `pfrl_like.nn.Recurrent`, the module is called with packed sequences and a recurrent state:
-    `q_function((obs, action), state)`. It returns Q(s, a) of every step, packed, [N, 1], and the new recurrent state.
+    The module is a `pfrl_like.nn.Recurrent`. Call it as `q_function((obs, action), state)` with packed sequences of
+    observations and actions and a recurrent state. The results are Q(s, a) of every step, packed, [N, 1], and the new
+    recurrent state.
 
     Args:
         n_dim_obs: Size of an observation.
@@ -276,17 +277,17 @@ class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
 
 @ignores_training
 class QFunctionEnsemble(nn.Module):
-    """Ensemble of Q-functions of the same type that are trained with one optimiser. The members may share layers.
+    """Ensemble of Q-functions of one class that one optimiser trains. The members may share layers.
 
-    A DQN-like agent takes the ensemble as its Q-function. An actor-critic agent takes it in place of its critics, and
-    each member is one critic.
+    Pass the ensemble to an agent like DQN as its Q-function, or to an actor-critic agent in place of its critics. Each
+    member is then one critic.
 
     Args:
         members: Q-functions Q(s, .) that return a `DiscreteActionValue`, or critics Q(s, a).
-        bootstrap: True to train each member on its own random subset of the rows. The values of the members then differ
-            where data are scarce.
-        pool: "mean" or "least" (minimum) over the members: value of the ensemble where a single number is needed, for
-            example to select the greedy action. Targets always use the minimum.
+        bootstrap: True to train each member on a different random subset of each minibatch, so that the members' values
+            differ in states with few data.
+        pool: Reduction of the members' values to one value, for example to select the greedy action: "mean", or "least"
+            for the minimum. Targets always use the minimum.
 
     Raises:
         ValueError: If `members` is empty, or if `pool` is not "mean" or "least".
@@ -301,28 +302,23 @@ class QFunctionEnsemble(nn.Module):
             raise ValueError(f"pool is {pool!r}, expected 'mean' or 'least'")
         self.bootstrap, self.pool = bootstrap, pool
 
-    @property
-    def first(self) -> nn.Module:
-        """The first member."""
-        return self.members[0]
-
     def forward(self, x: Any) -> EnsembleActionValue:
         """Return the values of all members for B states, or for B pairs (observation, action)."""
-        given = [fast_forward(member, x) for member in self.members]
-        values = [DiscreteActionValue(each) if isinstance(each, Tensor) else each for each in given]
+        outputs = [fast_forward(member, x) for member in self.members]
+        values = [DiscreteActionValue(each) if isinstance(each, Tensor) else each for each in outputs]
         return EnsembleActionValue(values, self.bootstrap, self.pool)
 
 
 def members_of(q_function: Any) -> Iterable[Any]:
-    """Return the members of an ensemble; for any other Q-function, return only the Q-function."""
+    """Return the members of an ensemble, or a tuple with the Q-function itself if it is no ensemble."""
     return q_function.members if isinstance(q_function, QFunctionEnsemble) else (q_function,)
 
 
 def members_by_name(q_functions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all members by name: members of an ensemble have its name plus a number from 1, others keep their name."""
-    found: dict[str, Any] = {}
+    """Return all Q-functions by name; member i of the ensemble "q" or "q1" has the name "q{i}", counted from 1."""
+    named: dict[str, Any] = {}
     for name, q_function in q_functions.items():
-        is_one = not isinstance(q_function, QFunctionEnsemble)
+        is_single = not isinstance(q_function, QFunctionEnsemble)
         stem = name.rstrip("0123456789")
-        found |= {name if is_one else f"{stem}{i}": each for i, each in enumerate(members_of(q_function), 1)}
-    return found
+        named |= {name if is_single else f"{stem}{i}": each for i, each in enumerate(members_of(q_function), 1)}
+    return named

@@ -12,7 +12,7 @@ from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteAc
 from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
 from pfrl_like.initializers import init_chainer_default
-from pfrl_like.nn.fast_forward import fast_forward, stands_for
+from pfrl_like.nn.fast_forward import FUNCTIONS, fast_forward
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
@@ -20,10 +20,10 @@ from pfrl_like.utils.contexts import ignores_training
 
 
 def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
-    """Return the sizes of the hidden layers.
+    """Return a list of the sizes of the hidden layers.
 
     Raises:
-        TypeError: If one of the numbers is not an integer.
+        TypeError: If a number is not an integer.
         ValueError: If `n_hidden_channels` is below 1, or if `n_hidden_layers` is below 0.
     """
     check_counts(n_hidden_channels=n_hidden_channels)
@@ -32,7 +32,7 @@ def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
 
 
 def check_atoms(z_values: Tensor) -> None:
-    """Check that the returns of the atoms, [n_atoms], are increasing and evenly spaced. Projections require this.
+    """Check that the returns of the atoms, [n_atoms], are increasing and evenly spaced, as projections require.
 
     Raises:
         ValueError: If the returns are not increasing and evenly spaced.
@@ -58,8 +58,8 @@ def evenly_spaced_atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
     return torch.from_numpy(np.linspace(v_min, v_max, n_atoms, dtype=np.float32))
 
 
-def pair(x: Any, a: Any = None) -> tuple[Any, Any]:
-    """Return the observations and the actions.
+def split_pair(x: Any, a: Any = None) -> tuple[Any, Any]:
+    """Return observations and actions, which are two arguments or one pair.
 
     Raises:
         TypeError: If the actions are missing.
@@ -68,26 +68,28 @@ def pair(x: Any, a: Any = None) -> tuple[Any, Any]:
         return x, a
     if isinstance(x, tuple) and len(x) == 2:
         return x
-    raise TypeError(f"expected an observation and an action, or a pair of both, got one {type(x).__name__}")
+    raise TypeError(f"got one {type(x).__name__}, expected an observation and an action, or a pair of them")
 
 
-def side_by_side(x: Any, a: Any = None) -> Tensor:
-    """Return observations and actions concatenated, [B, n].
+def concatenate(x: Any, a: Any = None) -> Tensor:
+    """Return the concatenation of observations and actions, [B, n].
 
     Raises:
         TypeError: If the actions are missing.
     """
-    return torch.cat(pair(x, a), dim=-1)
+    return torch.cat(split_pair(x, a), dim=-1)
 
 
-@stands_for(DiscreteActionValue)
 @ignores_training
 class DiscreteActionValueHead(nn.Module):
-    """Last layer of a network: converts Q-values [B, n_actions] to a `DiscreteActionValue`."""
+    """Last layer of a Q-network, which converts Q-values [B, n_actions] to a `DiscreteActionValue`."""
 
     def forward(self, q_values: Tensor) -> DiscreteActionValue:
         """Return the values of B states."""
         return DiscreteActionValue(q_values)
+
+
+FUNCTIONS[DiscreteActionValueHead] = DiscreteActionValue
 
 
 @ignores_training
@@ -95,7 +97,7 @@ class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
     """Q-function for discrete actions that wraps any model.
 
     Args:
-        model: Module from observations [B, ...] to Q values [B, n_actions].
+        model: Module from observations [B, ...] to Q-values [B, n_actions].
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -137,8 +139,8 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
 
     Args:
         model: Module from observations [B, ...] to probabilities [B, n_actions, n_atoms].
-        z_values: Returns represented by the atoms, [n_atoms], increasing and evenly spaced. A value that is not a
-            floating-point tensor is converted to a tensor of PyTorch's default dtype.
+        z_values: Returns represented by the atoms, [n_atoms], increasing and evenly spaced. If the argument is not a
+            floating-point tensor, it is converted to a tensor of PyTorch's default dtype.
     """
 
     z_values: Tensor
@@ -147,9 +149,8 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
         super().__init__()
         self.model = model
         is_float = isinstance(z_values, Tensor) and z_values.is_floating_point()
-        self.register_buffer(
-            "z_values", torch.as_tensor(z_values, dtype=None if is_float else torch.get_default_dtype())
-        )
+        dtype = None if is_float else torch.get_default_dtype()
+        self.register_buffer("z_values", torch.as_tensor(z_values, dtype=dtype))
         check_atoms(self.z_values)
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
@@ -189,12 +190,9 @@ class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModel
     ) -> None:
         z_values = evenly_spaced_atoms(n_atoms, v_min, v_max)
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
-        model = nn.Sequential(
-            MLP(ndim_obs, n_actions * n_atoms, hidden_sizes, nonlinearity, last_wscale),
-            nn.Unflatten(1, (int(n_actions), int(n_atoms))),
-            nn.Softmax(dim=2),
-        )
-        super().__init__(model, z_values)
+        mlp = MLP(ndim_obs, n_actions * n_atoms, hidden_sizes, nonlinearity, last_wscale)
+        unflatten = nn.Unflatten(1, (int(n_actions), int(n_atoms)))
+        super().__init__(nn.Sequential(mlp, unflatten, nn.Softmax(dim=2)), z_values)
 
 
 @ignores_training
@@ -207,7 +205,8 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
         action_space: Box with the bounds of actions, `low` and `high`.
-        scale_mu: True to map mu(s) into the bounds with tanh, False to only clip the greedy action to the bounds.
+        scale_mu: True to bound mu(s), the action of maximum value, with tanh. If False, only the greedy action is
+            clipped to the bounds.
 
     Raises:
         ValueError: If `n_hidden_layers` is below 1, if `scale_mu` is True and a bound is infinite, or if the bounds do
@@ -241,9 +240,8 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         for name in ("low", "high"):
             bound = torch.as_tensor(getattr(action_space, name), dtype=torch.float32)
             if bound.shape != (n_dim_action,):
-                raise ValueError(
-                    f"n_dim_action is {n_dim_action}, but action_space.{name} has shape {tuple(bound.shape)}"
-                )
+                shape = tuple(bound.shape)
+                raise ValueError(f"n_dim_action is {n_dim_action}, but action_space.{name} has shape {shape}")
             if scale_mu and not bound.isfinite().all():
                 raise ValueError(f"action_space.{name} is {bound.tolist()}, expected finite bounds for scale_mu=True")
             self.register_buffer(name, bound, persistent=False)

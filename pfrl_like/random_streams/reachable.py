@@ -27,20 +27,21 @@ _LEAF_TYPES = frozenset(_LEAVES)  # for a faster check of the exact type
 _BUILTINS = (types.BuiltinMethodType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType)
 _FUNCTIONS = (types.FunctionType, types.MethodType, partial, *_BUILTINS)
 _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
-#: Attributes from one layer of an environment to the next layer; they do not increase the depth.
+#: Attributes that lead from a wrapper to its environments. They do not increase the depth of the search.
 _LAYERS = frozenset(("env", "user_env", "envs", "unwrapped"))
-_DEPTH = 12
-_MOST = 50_000  # maximum number of visited objects
-#: A container is treated as a table of data and skipped if no generator is found in its first `_FIRST` parts, and if it
-#: is longer than `_LONGEST` or its parts have the types `_ROWS`.
-_LONGEST, _FIRST, _ROWS = 256, 16, (dict, list, tuple)
+_MAX_DEPTH = 12
+_MAX_OBJECTS = 50_000  # maximum number of visited objects
+#: A container is treated as a table of data and skipped if its first `_MAX_PROBED` parts contain no generator, and if
+#: it is longer than `_MAX_LENGTH` or its parts have the types `_ROW_TYPES`.
+_MAX_LENGTH, _MAX_PROBED, _ROW_TYPES = 256, 16, (dict, list, tuple)
 #: torch's own attributes of modules and optimisers.
-_OF_TORCH = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forward_pre_hooks"}
-_OF_OPTIMIZERS = frozenset(("state", "param_groups", "defaults", "step"))  # a schedule counts the calls of `step`
+_MODULE_ATTRIBUTES = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forward_pre_hooks"}
+# `step` is an attribute if a schedule counts the calls of `step`.
+_OPTIMIZER_ATTRIBUTES = frozenset(("state", "param_groups", "defaults", "step"))
 #: Libraries whose functions use only the global streams.
 _LIBRARIES = frozenset(("torch", "numpy"))
 #: Types of the objects that functions of extensions are bound to; nothing can be reached from them.
-_OF_EXTENSIONS = ("PyCapsule", "pybind11_detail")
+_EXTENSION_OWNERS = ("PyCapsule", "pybind11_detail")
 _GLOBAL = (random.random.__self__, np.random.mtrand._rand)  # type: ignore[attr-defined]
 
 
@@ -54,15 +55,16 @@ class Reachable:
     - the layers of wrapped environments, and the environments inside vector environments;
     - the object that a function is bound to, its closure, its defaults, and the globals that it uses.
 
-    If spaces and environments create their generator at the first sample, the search creates it. Objects whose class
-    has `is_elsewhere = True`, for example parts of worker processes, are skipped.
+    Some spaces and environments create their generator only at the first sample. The search creates such a generator
+    immediately. Objects whose class
+    has `has_no_rng = True`, for example parts of worker processes, are skipped.
 
     Args:
         is_wanted: Function that returns True for the objects to find; by default, random generators. The search does
             not continue inside these objects.
 
     Attributes:
-        found: The generators, by name.
+        found: The objects for which `is_wanted` returns True, by name. A name is the path to the object.
         unknown: Names of objects that may use random numbers but whose state cannot be read: objects that functions
             refer to, and objects that were skipped because they are nested too deeply or there are too many of them.
     """
@@ -75,14 +77,21 @@ class Reachable:
         self._seen: dict[int, Any] = {id(stream): stream for stream in _GLOBAL}  # kept alive, so that ids stay unique
 
     def visit(self, value: Any, name: str, depth: int = 0, in_function: bool = False) -> None:
-        """Search an object and everything that can be reached from it."""
+        """Search an object and everything that can be reached from it.
+
+        Args:
+            value: The object.
+            name: Name of the object, the first part of the names in `found`.
+            depth: Number of steps from the first object to this object.
+            in_function: True if a function refers to the object.
+        """
         if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen:
             return
-        if getattr(type(value), "is_elsewhere", False) is True:
+        if getattr(type(value), "has_no_rng", False) is True:
             return
-        if depth > _DEPTH or len(self._seen) > _MOST:
-            self.unknown += [name] * (depth > _DEPTH or not self._is_full)
-            self._is_full = len(self._seen) > _MOST
+        if depth > _MAX_DEPTH or len(self._seen) > _MAX_OBJECTS:
+            self.unknown += [name] * (depth > _MAX_DEPTH or not self._is_full)
+            self._is_full = len(self._seen) > _MAX_OBJECTS
             return
         if isinstance(value, type):
             self._visit_class(value, name, depth)
@@ -99,23 +108,19 @@ class Reachable:
 
     def _visit_parts(self, value: Any, name: str, depth: int, in_function: bool) -> None:
         is_container = isinstance(value, _CONTAINERS)
-        held = isinstance(value, _FUNCTIONS) or (in_function and is_container)
-        parts, before = _parts_of(value, name), self._n_results
+        in_function_next = isinstance(value, _FUNCTIONS) or (in_function and is_container)
+        parts, n_before = _parts_of(value, name), len(self.found) + len(self.unknown)
         if parts is None:
             self.unknown += [name] * in_function
             return
         for number, (attribute, part_name, part) in enumerate(parts):
-            may_be_table = number == _FIRST and is_container and before == self._n_results
-            if may_be_table and (len(value) > _LONGEST or type(part) in _ROWS):
+            may_be_table = is_container and number == _MAX_PROBED and len(self.found) + len(self.unknown) == n_before
+            if may_be_table and (len(value) > _MAX_LENGTH or type(part) in _ROW_TYPES):
                 return
             if type(part) not in _LEAF_TYPES:
-                self.visit(part, part_name, depth + (attribute not in _LAYERS), held)
+                self.visit(part, part_name, depth + (attribute not in _LAYERS), in_function_next)
         if not is_container:
             self._visit_class(type(value), name, depth)
-
-    @property
-    def _n_results(self) -> int:
-        return len(self.found) + len(self.unknown)
 
     def _visit_class(self, kind: type, name: str, depth: int) -> None:
         """Search the attributes of a class and its base classes, except functions and descriptors."""
@@ -130,7 +135,7 @@ class Reachable:
 def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
     """Return the parts of an object as (attribute, name, part); None if they cannot be determined."""
     if isinstance(value, _FUNCTIONS):
-        return ((key, f"{name}.{key}", part) for key, part in _held_by(value))
+        return ((key, f"{name}.{key}", part) for key, part in _parts_of_function(value))
     if isinstance(value, Mapping):
         # The text of other keys may differ between processes or be long, for example the text of a tensor.
         keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(list(value)))
@@ -143,21 +148,20 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
         _make_generator(value)
     slots = list(_slots_of(value))
     if isinstance(value, torch.nn.Module):  # submodules have the depth of the module
-        own = _attributes(value, name, _OF_TORCH)
+        own = _attributes(value, name, _MODULE_ATTRIBUTES)
         return chain(own, (("env", f"{name}.{key}", part) for key, part in value.named_children()))
     attributes = getattr(value, "__dict__", None)
     if attributes is None and not slots:
         return None
-    own = _attributes(value, name, _OF_OPTIMIZERS if isinstance(value, torch.optim.Optimizer) else frozenset())
+    own = _attributes(value, name, _OPTIMIZER_ATTRIBUTES if isinstance(value, torch.optim.Optimizer) else frozenset())
     return chain(own, ((key, f"{name}.{key}", part) for key, part in [*slots, *_spaces_of(value)]))
 
 
-def _attributes(value: Any, name: str, but: Set[str]) -> Iterator[tuple[str, str, Any]]:
-    attributes = list(getattr(value, "__dict__", {}).items())
+def _attributes(value: Any, name: str, ignored: Set[str]) -> Iterator[tuple[str, str, Any]]:
     return (
         (key, f"{name}.{key}", part)
-        for key, part in attributes
-        if type(part) not in _LEAF_TYPES and key not in but and (type(part) is not OrderedDict or part)
+        for key, part in list(getattr(value, "__dict__", {}).items())
+        if type(part) not in _LEAF_TYPES and key not in ignored and (type(part) is not OrderedDict or part)
     )
 
 
@@ -178,18 +182,18 @@ def _spaces_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 @lru_cache(1024)
 def _slots(kind: type) -> list[tuple[str, Any]]:
-    of_kinds = (vars(each) for each in kind.__mro__ if "__slots__" in vars(each))
-    return [(key, slot) for own in of_kinds for key, slot in own.items() if type(slot) is types.MemberDescriptorType]
+    attributes = (vars(each) for each in kind.__mro__ if "__slots__" in vars(each))
+    return [(key, slot) for own in attributes for key, slot in own.items() if type(slot) is types.MemberDescriptorType]
 
 
-def _held_by(function: Any) -> Iterator[tuple[str, Any]]:
+def _parts_of_function(function: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(function, partial):
         yield from (("func", function.func), ("args", function.args), ("keywords", function.keywords))
     elif isinstance(function, types.MethodType):
         yield from (("__self__", function.__self__), ("__func__", function.__func__))
     elif not isinstance(function, types.FunctionType):
         owner = getattr(function, "__self__", None)
-        yield "__self__", None if type(owner).__name__.startswith(_OF_EXTENSIONS) else owner
+        yield "__self__", None if type(owner).__name__.startswith(_EXTENSION_OWNERS) else owner
     else:
         yield from (("__defaults__", function.__defaults__), ("__kwdefaults__", function.__kwdefaults__))
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):

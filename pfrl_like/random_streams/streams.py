@@ -15,28 +15,33 @@ import torch
 from torch import Tensor
 
 from pfrl_like.random_streams.reachable import Reachable
-from pfrl_like.utils.random import RandomSource
 
 _GLOBAL = "global"
-_MISFITS = (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)
+_STATE_ERRORS = (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
 _Content = bytes | memoryview
-_EVERY = 256
-#: Limit on the decompressed bytes of a text: max(`_FLOOR`, `_RATIO` * number of characters); similar to the limit for a
-#: file (`dataset.flat.Budget`).
-_FLOOR, _RATIO = 1 << 26, 128
-_CALL = 8  # number of characters of the shortest text of a call
+_CHECK_INTERVAL = 256
+#: A text may be decompressed to max(`_MIN_LIMIT`, `_BYTES_PER_CHARACTER` * number of characters) bytes.
+_MIN_LIMIT, _BYTES_PER_CHARACTER = 1 << 26, 128
+_CHARACTERS_PER_CALL = 8  # number of characters of the shortest text of a call
 
 
-def get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
-    """Return the state of a generator, as dicts of numbers, strings and arrays; None for the global stream (None)."""
-    if rng is None:
-        return None
-    return dict(rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state(legacy=False))
+def get_rng_state(rng: Any) -> Any:
+    """Return the state of a generator of NumPy, `random` or torch, in the types of its library.
+
+    The state of a NumPy generator is a dict of numbers, strings, arrays and dicts. If `rng` is None, return None.
+    """
+    if isinstance(rng, random.Random):
+        return rng.getstate()
+    if isinstance(rng, torch.Generator):
+        return rng.get_state()
+    if isinstance(rng, np.random.RandomState):
+        return rng.get_state(legacy=False)
+    return None if rng is None else getattr(rng, "bit_generator", rng).state
 
 
 def legacy_rng(state: Any) -> np.random.RandomState | None:
-    """Return a `RandomState` with a state that `get_rng_state` returned; None for None.
+    """Return a new `RandomState` with a state that `get_rng_state` returned. If `state` is None, return None.
 
     Raises:
         ValueError: If the state belongs to another kind of generator.
@@ -46,20 +51,26 @@ def legacy_rng(state: Any) -> np.random.RandomState | None:
     return rng
 
 
-def set_rng_state(rng: RandomSource, state: Any) -> None:
-    """Restore a state that `get_rng_state` returned; its arrays may have been converted to lists.
+def set_rng_state(rng: Any, state: Any) -> None:
+    """Restore a state that `get_rng_state` returned, or the result of `plain_state` for such a state.
 
     Raises:
-        ValueError: If the state belongs to another kind of generator, or if only one of the two is the global stream.
+        ValueError: If the state belongs to another kind of generator, or if only one of `rng` and `state` is None.
     """
     if (rng is None) != (state is None):
-        raise ValueError("the saved rng does not match: only one of the two is the global stream (rng=None)")
+        kinds = ("a generator", "the global stream (rng=None)")
+        raise ValueError(f"the saved rng does not match: got {kinds[state is None]}, expected {kinds[rng is None]}")
     try:
-        if isinstance(rng, np.random.Generator):
-            rng.bit_generator.state = state
-        elif rng is not None:
+        if isinstance(rng, random.Random):
+            version, numbers, gauss = state
+            rng.setstate((version, tuple(numbers), gauss))
+        elif isinstance(rng, torch.Generator):
+            rng.set_state(_from_hex(state) if isinstance(state, str) else state)
+        elif isinstance(rng, np.random.RandomState):
             rng.set_state(state)
-    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        elif rng is not None:
+            getattr(rng, "bit_generator", rng).state = state
+    except _STATE_ERRORS as error:
         raise ValueError(f"the saved rng does not match: {error}") from error
 
 
@@ -106,7 +117,7 @@ class GlobalStreams(NamedTuple):
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Return the states from the result of `to_plain`, also after a round trip through JSON.
+        """Return the states that `to_plain` converted. The argument may have been saved as JSON.
 
         Raises:
             KeyError: If a state is missing.
@@ -125,15 +136,16 @@ class Streams:
         unknown: Names of objects that may use random numbers but whose state cannot be saved.
     """
 
-    def __init__(self, found: Mapping[str, Any], unknown: list[str], with_global: bool) -> None:
-        self._found, self.unknown, self._with_global = found, unknown, with_global
+    def __init__(self, generators: Mapping[str, Any], unknown: list[str], with_global: bool) -> None:
+        self._generators, self.unknown, self._with_global = generators, unknown, with_global
 
     @classmethod
     def of(cls, *owners: Any, with_global: bool = True) -> Self:
         """Find the streams of environments, spaces, agents, functions and other objects; see `Reachable`.
 
         Args:
-            *owners: The objects; None is ignored. In another process they must be passed in the same order.
+            *owners: The objects; None is ignored. To restore streams, pass the objects in the same order as when they
+                were saved.
             with_global: True to include the global streams of `random`, NumPy and torch.
         """
         reached, names = Reachable(), Counter[str]()
@@ -146,11 +158,11 @@ class Streams:
     @property
     def names(self) -> set[str]:
         """Names of the streams."""
-        return {*self._found, *([_GLOBAL] if self._with_global else [])}
+        return {*self._generators, *([_GLOBAL] if self._with_global else [])}
 
     def now(self) -> dict[str, Any]:
-        """Return the current states by name, in the forms of their libraries; faster than `to_plain`."""
-        states = {name: _state_of(generator) for name, generator in self._found.items()}
+        """Return the current states by name, in the types of their libraries; this is faster than `to_plain`."""
+        states = {name: get_rng_state(generator) for name, generator in self._generators.items()}
         return {_GLOBAL: GlobalStreams.now(), **states} if self._with_global else states
 
     def to_plain(self) -> dict[str, Any]:
@@ -158,23 +170,23 @@ class Streams:
         return {name: plain_state(state) for name, state in self.now().items()}
 
     def restore(self, plain: Mapping[str, Any]) -> None:
-        """Set the streams to the result of `to_plain`, also after a round trip through JSON.
+        """Set the streams to the states that `to_plain` returned. The argument may have been saved as JSON.
 
         Raises:
             ValueError: If the names differ or a state is invalid; the valid states are restored.
         """
         if not isinstance(plain, Mapping):
             raise ValueError(f"random streams are {type(plain).__name__}, expected a dict")
-        found = {**self._found, **({_GLOBAL: None} if self._with_global else {})}
-        wrong = [f"{name} does not exist" for name in plain if name not in found]
-        wrong += [f"the state of {name} is missing" for name in found if name not in plain]
-        for name in found.keys() & plain.keys():
+        generators = {**self._generators, **({_GLOBAL: None} if self._with_global else {})}
+        wrong = [f"{name} does not exist" for name in plain if name not in generators]
+        wrong += [f"the state of {name} is missing" for name in generators if name not in plain]
+        for name in generators.keys() & plain.keys():
             try:
                 if name == _GLOBAL:
                     GlobalStreams.from_plain(plain[name]).restore()
                 else:
-                    _set_state(found[name], plain[name])
-            except _MISFITS as error:
+                    set_rng_state(generators[name], plain[name])
+            except _STATE_ERRORS as error:
                 wrong.append(f"{name}: {error!r:.200}")
         if wrong:
             raise ValueError(f"random streams do not match: {'; '.join(sorted(wrong))}")
@@ -189,26 +201,6 @@ def plain_state(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: plain_state(value) for key, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
-
-
-def _state_of(generator: Any) -> Any:
-    if isinstance(generator, random.Random):
-        return generator.getstate()
-    if isinstance(generator, torch.Generator):
-        return generator.get_state()
-    return generator.state if isinstance(generator, np.random.BitGenerator) else get_rng_state(generator)
-
-
-def _set_state(generator: Any, state: Any) -> None:
-    if isinstance(generator, random.Random):
-        version, numbers, gauss = state
-        generator.setstate((version, tuple(numbers), gauss))
-    elif isinstance(generator, torch.Generator):
-        generator.set_state(_from_hex(state))
-    elif isinstance(generator, np.random.BitGenerator):
-        generator.state = state
-    else:
-        set_rng_state(generator, state)
 
 
 def _hex(state: Tensor) -> str:
@@ -259,13 +251,13 @@ def isolated_rng(*sources: Any) -> Iterator[None]:
         *sources: Spaces, or environments, whose action spaces are used; None is ignored.
     """
     streams = GlobalStreams.now()
-    found = [each for source in sources for each in spaces_with_streams(source)]
-    states = [bits_of(generator).state for _, generator in found]
+    pairs = [each for source in sources for each in spaces_with_streams(source)]
+    states = [bits_of(generator).state for _, generator in pairs]
     try:
         yield
     finally:
         streams.restore()
-        for (space, generator), state in zip(found, states, strict=True):
+        for (space, generator), state in zip(pairs, states, strict=True):
             bits_of(generator).state = state
             if getattr(space, "_np_random", None) is not generator:  # `seed` has created a new generator
                 space._np_random = generator
@@ -293,10 +285,6 @@ def _set_numpy(content: _Content) -> None:
     np.random.set_state(("MT19937", np.frombuffer(key, np.uint32), *rest))
 
 
-def _torch() -> bytes:
-    return bytes(torch.get_rng_state().numpy())
-
-
 def _set_torch(content: _Content) -> None:
     torch.set_rng_state(torch.frombuffer(bytearray(content), dtype=torch.uint8))
 
@@ -304,7 +292,7 @@ def _set_torch(content: _Content) -> None:
 _STREAMS: dict[str, tuple[Callable[[], bytes], Callable[[_Content], None]]] = {
     "python": (_python, _set_python),
     "numpy": (_numpy, _set_numpy),
-    "torch": (_torch, _set_torch),
+    "torch": (lambda: bytes(torch.get_rng_state().numpy()), _set_torch),
 }
 
 
@@ -315,39 +303,39 @@ class GlobalDraws:
     The first calls, and every 256th call after them, are checked to find the streams that the environment uses.
 
     Args:
-        first: Number of calls at the beginning that are all checked.
+        first: Number of calls, counted from the first one, that are all checked.
 
     Attributes:
-        names: The streams that the environment uses, as far as known.
+        names: Names of the global streams that the environment has used in a checked call.
         nbytes: Approximate size of the stored states of this episode in bytes, in memory or in a file.
     """
 
     def __init__(self, first: int) -> None:
         self._first = first
         self.names: set[str] = set()
-        self._calls = self._looked = 0
+        self._calls = self._last_check = 0
         self.clear()
 
     def clear(self) -> None:
         """Begin an episode: delete the stored states."""
-        self._kept: list[tuple[int, str]] = []
+        self._positions: list[tuple[int, str]] = []
         self._chunks: list[bytes] = []
         self._compressor: Any = None  # created only if needed, because it uses memory
         self.nbytes = 0
 
     @property
     def interval(self) -> int:
-        """Interval, in calls of the environment, at which a call must be made through `call`."""
-        return 1 if self.names or self._calls < self._first else _EVERY
+        """At least one of this number of successive calls of the environment must be made through `call`."""
+        return 1 if self.names or self._calls < self._first else _CHECK_INTERVAL
 
     @property
     def are_due(self) -> bool:
         """True if the next call must be made through `call`."""
-        return bool(self.names) or self._looks
+        return bool(self.names) or self._check_is_due
 
     @property
-    def _looks(self) -> bool:
-        return self._calls < self._first or self._calls - self._looked >= _EVERY
+    def _check_is_due(self) -> bool:
+        return self._calls < self._first or self._calls - self._last_check >= _CHECK_INTERVAL
 
     def count(self, calls: int) -> None:
         """Count calls that were made, through `call` or directly."""
@@ -363,15 +351,15 @@ class GlobalDraws:
         Returns:
             The result of `act`.
         """
-        if looks := self._looks:
-            self._looked = self._calls
-        before = {name: take() for name, (take, _) in _STREAMS.items() if looks or name in self.names}
+        if is_checked := self._check_is_due:
+            self._last_check = self._calls
+        before = {name: take() for name, (take, _) in _STREAMS.items() if is_checked or name in self.names}
         result = act()
-        if looks:
+        if is_checked:
             self.names |= {name for name, state in before.items() if state != _STREAMS[name][0]()}
         for name in sorted(self.names):
             self._compressor = self._compressor or zlib.compressobj()
-            self._kept.append((position, name))
+            self._positions.append((position, name))
             self._chunks.append(self._compressor.compress(before[name]))
             self.nbytes += 128 + 2 * len(self._chunks[-1])
         return result
@@ -380,11 +368,11 @@ class GlobalDraws:
         """Return the stored states of the episode, as JSON."""
         end = (self._compressor or zlib.compressobj()).copy().flush()
         content = b"".join(self._chunks) + end
-        return {"calls": [list(item) for item in self._kept], "states": base64.b64encode(content).decode()}
+        return {"calls": [list(item) for item in self._positions], "states": base64.b64encode(content).decode()}
 
 
-def kept_states(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]:
-    """Return, by the number of the call, functions that restore the streams before each call that uses them.
+def state_restorers(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]:
+    """Return functions that restore the streams, keyed by the number of the call before which they must be called.
 
     Args:
         plain: The result of `GlobalDraws.to_plain`.
@@ -396,7 +384,8 @@ def kept_states(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]
     restoring: dict[int, list[Callable[[], None]]] = {}
     try:
         total = sum(sizes[name] for _, name in plain["calls"])
-        limit = max(_FLOOR, _RATIO * (len(plain["states"]) + _CALL * len(plain["calls"])))
+        length = len(plain["states"]) + _CHARACTERS_PER_CALL * len(plain["calls"])
+        limit = max(_MIN_LIMIT, _BYTES_PER_CHARACTER * length)
         if total > limit:
             raise ValueError(f"the text describes {total} bytes, expected at most {limit}")
         packed = base64.b64decode(plain["states"], validate=True)

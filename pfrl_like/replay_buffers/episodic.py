@@ -12,26 +12,26 @@ from pfrl_like.batch import Batch
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.columns import Columns, Indices, packed
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
-from pfrl_like.replay_buffers.memory import EpisodicMemory, StoredItem, without_weight
+from pfrl_like.replay_buffers.memory import EpisodicMemory, StoredItem, drop_weight
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.saved import sequence_number
-from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
+from pfrl_like.utils.random import RandomSource, check_held, sample_n_k
 
 
 def subsequences(
-    lengths: Indices, max_len: int | None, held: NDArray[np.bool_] | None, rng: RandomSource = None
+    lengths: Indices, max_len: int | None, has_state: NDArray[np.bool_] | None, rng: RandomSource = None
 ) -> tuple[Indices, Indices]:
     """Cut each of several episodes at random to at most `max_len` steps.
 
-    If `held` is None, the part of a long episode starts at any step that leaves at least `max_len` steps; all such
-    steps are equally likely. If `held` is given, the part starts only at a step with a recurrent state or at the
-    episode's first step. If no such start reaches the episode's end, the first step with a recurrent state after these
-    starts is also allowed; its part is shorter.
+    If `has_state` is None, the part of a long episode starts at any step that leaves at least `max_len` steps; all such
+    steps are equally likely. If `has_state` is given, the part starts only at a step with a recurrent state or at the
+    episode's first step. If no part with such a start reaches the end of the episode, the first later step
+    with a recurrent state is also allowed as a start; its part is shorter than `max_len`.
 
     Args:
         lengths: Lengths of the episodes, shape [B].
-        max_len: Maximum length of a part in steps; None uses whole episodes.
-        held: True for each step with a recurrent state, all episodes concatenated, shape [sum(lengths)].
+        max_len: Maximum length of a part in steps. If None, whole episodes are used.
+        has_state: True for each step with a recurrent state, all episodes concatenated, shape [sum(lengths)].
         rng: NumPy generator; None uses the global NumPy stream.
 
     Returns:
@@ -43,28 +43,29 @@ def subsequences(
     source = np.random if rng is None else rng
     draw = source.random(len(lengths))
     whole = (draw * (latest + 1)).astype(np.int64)
-    starts = whole if held is None else _held_starts(draw, lengths, latest, held)
+    starts = whole if has_state is None else _starts_with_state(draw, lengths, latest, has_state)
     return starts, np.minimum(lengths - starts, max_len)
 
 
-def _held_starts(draw: NDArray[np.float64], lengths: Indices, latest: Indices, held: NDArray[np.bool_]) -> Indices:
+def _starts_with_state(draw: NDArray[Any], lengths: Indices, latest: Indices, has_state: NDArray[np.bool_]) -> Indices:
     begins = np.cumsum(lengths) - lengths
-    step = np.arange(len(held)) - np.repeat(begins, lengths)
-    held = held | (step == 0)
+    step = np.arange(len(has_state)) - np.repeat(begins, lengths)
+    has_state = has_state | (step == 0)
     end = np.repeat(latest, lengths)
-    first_covering_end = np.minimum.reduceat(np.where(held & (step >= end), step, np.repeat(lengths, lengths)), begins)
-    allowed = held & (step <= np.repeat(first_covering_end, lengths))
+    covering_end = np.where(has_state & (step >= end), step, np.repeat(lengths, lengths))
+    first_covering_end = np.minimum.reduceat(covering_end, begins)
+    allowed = has_state & (step <= np.repeat(first_covering_end, lengths))
     counts = np.add.reduceat(allowed, begins, dtype=np.int64)
-    chosen = np.cumsum(counts) - counts + (draw * counts).astype(np.int64)
-    starts: Indices = step[np.flatnonzero(allowed)[chosen]]
+    position = np.cumsum(counts) - counts + (draw * counts).astype(np.int64)
+    starts: Indices = step[np.flatnonzero(allowed)[position]]
     return starts
 
 
 class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
-    """The last finished episodes, with at most `capacity` transitions in total. Running episodes do not count.
+    """Replay buffer of the last finished episodes, with at most `capacity` transitions in total.
 
-    An episode can be sampled after it has ended. Whole episodes are removed, the oldest first. An episode longer than
-    `capacity` is discarded. Items are transitions.
+    An episode can be sampled and counts only after it has ended. Whole episodes are removed, the oldest first. An
+    episode longer than `capacity` is discarded. Items are transitions.
 
     Args:
         capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
@@ -100,7 +101,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         Raises:
             TypeError: If the assigned value is not None.
         """
-        return self._episodes_view(self) if self._own is None else None
+        return self._episodes_view(self) if self._user_memory is None else None
 
     @episodic_memory.setter
     def episodic_memory(self, memory: Any) -> None:
@@ -123,13 +124,13 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             self._drop_episodes(episodes)
 
     def _drop_episodes(self, count: int) -> None:
-        """Subtract `count` episodes from the count; called after their items were removed."""
+        """Remove the oldest `count` episodes from the count. The caller has removed their items."""
         self._first_episode += count
 
     # Sampling
 
     def _draw_episodes(self, n: int) -> tuple[Indices, NDArray[np.float64] | None]:
-        """Draw n distinct episodes; returns their sequence numbers, and weights or None. The caller checks n."""
+        """Draw n distinct episodes. Return their sequence numbers, and weights or None. The caller checks n."""
         if not self.by_length:
             return sample_n_k(self.n_episodes, n, self._rng) + self._first_episode, None
         lengths = np.fromiter((length for _, length in self._episodes), np.float64, self.n_episodes)
@@ -140,7 +141,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     def _episode(self, index: int) -> StoredItem:
         """Return the transitions of the episode with this sequence number."""
         first, length = self._episodes[index - self._first_episode]
-        return self._in_lists(self._rows(np.arange(first, first + length)), [length])[0]
+        return self._build_lists(self._rows(np.arange(first, first + length)), [length])[0]
 
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
         """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps.
@@ -154,7 +155,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             ValueError: If `n_episodes` is larger than the number of episodes, or `max_len` is less than 1.
         """
         _, weight, first, lengths = self._draw_parts(n_episodes, max_len)
-        episodes = self._in_lists(self._rows(_ranges(first, lengths)), lengths.tolist())
+        episodes = self._build_lists(self._rows(_ranges(first, lengths)), lengths.tolist())
         return episodes if weight is None else (episodes, weight)
 
     def sample_sequences(
@@ -169,8 +170,8 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     ) -> Batch:
         """Draw the same episodes as `sample_episodes`, and return sequences, the longest first, packed time first.
 
-        `Batch.index` contains the sequence number of each sequence's episode. A sequence's weight is repeated for its
-        rows.
+        `Batch.index` contains, for each sequence, the sequence number of its episode. `Batch.weight` repeats the weight
+        of a sequence for each of its rows.
 
         Raises:
             ValueError: If `n` is larger than the number of episodes, or `max_len` is less than 1.
@@ -185,19 +186,21 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths, **needs)
 
     def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
-        """Draw n episodes and a part of each: sequence numbers, weights, first items and lengths of the parts."""
-        if not 0 <= n <= self.n_episodes:
-            raise not_held("n_episodes", n, self.n_episodes, "episodes")
+        """Draw n episodes and a part of each.
+
+        Return the sequence numbers, the weights, and the first item and length of each part.
+        """
+        check_held("n_episodes", n, self.n_episodes, "episodes")
         if max_len is not None and max_len < 1:
             raise ValueError(f"max_len: got {max_len}, expected an integer >= 1 or None")
         index, weight = self._draw_episodes(n)
         bounds = [self._episodes[i] for i in (index - self._first_episode).tolist()]
         first, lengths = np.array(bounds, np.int64).reshape(-1, 2).T
-        held = None
+        has_state = None
         states = self._columns.extras.get("recurrent_state")
         if states is not None and states.field is not None:
-            held = states.present(self._rows(_ranges(first, lengths)))
-        begin, part = subsequences(lengths, max_len, held, self._rng)
+            has_state = states.present(self._rows(_ranges(first, lengths)))
+        begin, part = subsequences(lengths, max_len, has_state, self._rng)
         return index, weight, first + begin, part
 
     # State
@@ -209,12 +212,17 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         return state
 
     def _load_order(
-        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
+        self,
+        header: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        extra: dict[str, NDArray[Any]],
+        first: int,
+        n: int,
     ) -> None:
         lengths, first_episode = arrays["episode_lengths"], sequence_number(header, "first_episode")
         if lengths.ndim != 1 or lengths.dtype != np.int64 or (lengths < 1).any() or lengths.sum() != n:
             raise ValueError("the episode lengths do not match the number of items")
-        self._load_own_state(header["own"], own, first_episode, len(lengths))
+        self._load_extra_state(header["own"], extra, first_episode, len(lengths))
         starts = first + np.cumsum(lengths) - lengths
         self._episodes = RandomAccessQueue(zip(starts.tolist(), lengths.tolist(), strict=True))
         self._first_episode, self._next_episode = first_episode, first_episode + len(lengths)
@@ -228,7 +236,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             episodes = [[step for item in content for step in (item if isinstance(item, list) else [item])]]
         for episode in episodes:
             for step in episode:
-                self.append(**without_weight(step), env_id=0)
+                self.append(**drop_weight(step), env_id=0)
             self.stop_current_episode(0)
         if prioritized and self.prioritized:
             self._load_pfrl_priorities(content[1], self._first_episode, self.n_episodes)

@@ -1,6 +1,5 @@
 """Hindsight experience replay (Andrychowicz et al. 2017, arXiv:1707.01495, algorithm 1 and section 4.5)."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -15,7 +14,7 @@ from pfrl_like.columns.leaves import as_array, describe
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
-from pfrl_like.utils.random import RandomSource, not_held
+from pfrl_like.utils.random import RandomSource, check_held
 
 Strategy = Literal["future", "final", "episode"]
 #: Function of achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns; returns B values.
@@ -150,24 +149,19 @@ class HindsightReplayBuffer(ReplayBuffer):
             ValueError: If `num_experiences` is larger than the buffer, or if `reward_fn` or `terminated_fn` returns
                 values of the wrong shape or type.
         """
-        if not 0 <= num_experiences <= len(self):
-            raise not_held("num_experiences", num_experiences, len(self), "items")
+        check_held("num_experiences", num_experiences, len(self), "items")
         if not num_experiences:
             return []
-        drawn = self._draw_windows(num_experiences)
-        valid = drawn.there.T
-        transitions = self._columns.transitions(drawn.steps.T[valid])
-        outcomes = zip(drawn.reward.T[valid].tolist(), drawn.terminal.T[valid].tolist(), strict=True)
-        rest = (
-            {**step, "reward": reward, "is_state_terminal": terminal}
-            for step, (reward, terminal) in zip(transitions, outcomes, strict=True)
-        )
-        items = [[next(rest) for _ in range(length)] for length in valid.sum(axis=1).tolist()]
-        for i, goal in zip(drawn.replaced.tolist(), drawn.goal, strict=True):
+        _, steps, valid, reward, terminal, replaced, goals = self._draw_windows(num_experiences)
+        transitions = self._columns.transitions(steps.T[valid.T])
+        outcomes = zip(transitions, reward.T[valid.T].tolist(), terminal.T[valid.T].tolist(), strict=True)
+        rest = ({**step, "reward": number, "is_state_terminal": end} for step, number, end in outcomes)
+        items = [[next(rest) for _ in range(length)] for length in valid.sum(axis=0).tolist()]
+        for i, goal in zip(replaced.tolist(), goals, strict=True):
             for step in items[i]:
                 for name in ("state", "next_state"):
                     step[name] = {**step[name], DESIRED_GOAL: goal.copy()}
-        return [[_Relabelled(step) for step in item] for item in items]
+        return [[_SampledTransition(step) for step in item] for item in items]
 
     def sample_batch(
         self,
@@ -190,29 +184,32 @@ class HindsightReplayBuffer(ReplayBuffer):
             raise ValueError(f"n_frames: got {n_frames!r}, expected 1, because observations with goals are dicts")
         if continuation:
             raise ValueError(f"continuation: got {continuation}, expected 0, because items have different goals")
-        if not 0 <= n <= len(self):
-            raise not_held("n", n, len(self), "items")
+        check_held("n", n, len(self), "items")
         if self._columns.obs is None:
             raise ValueError("n: got 0, but nothing was ever stored, so the shapes of a batch are unknown")
-        drawn = self._draw_windows(n)
-        length = drawn.there.sum(axis=0)
+        index, steps, valid, reward, terminal, replaced, goals = self._draw_windows(n)
+        length = valid.sum(axis=0)
         last = length - 1, np.arange(n)
         numbers = {
-            "reward": (gamma ** np.arange(self.num_steps) @ (drawn.reward * drawn.there)).astype(np.float32),
-            "discount": np.where(drawn.terminal[last], 0.0, float(gamma) ** length).astype(np.float32),
+            "reward": (gamma ** np.arange(self.num_steps) @ (reward * valid)).astype(np.float32),
+            "discount": np.where(terminal[last], 0.0, float(gamma) ** length).astype(np.float32),
         }
-        first, last = drawn.steps[0], drawn.steps[last]
-        batch = self._columns.gather(first, last, numbers, drawn.index, device, next_actions=next_actions)
-        replaced, goal = torch.from_numpy(drawn.replaced).to(device), torch.from_numpy(drawn.goal).to(device)
+        batch = self._columns.gather(steps[0], steps[last], numbers, index, device, next_actions=next_actions)
         for obs in (batch.obs, batch.next_obs):
-            obs[DESIRED_GOAL][replaced] = goal
+            obs[DESIRED_GOAL][torch.from_numpy(replaced).to(device)] = torch.from_numpy(goals).to(device)
         return batch
 
-    def _draw_windows(self, n: int) -> "_Windows":
-        """Draw n items, and new goals for most of them. The caller checks n."""
+    def _draw_windows(self, n: int) -> tuple[NDArray[Any], ...]:
+        """Draw n items with up to L steps, and new goals for H of them. The caller checks n.
+
+        Returns:
+            Sequence numbers of the items, [n]; rows of their steps, [L, n]; an array that is True for the steps that
+            belong to the item, [L, n]; rewards and terminations of the steps under the item's goal, [L, n]; positions
+            of the items with a new goal, [H]; the new goals, [H, ...].
+        """
         columns, index = self._columns, self._draw(n)[0]
         item, last_item = index + np.arange(self.num_steps)[:, None], self._last_item[self._rows(index)]
-        there = item <= last_item
+        valid = item <= last_item
         steps = self._rows(np.minimum(item, last_item))
         reward, terminal = columns.reward[steps], columns.terminal[steps]
 
@@ -220,12 +217,12 @@ class HindsightReplayBuffer(ReplayBuffer):
         replaced = np.flatnonzero(source.random(n) * (self.n_goals + 1) < self.n_goals)
         goal = self._goals(ACHIEVED_GOAL, columns.next_row[self._rows(self._draw_goals(index[replaced], source))])
         if len(replaced):
-            when, which = np.nonzero(there[:, replaced])
+            when, which = np.nonzero(valid[:, replaced])
             at = when, replaced[which]
             reward[at], terminal[at] = self._outcome(steps[at], goal[which])
 
-        there[1:] &= ~np.logical_or.accumulate(terminal[:-1], axis=0)
-        return _Windows(index, steps, there, reward, terminal, replaced, goal)
+        valid[1:] &= ~np.logical_or.accumulate(terminal[:-1], axis=0)
+        return index, steps, valid, reward, terminal, replaced, goal
 
     def _draw_goals(self, index: Indices, source: Any) -> Indices:
         """Draw for each item the item of the same episode whose achieved goal becomes the new goal."""
@@ -241,7 +238,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         """Return the rewards and terminations of steps under new goals, each of shape [N]."""
         columns = self._columns
         achieved = self._goals(ACHIEVED_GOAL, columns.next_row[rows])
-        info = columns.further(rows)
+        info = columns.stacked_extras(rows)
         reward = _values(self.reward_fn, "reward_fn", achieved, goal, info)
         terminal = columns.terminal[rows]
         if self.terminated_fn is None:
@@ -271,7 +268,12 @@ class HindsightReplayBuffer(ReplayBuffer):
         self._find_episodes()
 
     def _load_order(
-        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
+        self,
+        header: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        extra: dict[str, NDArray[Any]],
+        first: int,
+        n: int,
     ) -> None:
         successor = arrays["successor"][:n]
         in_order = (successor == np.arange(2, n + 2)) | (successor == ENDED)
@@ -279,60 +281,32 @@ class HindsightReplayBuffer(ReplayBuffer):
             raise ValueError("the steps of the saved episodes are not in order")
         if self.terminated_fn is None and arrays["terminal"].any():
             raise ValueError(_UNKNOWN_END)
-        super()._load_order(header, arrays, own, first, n)
+        super()._load_order(header, arrays, extra, first, n)
 
     def _clear(self) -> None:
         super()._clear()
         self._find_episodes()
 
 
-class _Relabelled(ReadOnlyDict):
+class _SampledTransition(ReadOnlyDict):
     """A read-only transition of a sample; its stored values may differ."""
 
-    advice = (
-        "a hindsight buffer creates the transitions of a sample with new goals: change stored transitions through "
-        "buffer.memory, or change a copy, dict(step)"
-    )
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Windows:
-    """Sampled items with up to L steps.
-
-    Attributes:
-        index: Sequence numbers of the items, shape [N].
-        steps: Rows of the items' steps, shape [L, N].
-        there: True for the steps that belong to the item, shape [L, N]; always True for the first step.
-        reward, terminal: Reward and termination of each step under the item's goal, shape [L, N].
-        replaced: Positions of the items with a new goal, integers, shape [H].
-        goal: The new goals, shape [H, ...].
-    """
-
-    index: Indices
-    steps: Indices
-    there: NDArray[np.bool_]
-    reward: NDArray[np.float64]
-    terminal: NDArray[np.bool_]
-    replaced: Indices
-    goal: NDArray[Any]
+    advice = "a hindsight buffer creates the transitions of a sample: change buffer.memory, or a copy, dict(step)"
 
 
 _NO_GOAL = "{}: got None, expected an observation with the goal that the step achieved"
-_UNKNOWN_END = (
-    "terminated: a step is terminal, but terminated_fn is None, so it is unknown if the step is terminal for another "
-    "goal; pass terminated_fn=f, where f(achieved_goal, desired_goal, info) is True if the goal ends an episode"
-)
+_UNKNOWN_END = "terminated: a step is terminal, but terminated_fn is None; pass terminated_fn(achieved, desired, info)"
 
 
 def _check_goals(obs: Any) -> None:
     keys = (OBSERVATION, ACHIEVED_GOAL, DESIRED_GOAL)
     if not isinstance(obs, Mapping) or not obs.keys() >= set(keys):
-        given = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
-        raise ValueError(f"obs: got {given}, expected a dict with keys {list(keys)}")
+        got = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
+        raise ValueError(f"obs: got {got}, expected a dict with keys {list(keys)}")
     achieved, desired = as_array(obs[ACHIEVED_GOAL]), as_array(obs[DESIRED_GOAL])
     if achieved is None or desired is None or (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):
-        given = f"{describe(obs[ACHIEVED_GOAL])} and {describe(obs[DESIRED_GOAL])}"
-        raise ValueError(f"obs: got {given} as achieved_goal and desired_goal, expected equal shapes and dtypes")
+        got = f"{describe(obs[ACHIEVED_GOAL])} and {describe(obs[DESIRED_GOAL])}"
+        raise ValueError(f"obs: got {got} as achieved_goal and desired_goal, expected equal shapes and dtypes")
 
 
 def _values(
@@ -345,6 +319,6 @@ def _values(
     """
     values = as_array(function(achieved, desired, info))
     if values is None or values.shape != (len(achieved),) or values.dtype.kind == "c":
-        given = "no array of numbers" if values is None else f"an array of shape {values.shape}, {values.dtype}"
-        raise ValueError(f"{name}: returned {given} for {len(achieved)} steps, expected one number per step")
+        got = "no array of numbers" if values is None else f"an array of shape {values.shape}, {values.dtype}"
+        raise ValueError(f"{name}: returned {got} for {len(achieved)} steps, expected one number per step")
     return values

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, rows_of
 from pfrl_like.utils.checks import check_rewards
-from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
+from pfrl_like.utils.random import RandomSource, check_held, sample_n_k
 
 #: Key of the importance weight of a sample. It may be set in every transition and is not stored.
 WEIGHT = "weight"
@@ -73,16 +73,16 @@ class StoredTransition(dict[str, Any]):
         return self[key]
 
     def __delitem__(self, key: str) -> None:
-        self._refuse_removal(key)
+        self._check_removal(key)
         super().__delitem__(key)
 
     def pop(self, key: str, *default: Any) -> Any:
         """Remove "weight" and return its value; other keys are rejected."""
         if key in self:
-            self._refuse_removal(key)
+            self._check_removal(key)
         return super().pop(key, *default)
 
-    def _refuse_removal(self, *keys: str) -> Any:
+    def _check_removal(self, *keys: str) -> Any:
         """Raise an error if other keys than "weight" would be removed.
 
         Raises:
@@ -92,7 +92,7 @@ class StoredTransition(dict[str, Any]):
             names = [*keys] or [*self]
             raise TypeError(f"cannot remove {names} from a stored transition: change a copy, dict(step)")
 
-    popitem = clear = _refuse_removal
+    popitem = clear = _check_removal
 
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
@@ -106,19 +106,16 @@ class StoredItem(list[StoredTransition]):
 
     __slots__ = ()
 
-    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+    def _reject_change(self, *args: Any, **kwargs: Any) -> Any:
         """Raise an error, because the list is read-only.
 
         Raises:
             TypeError: Always.
         """
-        raise TypeError(
-            "the list of an item of a replay buffer is read-only: change the values in its transitions, for example "
-            "item[0]['reward'] = 1.0, or change a copy, list(item)"
-        )
+        raise TypeError("this list is read-only: change the values in its transitions, or change a copy, list(item)")
 
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _reject_change
+    append = extend = insert = pop = remove = clear = sort = reverse = _reject_change
 
     def __reduce__(self) -> Any:
         return list, (list(self),)
@@ -127,10 +124,10 @@ class StoredItem(list[StoredTransition]):
         return list(self)
 
 
-class HandedOut(weakref.WeakValueDictionary[int, StoredTransition]):
-    """The `StoredTransition` objects that are still referenced, keyed by row. A copy of a buffer starts without any."""
+class TransitionCache(weakref.WeakValueDictionary[int, StoredTransition]):
+    """The `StoredTransition` objects that are still referenced, keyed by row. A copy of a buffer has an empty cache."""
 
-    def in_lists(
+    def build_lists(
         self, columns: Columns, rows: NDArray[np.int64], lengths: Sequence[int], edit: Edit
     ) -> list["StoredItem"]:
         """Return the transitions in these rows, divided into lists; objects that still exist are reused.
@@ -142,27 +139,27 @@ class HandedOut(weakref.WeakValueDictionary[int, StoredTransition]):
             edit: Function that changes a transition; see `StoredTransition`.
         """
         numbers = rows.tolist()
-        made: dict[int, StoredTransition] = {}  # keeps the objects alive until they are returned
+        objects: dict[int, StoredTransition] = {}  # keeps the objects alive until they are returned
         for row in numbers:
-            known = self.get(row)
-            if known is not None and known.is_in(columns):
-                made[row] = known
-        new = [row for row in dict.fromkeys(numbers) if row not in made]
+            cached = self.get(row)
+            if cached is not None and cached.is_in(columns):
+                objects[row] = cached
+        new = [row for row in dict.fromkeys(numbers) if row not in objects]
         for row, values in zip(new, columns.transitions(np.array(new, np.int64)), strict=True):
-            made[row] = self[row] = StoredTransition(values, columns, row, edit)
-        transitions = (made[row] for row in numbers)
+            objects[row] = self[row] = StoredTransition(values, columns, row, edit)
+        transitions = (objects[row] for row in numbers)
         return [StoredItem(itertools.islice(transitions, length)) for length in lengths]
 
     def __reduce__(self) -> Any:
         return type(self), ()
 
-    def __deepcopy__(self, memo: Any) -> "HandedOut":
+    def __deepcopy__(self, memo: Any) -> "TransitionCache":
         return type(self)()
 
 
 #: Environment id of steps that are appended through `memory`.
 APPENDED = ("memory", 0)
-_AT_ONCE = 256
+_CHUNK = 256
 
 
 class Memory(Sequence[Any]):
@@ -193,39 +190,37 @@ class Memory(Sequence[Any]):
 
     def __getitem__(self, i: Any) -> Any:
         numbers = range(self._first, self._first + len(self))[i]
-        return self._made(numbers) if isinstance(i, slice) else self._made(range(numbers, numbers + 1))[0]
+        return self._items_at(numbers) if isinstance(i, slice) else self._items_at(range(numbers, numbers + 1))[0]
 
     def __iter__(self) -> Iterator[Any]:
-        for start in range(0, len(self), _AT_ONCE):
-            yield from self[start : start + _AT_ONCE]
+        for start in range(0, len(self), _CHUNK):
+            yield from self[start : start + _CHUNK]
 
     def __repr__(self) -> str:
         return f"<{len(self)} of {self.maxlen} of {type(self.buffer).__name__}, as lists of transitions>"
 
-    def _made(self, numbers: Sequence[int]) -> list[Any]:
-        made: list[Any] = self.buffer._items(np.array(numbers, np.int64))
-        return made
+    def _items_at(self, numbers: Sequence[int]) -> list[Any]:
+        return list(self.buffer._items(np.array(numbers, np.int64)))
 
     def sample(self, n: int, rng: RandomSource = None) -> Any:
         """Draw distinct items uniformly, even if a subclass overrides `sample`.
 
         Args:
             n: Number of items.
-            rng: NumPy generator; None uses the buffer's source of randomness.
+            rng: NumPy generator. If None, the buffer's generator is used.
 
         Raises:
             ValueError: If `n` is larger than the number of items.
         """
-        if not 0 <= n <= len(self):
-            raise not_held("n", n, len(self), self._what)
+        check_held("n", n, len(self), self._what)
         drawn = sample_n_k(len(self), n, self.buffer._rng if rng is None else rng)
-        return self._made((self._first + drawn).tolist())
+        return self._items_at((self._first + drawn).tolist())
 
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
         """Store an item of one transition, a dict of the arguments of the buffer's `append`.
 
-        If the observation of the transition equals the next observation of the item appended before, both belong to the
-        same episode.
+        If the observation of the transition equals the next observation of the item that was appended before it, the
+        two items belong to the same episode.
 
         Raises:
             TypeError: If the item has several transitions, or the buffer stores whole episodes.
@@ -233,21 +228,16 @@ class Memory(Sequence[Any]):
         """
         buffer = self.buffer
         if buffer._horizon == np.inf:
-            raise TypeError(
-                f"memory: {type(buffer).__name__} stores whole episodes, so items cannot be appended: call "
-                "append(state, action, ...) for each step, or episodic_memory.append(steps) on an episodic buffer"
-            )
+            advice = "call append(state, action, ...) for each step, or episodic_memory.append(steps)"
+            raise TypeError(f"memory: {type(buffer).__name__} stores whole episodes: {advice}")
         if not isinstance(item, Sequence) or len(item) != 1 or not isinstance(item[0], Mapping):
-            given = f"{len(item)} transitions" if isinstance(item, Sequence) else type(item).__name__
-            raise TypeError(
-                f"item: got {given}, expected a list of one transition, which is a dict: a buffer builds items of "
-                "several steps itself from append(state, action, ...); or set memory to your own container, "
-                "for example pfrl_like.collections.RandomAccessQueue(maxlen=capacity)"
-            )
+            got = f"{len(item)} transitions" if isinstance(item, Sequence) else type(item).__name__
+            advice = "for items of several steps, call append for each step, or set memory to your own container"
+            raise TypeError(f"item: got {got}, expected a list of one transition dict; {advice}")
         columns, step = buffer._columns, item[0]
         if APPENDED in columns.running and not columns.continues(APPENDED, step["state"]):
             columns.end(APPENDED)
-        buffer._store_step(without_weight(step), APPENDED, cut=buffer.num_steps > 1)
+        buffer._store_step(drop_weight(step), APPENDED, cut=buffer.num_steps > 1)
 
     def extend(self, items: Iterable[Sequence[Mapping[str, Any]]]) -> None:
         """Store several items."""
@@ -258,12 +248,12 @@ class Memory(Sequence[Any]):
 class PrioritizedMemory(Memory):
     """View of the items of a prioritised buffer, with the methods of PFRL's `PrioritizedBuffer`."""
 
-    _plain: type[Memory] = Memory
+    _items_view: type[Memory] = Memory
 
     @property
     def data(self) -> Memory:
         """View of the items or episodes without priorities."""
-        return self._plain(self.buffer)
+        return self._items_view(self.buffer)
 
     @property
     def max_priority(self) -> float:
@@ -271,7 +261,7 @@ class PrioritizedMemory(Memory):
         return float(self.buffer._priorities.max_priority)
 
     def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
-        """Store an item of one transition, or an episode. If `priority` is None, it has the priority of new items."""
+        """Store an item of one transition, or an episode. If `priority` is None, its priority is `max_priority`."""
         super().append(item)
         if priority is not None:
             priorities = self.buffer._priorities
@@ -291,12 +281,11 @@ class PrioritizedMemory(Memory):
         Raises:
             ValueError: If `n` is larger than the number of items.
         """
-        if not 0 <= n <= len(self):
-            raise not_held("n", n, len(self), "items")
+        check_held("n", n, len(self), "items")
         buffer = self.buffer
         index, probability = buffer._priorities.draw(n, uniform_ratio, buffer._rng)
         buffer._last_index = index
-        return self._made(index.tolist()), probability.tolist(), buffer._priorities.min_probability(uniform_ratio)
+        return self._items_at(index.tolist()), probability.tolist(), buffer._priorities.min_probability(uniform_ratio)
 
     def set_last_priority(self, priority: Sequence[float]) -> None:
         """Set the priorities of the items of the last sample, in the order of the sample.
@@ -304,7 +293,7 @@ class PrioritizedMemory(Memory):
         Raises:
             RuntimeError: If nothing was sampled since the last call.
             ValueError: If a priority is not positive and finite, or if the number of priorities differs from the number
-            of sampled items.
+                of sampled items.
         """
         buffer = self.buffer
         if buffer._last_index is None:
@@ -314,7 +303,7 @@ class PrioritizedMemory(Memory):
 
 
 class EpisodicMemory(Memory):
-    """View of the episodes of a buffer, oldest first, as lists of transitions; each is created when it is accessed."""
+    """View of the episodes of a buffer, oldest first. Each is a list of transitions, created when it is accessed."""
 
     _what = "episodes"
 
@@ -330,35 +319,36 @@ class EpisodicMemory(Memory):
     def __len__(self) -> int:
         return int(self.buffer.n_episodes)
 
-    def _made(self, numbers: Sequence[int]) -> list[Any]:
+    def _items_at(self, numbers: Sequence[int]) -> list[Any]:
         return [self.buffer._episode(int(number)) for number in numbers]
 
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
         """Store an episode, a list of dicts of the arguments of the buffer's `append`.
 
         Raises:
-            ValueError: If the episode has no steps, or has steps after a terminal step; nothing is stored. Also if a
-                value does not have the shape and type of the first transition; the steps before it are stored.
+            ValueError: If the episode has no steps, or has steps after a terminal step. Nothing is stored. The error is
+                also raised if a value does not have the shape and type of the first transition. The previous steps of
+                the episode are then stored.
         """
         ended = [bool(step.get("is_state_terminal", False)) for step in item]
         if not ended or any(ended[:-1]):
             raise ValueError(f"episode: got {len(ended)} steps, expected one or more, none before the last terminal")
         for i, step in enumerate(item, 1):
-            self.buffer._store_step(without_weight(step), APPENDED, cut=i == len(item))
+            self.buffer._store_step(drop_weight(step), APPENDED, cut=i == len(item))
 
 
 class PrioritizedEpisodicMemory(PrioritizedMemory, EpisodicMemory):
     """View of the episodes of a prioritised buffer, with the methods of PFRL's `PrioritizedBuffer`."""
 
-    _plain = EpisodicMemory
+    _items_view = EpisodicMemory
 
 
-class OwnMemory:
+class UserMemory:
     """The user's container, which a buffer fills with PFRL's items instead of its columns.
 
     Args:
-        container: Object with `append`, `len` and indexing, for example a list, a deque or a `RandomAccessQueue`. None
-            if nothing can be stored.
+        container: Object with `append`, `len` and indexing, for example a list, a deque or a `RandomAccessQueue`. If
+            None, nothing can be stored.
         num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
     """
@@ -366,10 +356,8 @@ class OwnMemory:
     def __init__(self, container: Any, num_steps: int, capacity: int | None) -> None:
         wanted = ("append", "__len__", "__getitem__")
         if container is not None and not all(hasattr(container, name) for name in wanted):
-            raise TypeError(
-                f"memory: got {type(container).__name__}, expected a container of items with append, len and indexing "
-                "(a list, a deque, pfrl_like.collections.RandomAccessQueue), or None to free the content"
-            )
+            expected = "None, or a container with append, len and indexing, for example a RandomAccessQueue"
+            raise TypeError(f"memory: got {type(container).__name__}, expected {expected}")
         self.container, self.num_steps, self.capacity = container, num_steps, capacity
         self._windows: dict[Any, list[dict[str, Any]]] = {}  # newest steps of each environment's running episode
 
@@ -377,19 +365,16 @@ class OwnMemory:
         return 0 if self.container is None else len(self.container)
 
     def append_batch(self, steps: Mapping[str, Any], terminated: Any, truncated: Any, env_ids: Any) -> None:
-        """Store one transition of each of several environments; see `ReplayBuffer.append_batch`.
+        """Store one transition of each of several environments, like `ReplayBuffer.append_batch`.
 
         Args:
             steps: Columns of the steps' values, keyed by the keys of a transition, each of length k.
             terminated: True where `next_obs` is terminal, length k.
             truncated: True where the episode was truncated after the step, length k.
-            env_ids: The environments, k hashable objects; None is range(k).
+            env_ids: Ids of the environments, k hashable objects. If None, the ids are 0 to k - 1.
         """
         if self.container is None:
-            raise TypeError(
-                "memory is None, so the buffer cannot store steps: create a new buffer, load a saved buffer, or set "
-                "memory to a container"
-            )
+            raise TypeError("memory is None, so the buffer cannot store steps: load a buffer, or assign a container")
         check_rewards(steps["reward"])
         k = len(steps["reward"])
         columns = {"next_action": [None] * k, "is_state_terminal": [bool(end) for end in terminated], **steps}
@@ -415,35 +400,9 @@ class OwnMemory:
         while self.capacity is not None and len(self.container) > self.capacity:
             self._pop()
 
-    def pour_into(self, buffer: Any) -> None:
-        """Store the content in an ordinary buffer.
-
-        Raises:
-            TypeError: If items may have several steps, because the episodes of such items are unknown.
-        """
-        if self.num_steps > 1:
-            raise TypeError(
-                f"memory: {type(self.container).__name__} contains items of up to {self.num_steps} steps, which cannot "
-                "be saved or converted to a dataset: do not assign to memory, or use num_steps=1"
-            )
-        buffer.memory.extend(self.container)
-
-    def refuse_more(self, continuation: float, n_frames: int) -> None:
-        """Raise an error for batch fields that need columns: continuations and stacked frames.
-
-        Raises:
-            TypeError: If `continuation` is not 0 or `n_frames` is not 1.
-        """
-        if continuation or n_frames != 1:
-            raise TypeError(
-                f"memory is {type(self.container).__name__}, which supports neither continuation={continuation} nor "
-                f"n_frames={n_frames}: do not assign to memory"
-            )
-
     def sample(self, n: int, rng: RandomSource) -> Any:
         """Draw distinct items, with the container's own `sample` if the container has this method."""
-        if not 0 <= n <= len(self):
-            raise not_held("num_experiences", n, len(self), "items")
+        check_held("num_experiences", n, len(self), "items")
         if hasattr(self.container, "sample"):
             return self.container.sample(n)
         return [self.container[i] for i in sample_n_k(len(self), n, rng).tolist()]
@@ -460,6 +419,6 @@ class OwnMemory:
         self.container.popleft() if hasattr(self.container, "popleft") else self.container.pop(0)
 
 
-def without_weight(step: Mapping[str, Any]) -> dict[str, Any]:
+def drop_weight(step: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a transition without the importance weight."""
     return {name: value for name, value in step.items() if name != WEIGHT}

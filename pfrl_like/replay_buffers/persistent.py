@@ -14,9 +14,16 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
-from pfrl_like.replay_buffers.rewinding import CAPACITY, RewindingBuffer, ancestor_of, diverted, refuse_shards, shard_of
+from pfrl_like.replay_buffers.rewinding import (
+    CAPACITY,
+    RewindingBuffer,
+    ancestor_of,
+    check_shards,
+    rerun_paths,
+    shard_of,
+)
 from pfrl_like.storage.journal import SYNCED
-from pfrl_like.storage.log_directory import ColumnFiles, LogDirectory, Logged
+from pfrl_like.storage.log_directory import ColumnFiles, LogDirectory, LoggedState
 from pfrl_like.utils.checks import warn_once
 from pfrl_like.utils.random import RandomSource
 
@@ -43,8 +50,9 @@ class PersistentBuffer(RewindingBuffer):
                 raise ValueError(f"{name}: got {value}, expected at least {least}")
         if not dirname:
             raise ValueError(f"dirname: got {dirname!r}, expected a directory")
-        given = None if ancestor is None else os.fspath(ancestor)
-        whole, source = diverted(os.path.abspath(dirname), given, shard)  # absolute: the working directory may change
+        named = None if ancestor is None else os.fspath(ancestor)
+        # The path is absolute, because the working directory may change.
+        whole, source = rerun_paths(os.path.abspath(dirname), named, shard)
         self.dirname = whole if shard is None else os.path.join(whole, shard)
 
         self.logger = _LOGGER if logger is None else logger
@@ -52,16 +60,16 @@ class PersistentBuffer(RewindingBuffer):
         self._wanted_capacity = self._capacity  # applied after the directory, which may hold more items, was restored
         self._unsynced, self._last_sync = 0, time.monotonic()
         self._process = os.getpid()
-        marks = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
-        refuse_shards(whole, shard)
-        self._directory = LogDirectory(self.dirname, marks)
+        properties = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
+        check_shards(whole, shard)
+        self._directory = LogDirectory(self.dirname, properties)
         self._files = ColumnFiles(self.dirname)
         try:
             if source is not None:
-                self._descend(ancestor_of(source, shard))
+                self._copy_ancestor(ancestor_of(source, shard))
             elif self._directory.is_new:
-                self._directory.refuse_orphans()
-                self._use(self._files)
+                self._directory.check_no_columns()
+                self._set_empty_columns(self._files)
             else:
                 self._restore()
             self._write_state()
@@ -72,16 +80,16 @@ class PersistentBuffer(RewindingBuffer):
 
     # Opening
 
-    def _use(self, files: ColumnFiles) -> RecordedColumns:
-        """Replace the columns with empty columns over these files; returns the new columns."""
+    def _set_empty_columns(self, files: ColumnFiles) -> RecordedColumns:
+        """Replace the columns with empty columns whose values are stored in these files. Return the new columns."""
         self._files = files
         self._columns = columns = self._empty_columns(files)
         return columns
 
-    def _descend(self, ancestor: str) -> None:
+    def _copy_ancestor(self, ancestor: str) -> None:
         if not self._directory.is_new:
             raise CheckpointError(self.dirname, f"already contains a buffer; leave {ancestor=} out to open it")
-        self._directory.refuse_orphans()
+        self._directory.check_no_columns()
         for attempt in range(_ATTEMPTS):
             try:
                 self._directory.copy(ancestor)
@@ -98,7 +106,7 @@ class PersistentBuffer(RewindingBuffer):
             raise CheckpointError(self.dirname, f"is damaged: its capacity is {capacity!r:.80}")
         whole = self._replay(logged, files, len(logged.records))
         if whole < len(logged.records):
-            self._use(files)
+            self._set_empty_columns(files)
             self._replay(logged, files, whole)
         files.grow()
         self._keep_saves()
@@ -109,17 +117,16 @@ class PersistentBuffer(RewindingBuffer):
         self._capacity = self._wanted_capacity
         self._evict()
         if dropped := held - len(self):
-            warn_once(
-                ("rows dropped", self.dirname),
-                f"{self.dirname}: the oldest {dropped:,} of {held:,} transitions are removed, because capacity is "
-                f"{self._capacity:,}; to keep all transitions, open a copy of the directory, or use ancestor=",
-            )
+            removed = f"the oldest {dropped:,} of {held:,} transitions are removed, because"
+            advice = "to keep all transitions, open a copy of the directory, or use ancestor="
+            text = f"{self.dirname}: {removed} capacity is {self._capacity:,}; {advice}"
+            warn_once(("rows dropped", self.dirname), text)
 
-    def _replay(self, logged: Logged, files: ColumnFiles, count: int) -> int:
-        """Rebuild the content from the state and the first `count` records; returns the number of complete records."""
+    def _replay(self, logged: LoggedState, files: ColumnFiles, count: int) -> int:
+        """Rebuild the content from the state and the first `count` records. Return the number of complete records."""
         done = 0
         try:
-            columns = self._use(files)
+            columns = self._set_empty_columns(files)
             self._load_state(logged._asdict(), lambda header, arrays: load_locators(header, arrays, columns))
             for done, record in enumerate(logged.records[:count]):
                 if record != SYNCED:
@@ -142,7 +149,7 @@ class PersistentBuffer(RewindingBuffer):
         env_id, row, terminal = event
         if row:
             if self._horizon != 1:
-                self._wait(env_id, row)
+                self._queue_step(env_id, row)
             else:
                 self._add_items([row])
         if terminal or not row:
@@ -150,7 +157,7 @@ class PersistentBuffer(RewindingBuffer):
 
     # Storing
 
-    def _take_up(self, columns: Columns, episodes: list[Indices]) -> None:
+    def _fill_from(self, columns: Columns, episodes: list[Indices]) -> None:
         for rows in episodes:
             for row in rows:  # one step at a time, so that only one step is in memory
                 step = columns.transitions(np.array([row]))[0]
@@ -171,39 +178,38 @@ class PersistentBuffer(RewindingBuffer):
     ) -> None:
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
-        Observations are a list, a tuple or a stacked array of length k. Nested observations may also be nested
-        structures of these.
+        Observations are a list, a tuple or a stacked array of length k. Nested observations may also be one
+        nested structure of stacked arrays.
 
         Raises:
             ValueError: If a value does not have the shape and type of the first transition, or is not an array of
                 numbers; nothing is stored.
-            CheckpointError: If the buffer is closed or belongs to another process; nothing is stored. Also if the disk
-            is full or reports an error; after that nothing can be stored.
+            CheckpointError: If the buffer is closed or belongs to another process; nothing is stored. The error is also
+                raised if the disk is full or reports an error. After that, nothing can be stored.
         """
         self._check_open()
         self._appending = True
         try:
             super().append_batch(obs, action, reward, next_obs, terminated, truncated, env_ids, **extra)
         except (CheckpointError, OSError) as error:
-            self._refusal = f"cannot store any more after an earlier error: {error}"
+            self._failure = f"cannot store any more after an earlier error: {error}"
             raise
         finally:
             self._appending = False
-            if self._refusal is None:
+            if self._failure is None:
                 self._commit()
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """End the running episode of `env_id`; its next step starts a new one."""
-        if self._appending:
-            super().stop_current_episode(env_id)
-        else:
+        """End the running episode of the environment `env_id`. Its next step starts a new episode."""
+        if not self._appending:
             self._check_open()
-            super().stop_current_episode(env_id)
+        super().stop_current_episode(env_id)
+        if not self._appending:
             self._commit()
 
     def _commit(self) -> None:
         if self._columns.records:
-            self._or_refuse(self._store)
+            self._call_or_disable(self._store)
 
     def _store(self) -> None:
         columns = self._columns
@@ -224,11 +230,11 @@ class PersistentBuffer(RewindingBuffer):
                 files.
         """
         try:
-            if self._refusal is None and os.getpid() == self._process:
+            if self._failure is None and os.getpid() == self._process:
                 self._write_state()
         finally:
-            if self._refusal != "is closed":
-                self._refusal = "is closed"
+            if self._failure != "is closed":
+                self._failure = "is closed"
                 self._columns = Columns()  # type: ignore[assignment]  # no more records are needed
                 self._first = self._next
                 self._directory.close()
@@ -240,24 +246,18 @@ class PersistentBuffer(RewindingBuffer):
         self.close()
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
-        raise TypeError(
-            f"cannot set {[*changes]} of a transition: {type(self).__name__} does not change its files; change "
-            "the transition before it is appended, or load a save of this buffer into a ReplayBuffer"
-        )
+        advice = "change the transition before you append it, or load a save into a ReplayBuffer"
+        raise TypeError(f"cannot set {[*changes]}: {type(self).__name__} does not change its files; {advice}")
 
     def _set_memory(self, memory: Any) -> None:
-        raise TypeError(
-            f"memory: got {type(memory).__name__}, but the content of {type(self).__name__} is in its directory: "
-            "memory.append adds items, close() closes the buffer, and load replaces the content with a saved buffer"
-        )
+        reason = f"the content of {type(self).__name__} is in its directory: use memory.append, load or close"
+        raise TypeError(f"memory: got {type(memory).__name__}, but {reason}")
 
     # State
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise TypeError(
-            f"{type(self).__name__} can neither be copied nor pickled, because its directory has one writer: open a "
-            f"buffer in another directory with ancestor={self.dirname!r}"
-        )
+        advice = f"open a buffer in another directory with ancestor={self.dirname!r}"
+        raise TypeError(f"{type(self).__name__} can neither be copied nor pickled: {advice}")
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole content, in the form of `ReplayBuffer.state_dict`, after a sync of the directory."""
@@ -265,12 +265,10 @@ class PersistentBuffer(RewindingBuffer):
         return super().state_dict()
 
     def _load_pfrl(self, content: Any) -> None:
-        other = self._in_memory()
+        is_episodic = isinstance(self, EpisodicReplayBuffer)
+        other = EpisodicReplayBuffer(self._capacity) if is_episodic else ReplayBuffer(self._capacity, self.num_steps)
         other._load_pfrl(content)
         self.load_state_dict(other.state_dict())
-
-    def _in_memory(self) -> ReplayBuffer:
-        return ReplayBuffer(self._capacity, self.num_steps)
 
 
 class PersistentReplayBuffer(PersistentBuffer):
@@ -293,21 +291,21 @@ class PersistentReplayBuffer(PersistentBuffer):
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
         ancestor: Directory of another persistent buffer, whose content is copied to `dirname`. `dirname` must then be
             new. The ancestor is not changed.
-        logger: Logger for the expected size of the directory and for losses after a crash; None uses the logger of this
-            module.
+        logger: Logger for the expected size of the directory and for losses after a crash. If None, the logger of this
+            module is used.
         distributed: True to store the steps of each process of a `torch.distributed` group in its own subdirectory,
             `dirname/rank-<i>-of-<n>`. A process samples only from its own subdirectory. The group must have the same
             size each time the directory is opened. An `ancestor` is either divided in the same way, or is the same
             directory for all processes.
-        group: The process group; None uses the default group.
+        group: The process group. If None, the default group is used.
         num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         rng: NumPy generator; None uses the global NumPy stream.
         sync_every: Number of steps and ends of episodes between syncs. If the machine fails, only the steps after the
             last sync are lost.
         sync_seconds: Number of seconds between syncs, checked each time something is stored.
         journal_length: Number of steps and ends of episodes after which the whole state is written and a new journal
-            begins. If half the number of items in the buffer is larger, it is used instead. A journal has at most one
-            GiB.
+            begins. If half the number of items in the buffer is larger, that number is used instead. A journal has at
+            most one GiB.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -346,13 +344,13 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
         capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
         ancestor: Directory of another persistent buffer, whose content is copied to `dirname`. `dirname` must then be
             new. The ancestor is not changed.
-        logger: Logger for the expected size of the directory and for losses after a crash; None uses the logger of this
-            module.
+        logger: Logger for the expected size of the directory and for losses after a crash. If None, the logger of this
+            module is used.
         distributed: True to store the steps of each process of a `torch.distributed` group in its own subdirectory,
             `dirname/rank-<i>-of-<n>`. A process samples only from its own subdirectory. The group must have the same
             size each time the directory is opened. An `ancestor` is either divided in the same way, or is the same
             directory for all processes.
-        group: The process group; None uses the default group.
+        group: The process group. If None, the default group is used.
         by_length: True to sample episodes in proportion to their length, so that steps of long and short episodes are
             equally likely. False to sample all episodes with equal probability.
         rng: NumPy generator; None uses the global NumPy stream.
@@ -360,8 +358,8 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
             last sync are lost.
         sync_seconds: Number of seconds between syncs, checked each time something is stored.
         journal_length: Number of steps and ends of episodes after which the whole state is written and a new journal
-            begins. If half the number of items in the buffer is larger, it is used instead. A journal has at most one
-            GiB.
+            begins. If half the number of items in the buffer is larger, that number is used instead. A journal has at
+            most one GiB.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -392,6 +390,3 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
         super().close()
         self._episodes = RandomAccessQueue()
         self._first_episode = self._next_episode
-
-    def _in_memory(self) -> ReplayBuffer:
-        return EpisodicReplayBuffer(self._capacity)

@@ -26,12 +26,12 @@ class PriorityWeightError:
     Args:
         alpha: Exponent of the priorities, >= 0; 0 samples uniformly.
         beta0: Initial exponent of the importance weights, from 0 to 1.
-        betasteps: Number of samples over which the exponent of the weights grows to 1; None keeps it at `beta0`.
+        betasteps: Number of samples over which the exponent of the weights grows to 1. If None, it stays `beta0`.
         eps: Number added to the absolute errors, >= 0. If it is positive, items with error 0 can be sampled again.
         normalize_by_max: True or "batch" divides the weights by the maximum weight in the minibatch. "memory" divides
             them by the maximum weight over all stored items. False does not divide them.
-        error_min: Lower bound that absolute errors are clipped to; None for no bound.
-        error_max: Upper bound that absolute errors are clipped to; None for no bound.
+        error_min: Lower bound that absolute errors are clipped to. If None, there is no bound.
+        error_max: Upper bound that absolute errors are clipped to. If None, there is no bound.
 
     Raises:
         ValueError: If an argument is outside its documented range. The message contains the argument's name and value.
@@ -84,7 +84,7 @@ class PriorityWeightError:
 
     @property
     def waits_for_errors(self) -> bool:
-        """True after a sample until its errors are written back."""
+        """True if the errors of the last sample have not been written back yet."""
         return self._last_index is not None
 
     def update_errors(self, errors: Any) -> None:
@@ -133,12 +133,12 @@ class PriorityWeightError:
         self.beta = min(1.0, self.beta + self.beta_add)
         return weight
 
-    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         priorities = self._priorities
         header = {"beta": self.beta, "max_priority": priorities.max_priority, "tree": priorities.layout()}
         return header, {"priority": priorities.to_array()}
 
-    def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+    def _load_extra_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         if not {"beta", "max_priority"} <= set(header) or "priority" not in arrays:
             raise ValueError("the saved buffer has no priorities, expected a file that a prioritised buffer has saved")
         beta, priority = float(header["beta"]), arrays["priority"]
@@ -154,19 +154,19 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
 
     `sample` stores the importance weight under "weight" in the first dict of each item; `sample_batch` stores it in
     `Batch.weight`. The errors are written back with `update_errors` (for the last sample) or `update_priorities` (for
-    any sample). Items have sequence numbers, so the errors of several batches may be outstanding. `PriorityWeightError`
-    documents the equations of priorities and weights.
+    any sample). `update_priorities` finds items by their sequence numbers, so its errors may belong to an earlier
+    batch. `PriorityWeightError` documents the equations of priorities and weights.
 
     Args:
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
         alpha: Exponent of the priorities, >= 0; 0 samples uniformly.
         beta0: Initial exponent of the importance weights, from 0 to 1.
-        betasteps: Number of samples over which the exponent of the weights grows to 1; None keeps it at `beta0`.
+        betasteps: Number of samples over which the exponent of the weights grows to 1. If None, it stays `beta0`.
         eps: Number added to the absolute errors, >= 0. If it is positive, items with error 0 can be sampled again.
         normalize_by_max: True or "batch" divides the weights by the maximum weight in the minibatch. "memory" divides
             them by the maximum weight over all stored items. False does not divide them.
-        error_min: Lower bound that absolute errors are clipped to; None for no bound.
-        error_max: Upper bound that absolute errors are clipped to; None for no bound.
+        error_min: Lower bound that absolute errors are clipped to. If None, there is no bound.
+        error_max: Upper bound that absolute errors are clipped to. If None, there is no bound.
         num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         rng: NumPy generator; None uses the global NumPy stream.
 

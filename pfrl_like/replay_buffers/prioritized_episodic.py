@@ -22,7 +22,7 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
         alpha: Exponent of the priorities, >= 0; 0 samples uniformly.
         beta0: Initial exponent of the importance weights, from 0 to 1.
-        betasteps: Number of samples over which the exponent of the weights grows to 1; None keeps it at `beta0`.
+        betasteps: Number of samples over which the exponent of the weights grows to 1. If None, it stays `beta0`.
         eps: Number added to the absolute errors, >= 0. If it is positive, items with error 0 can be sampled again.
         normalize_by_max: True or "batch" divides the weights by the maximum weight in the minibatch. "memory" divides
             them by the maximum weight over all stored items. False does not divide them.
@@ -33,8 +33,8 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
             are written back.
         return_sample_weights: True to compute importance weights. `sample_episodes` then returns (episodes, weights),
             and `sample_sequences` fills `Batch.weight` with the weight of the sequence that each row belongs to.
-        error_min: Lower bound that absolute errors are clipped to; None for no bound.
-        error_max: Upper bound that absolute errors are clipped to; None for no bound.
+        error_min: Lower bound that absolute errors are clipped to. If None, there is no bound.
+        error_max: Upper bound that absolute errors are clipped to. If None, there is no bound.
         rng: NumPy generator; None uses the global NumPy stream.
 
     Raises:
@@ -72,16 +72,13 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
 
     def _draw_episodes(self, n: int) -> tuple[Index, Floats | None]:
         if self.wait_priority_after_sampling and self._last_index is not None:
-            raise RuntimeError(
-                "write back the errors of the last sample (update_errors or update_priorities) before the next "
-                "sample, or construct the buffer with wait_priority_after_sampling=False"
-            )
+            raise RuntimeError("call update_errors before the next sample, or set wait_priority_after_sampling=False")
         index, probability = self._priorities.draw(n, self.uniform_ratio, self._rng)
         self._last_index = index
         if not self.return_sample_weights:
             return index, None
-        of_memory = self.normalize_by_max == "memory"
-        lowest = self._priorities.min_probability(self.uniform_ratio) if of_memory else math.nan
+        use_memory = self.normalize_by_max == "memory"
+        lowest = self._priorities.min_probability(self.uniform_ratio) if use_memory else math.nan
         return index, self.weights_from_probabilities(probability, lowest)
 
     def _items_added(self, first: int, count: int) -> None:

@@ -12,29 +12,17 @@ from numpy.typing import NDArray
 from pfrl_like.batch import Batch
 from pfrl_like.columns import ENDED, Columns, Indices, edit, rows_of, stacks
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.replay_buffers.memory import WEIGHT, HandedOut, Memory, OwnMemory, StoredItem, StoredTransition
+from pfrl_like.replay_buffers.memory import WEIGHT, Memory, StoredItem, StoredTransition, TransitionCache, UserMemory
 from pfrl_like.replay_buffers.saved import SavedBuffer
 from pfrl_like.utils.checks import check_counts, check_transition
-from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
+from pfrl_like.utils.random import RandomSource, check_held, check_rng, sample_n_k
 
 
-class Recorded(Protocol):
+class ColumnSource(Protocol):
     """A dataset that a buffer can be filled from."""
 
     def to_columns(self) -> tuple[Columns, list[Indices]]:
         """Return new columns, owned by the caller, and the rows of their steps, episode by episode."""
-
-
-def _refuse_lengths(error: ValueError, **columns: Any) -> None:
-    """Raise an error that names the columns and their lengths, if the lengths differ.
-
-    Raises:
-        ValueError: If the lengths differ.
-    """
-    lengths = {name: len(column) for name, column in columns.items() if isinstance(column, list | ndarray)}
-    if len(set(lengths.values())) > 1:
-        given = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise ValueError(f"expected columns with one entry per environment, got lengths: {given}") from error
 
 
 class ReplayBuffer(SavedBuffer):
@@ -61,7 +49,7 @@ class ReplayBuffer(SavedBuffer):
 
     tells_future = True
     stacks_frames = True
-    _own: OwnMemory | None = None  # the user's container, which replaces the columns
+    _user_memory: UserMemory | None = None  # the user's container, which replaces the columns
     _view = Memory  # class of the view that `memory` returns
 
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
@@ -80,11 +68,11 @@ class ReplayBuffer(SavedBuffer):
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next new item
         self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: slot i % length has the row of item i
         self._resumed: set[Any] = set()  # environments with a loaded running episode and no new step
-        self._increments: dict[str, str] = {}
-        self._handed_out = HandedOut()
+        self._increments: dict[str, str] = {}  # see SavedBuffer
+        self._transition_cache = TransitionCache()
 
     @classmethod
-    def from_dataset(cls, dataset: Recorded, *args: Any, **kwargs: Any) -> Self:
+    def from_dataset(cls, dataset: ColumnSource, *args: Any, **kwargs: Any) -> Self:
         """Return a buffer that contains the transitions of a dataset.
 
         Arrays of observations are not copied before the first append. A persistent buffer copies them immediately.
@@ -100,10 +88,10 @@ class ReplayBuffer(SavedBuffer):
         if not hasattr(dataset, "to_columns"):
             raise TypeError(f"dataset: got {type(dataset).__name__}, expected an MDPDataset")
         buffer = cls(*args, **kwargs)
-        buffer._take_up(*dataset.to_columns())
+        buffer._fill_from(*dataset.to_columns())
         return buffer
 
-    def _take_up(self, columns: Columns, episodes: list[Indices]) -> None:
+    def _fill_from(self, columns: Columns, episodes: list[Indices]) -> None:
         self._columns = columns
         rows = np.concatenate(episodes) if episodes else np.zeros(0, np.int64)
         if self.num_steps > 1:
@@ -116,8 +104,8 @@ class ReplayBuffer(SavedBuffer):
 
         Steps whose items or episodes are not complete cannot be sampled yet. These steps come last.
         """
-        if self._own:
-            return self._own_in_columns(self._own).stored_steps()
+        if self._user_memory:
+            return self._columns_of(self._user_memory).stored_steps()
         waiting = [row for run in self._columns.running.values() for row in run.waiting]
         items = self._rows(np.arange(self._first, self._next))
         return self._columns, np.concatenate([items, np.array(waiting, np.int64)])
@@ -138,7 +126,7 @@ class ReplayBuffer(SavedBuffer):
         Raises:
             TypeError: If the assigned object is not a container, or if this class does not support containers.
         """
-        return self._view(self) if self._own is None else self._own.container
+        return self._view(self) if self._user_memory is None else self._user_memory.container
 
     @memory.setter
     def memory(self, memory: Any) -> None:
@@ -146,17 +134,15 @@ class ReplayBuffer(SavedBuffer):
 
     def _set_memory(self, memory: Any) -> None:
         if isinstance(memory, Memory) and memory.buffer is self:
-            self._own = None
+            self._user_memory = None
             return
         if memory is not None and (self.prioritized or self._horizon == np.inf):
-            raise TypeError(
-                f"memory: got {type(memory).__name__}, expected None, which frees the content: "
-                f"{type(self).__name__} does not support containers; memory.append or episodic_memory.append adds items"
-            )
-        own = OwnMemory(memory, self.num_steps, self._capacity)
-        self._own = None
+            reason = f"{type(self).__name__} does not support containers; memory.append adds items"
+            raise TypeError(f"memory: got {type(memory).__name__}, expected None, which frees the content: {reason}")
+        container = UserMemory(memory, self.num_steps, self._capacity)
+        self._user_memory = None
         self._clear()
-        self._own = own
+        self._user_memory = container
 
     @property
     def nbytes(self) -> int:
@@ -164,7 +150,7 @@ class ReplayBuffer(SavedBuffer):
         return self._columns.nbytes + self._ring.nbytes
 
     def __len__(self) -> int:
-        return self._next - self._first if self._own is None else len(self._own)
+        return self._next - self._first if self._user_memory is None else len(self._user_memory)
 
     # Storing
 
@@ -205,29 +191,24 @@ class ReplayBuffer(SavedBuffer):
     ) -> None:
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
-        Observations are a list, a tuple or a stacked array of length k. Nested observations may also be nested
-        structures of these. This method does not check observations for NaN, because runners check them; `append` does.
+        Observations are a list, a tuple or a stacked array of length k. Nested observations may also be one nested
+        structure of stacked arrays. This method does not check observations for NaN, because runners check them;
+        `append` does.
 
         Raises:
             NonFiniteError: If a reward is NaN, infinite or too large for float32; nothing is stored.
             ValueError: If the columns have different lengths, or a value does not have the shape and type of the first
                 transition; nothing is stored.
         """
-        if self._own is not None:
+        if self._user_memory is not None:
             steps = {"state": obs, "action": action, "reward": reward, "next_state": next_obs, **extra}
-            self._own.append_batch(steps, terminated, truncated, env_ids)
+            self._user_memory.append_batch(steps, terminated, truncated, env_ids)
             return
         if self._resumed:
             self._end_interrupted(obs, env_ids, len(reward))
         if len(reward) != 1 or len(terminated) != 1:
-            try:
-                self._append_many((obs, action, reward, next_obs), terminated, truncated, env_ids, extra)
-            except ValueError as error:
-                _refuse_lengths(
-                    error, obs=obs, action=action, reward=reward, next_obs=next_obs, terminated=terminated,
-                    truncated=truncated,
-                )  # fmt: skip
-                raise
+            steps = {"obs": obs, "action": action, "reward": reward, "next_obs": next_obs}
+            self._append_many(steps, terminated, truncated, env_ids, extra)
             return
         columns, env_id, terminal = self._columns, 0 if env_ids is None else env_ids[0], bool(terminated[0])
         row = columns.append(
@@ -240,7 +221,7 @@ class ReplayBuffer(SavedBuffer):
             {name: rows_of(values, 1, name)[0] for name, values in extra.items()} if extra else extra,
         )
         if self._horizon != 1:
-            self._wait(env_id, row)
+            self._queue_step(env_id, row)
         else:  # same as _add_items([row]), inlined for speed
             item = self._next
             if item - self._first == len(self._ring):
@@ -257,8 +238,14 @@ class ReplayBuffer(SavedBuffer):
         if terminal or truncated[0]:
             self.stop_current_episode(env_id)
 
-    def _append_many(self, values: Any, terminated: Any, truncated: Any, env_ids: Any, extra: Any) -> None:
-        obs, action, reward, next_obs = values
+    def _append_many(
+        self, steps: dict[str, Any], terminated: Any, truncated: Any, env_ids: Any, extra: Mapping[str, Any]
+    ) -> None:
+        columns = {**steps, "terminated": terminated, "truncated": truncated}
+        lengths = {name: len(column) for name, column in columns.items() if isinstance(column, list | ndarray)}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"expected columns with one entry per environment, got the lengths {lengths}")
+        reward = steps["reward"]
         ids = range(len(reward)) if env_ids is None else env_ids
         if len(ids) != len(reward):
             raise ValueError(f"env_ids: got {len(ids)} ids for {len(reward)} rewards, expected one id per reward")
@@ -267,19 +254,19 @@ class ReplayBuffer(SavedBuffer):
         terminal, cut = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
         if not terminal.shape == cut.shape == (len(ids),):
             raise ValueError(f"terminated {terminal.shape}, truncated {cut.shape}, expected ({len(ids)},) like reward")
-        rows = self._columns.append_many(obs, action, reward, next_obs, terminal, ids, extra)
+        rows = self._columns.append_many(**steps, terminal=terminal, env_ids=ids, extra=extra)
         if self._horizon == 1:
             self._add_items(rows)
         for env_id, row, ended in zip(ids, rows.tolist(), (terminal | cut).tolist(), strict=True):
             if self._horizon != 1:
-                self._wait(env_id, row)
+                self._queue_step(env_id, row)
             if ended:
                 self.stop_current_episode(env_id)
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """End the running episode of `env_id`; its next step starts a new one."""
-        if self._own is not None:
-            self._own.stop(env_id)
+        """End the running episode of the environment `env_id`. Its next step starts a new episode."""
+        if self._user_memory is not None:
+            self._user_memory.stop(env_id)
         run = self._columns.running.get(env_id)
         if run is not None:
             self._columns.end(env_id)
@@ -294,7 +281,7 @@ class ReplayBuffer(SavedBuffer):
         if cut:
             self.stop_current_episode(env_id)
 
-    def _wait(self, env_id: Any, row: int) -> None:
+    def _queue_step(self, env_id: Any, row: int) -> None:
         waiting = self._columns.running[env_id].waiting
         waiting.append(row)
         if len(waiting) == self._horizon:
@@ -331,10 +318,10 @@ class ReplayBuffer(SavedBuffer):
         self._ring[live % len(self._ring)] = rows
 
     def _end_interrupted(self, obs: Any, env_ids: Sequence[Any] | None, count: int) -> None:
-        """End loaded episodes that were interrupted: their newest observation differs from the new observation."""
-        for env_id, own in zip(range(count) if env_ids is None else env_ids, rows_of(obs, count, "obs"), strict=True):
+        """End each loaded episode that does not continue: its newest observation differs from the new observation."""
+        for env_id, new in zip(range(count) if env_ids is None else env_ids, rows_of(obs, count, "obs"), strict=True):
             if env_id in self._resumed:
-                if not self._columns.continues(env_id, own):
+                if not self._columns.continues(env_id, new):
                     self.stop_current_episode(env_id)
                 self._resumed.discard(env_id)
 
@@ -349,24 +336,23 @@ class ReplayBuffer(SavedBuffer):
     # Sampling
 
     def _draw(self, n: int) -> tuple[Indices, NDArray[np.float64] | None]:
-        """Draw n distinct items; returns sequence numbers, and importance weights or None. n is checked."""
+        """Draw n distinct items. Return their numbers, and importance weights or None. The caller checks n."""
         return sample_n_k(len(self), n, self._rng) + self._first, None
 
     def sample(self, num_experiences: int) -> Any:
-        """Draw distinct items, each a list of one to `num_steps` transition dicts.
+        """Draw distinct items. Each item is a list of one to `num_steps` transition dicts.
 
         Raises:
             ValueError: If `num_experiences` is larger than the buffer.
         """
-        if self._own is not None:
-            return self._own.sample(num_experiences, self._rng)
-        if not 0 <= num_experiences <= len(self):
-            raise not_held("num_experiences", num_experiences, len(self), "items")
+        if self._user_memory is not None:
+            return self._user_memory.sample(num_experiences, self._rng)
+        check_held("num_experiences", num_experiences, len(self), "items")
         index, weight = self._draw(num_experiences)
         items = self._items(index)
         if weight is not None:
-            for item, own in zip(items, weight.tolist(), strict=True):
-                item[0][WEIGHT] = own
+            for item, number in zip(items, weight.tolist(), strict=True):
+                item[0][WEIGHT] = number
         return items
 
     def sample_batch(
@@ -388,18 +374,20 @@ class ReplayBuffer(SavedBuffer):
             ValueError: If `n` is larger than the buffer, if `n` is 0 and nothing was ever stored, or if `n_frames` is
                 less than 1.
             TypeError: If `n_frames` is not an integer, or if `memory` is a container and `n_frames` or `continuation`
-            does not have its default value.
+                does not have its default value.
         """
-        if self._own is not None:
-            self._own.refuse_more(continuation, n_frames)
+        if self._user_memory is not None:
+            if continuation or n_frames != 1:
+                reason = f"supports neither {continuation=} nor {n_frames=}: do not assign to memory"
+                raise TypeError(f"memory is {type(self._user_memory.container).__name__}, which {reason}")
             return AbstractReplayBuffer.sample_batch(self, n, gamma, device)
         stacked = None
         if n_frames != 1:
             check_counts(n_frames=n_frames)
             stacked = stacks(self._columns, n_frames)
         size = self._next - self._first
-        if not 0 <= n <= size:
-            raise not_held("n", n, size, "items")
+        if not 0 <= n <= size:  # checked here, because a call is slow
+            check_held("n", n, size, "items")
         weight = None
         if self.prioritized:
             index, weight = self._draw(n)
@@ -426,12 +414,12 @@ class ReplayBuffer(SavedBuffer):
         for _ in range(1, self.num_steps):
             steps.append(self._columns.successor.take(steps[-1]))
         windows = np.stack(steps, axis=1)
-        there = windows > ENDED
-        return self._in_lists(windows[there], there.sum(axis=1).tolist())
+        exists = windows > ENDED
+        return self._build_lists(windows[exists], exists.sum(axis=1).tolist())
 
-    def _in_lists(self, rows: Indices, lengths: Sequence[int]) -> list[StoredItem]:
+    def _build_lists(self, rows: Indices, lengths: Sequence[int]) -> list[StoredItem]:
         """Return the transitions in these rows, divided in order into lists of these lengths."""
-        return self._handed_out.in_lists(self._columns, rows, lengths, self._edit)
+        return self._transition_cache.build_lists(self._columns, rows, lengths, self._edit)
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
         """Change a stored transition; returns the stored values of the changed keys.
@@ -441,18 +429,21 @@ class ReplayBuffer(SavedBuffer):
                 changed.
             LookupError: If the transition is no longer stored.
         """
-        if self._own is not None or not transition.is_in(self._columns):
+        if self._user_memory is not None or not transition.is_in(self._columns):
             raise LookupError(f"cannot set {[*changes]}: this transition was removed from the replay buffer")
         edit(self._columns, transition.row, changes, self.num_steps)
         stored = self._columns.transitions(np.array([transition.row]))[0]
         return {name: stored[name] for name in changes}
 
-    def _own_in_columns(self, own: OwnMemory) -> "ReplayBuffer":
+    def _columns_of(self, container: UserMemory) -> "ReplayBuffer":
         """Return a buffer with columns that contains the content of the user's container.
 
         Raises:
             TypeError: If items may have several steps, because the episodes of such items are unknown.
         """
+        if self.num_steps > 1:
+            reason = f"items of up to {self.num_steps} steps, which cannot be saved or converted to a dataset"
+            raise TypeError(f"memory: {type(container.container).__name__} contains {reason}: use num_steps=1")
         buffer = ReplayBuffer(self._capacity, rng=self._rng)
-        own.pour_into(buffer)
+        buffer.memory.extend(container.container)
         return buffer

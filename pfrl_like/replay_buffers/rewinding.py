@@ -21,7 +21,7 @@ from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.saved import MISFIT, SavedFile
 from pfrl_like.storage.arrays import read_arrays
-from pfrl_like.storage.atomic import make_directory, named_errors, names_in, refused
+from pfrl_like.storage.atomic import make_directory, named_errors, names_in, read_errors
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory
 
 CAPACITY = "capacity"  # header key: capacity of the buffer that wrote the records; needed for the replay of the records
@@ -36,7 +36,7 @@ class RewindingBuffer(ReplayBuffer):
     _columns: RecordedColumns
     _directory: LogDirectory
     _files: ColumnFiles
-    _refusal: str | None = None  # reason why nothing more can be stored; None if the buffer works
+    _failure: str | None = None  # reason why nothing more can be stored; None if the buffer works
     _wanted_capacity: int | None
     _process: int
     dirname: str
@@ -48,24 +48,24 @@ class RewindingBuffer(ReplayBuffer):
         return RecordedColumns(files.open, partial(_announce, self.dirname, self._wanted_capacity, self.logger))
 
     def _check_open(self) -> None:
-        if self._refusal is not None:
-            raise CheckpointError(self.dirname, self._refusal)
+        if self._failure is not None:
+            raise CheckpointError(self.dirname, self._failure)
         if os.getpid() != self._process:
             reason = f"is written by process {self._process}, the parent of this process; a buffer has one writer"
             raise CheckpointError(self.dirname, reason)
 
-    def _or_refuse(self, act: Callable[..., None], *arguments: Any) -> None:
-        """Call a function. If it raises an error, all later calls that store data raise an error, too."""
+    def _call_or_disable(self, act: Callable[..., None], *arguments: Any) -> None:
+        """Call a function. If it raises an error, the buffer is disabled: all later calls that store data raise."""
         try:
             act(*arguments)
         except BaseException as error:
-            self._refusal = f"cannot store any more after an earlier error: {error!r}"
+            self._failure = f"cannot store any more after an earlier error: {error!r}"
             raise
 
     def _write_state(self) -> None:
         """Write the whole state, synced to the disk, and begin a new journal."""
         columns = self._columns
-        columns.clear_names()
+        columns.clear_env_numbers()
         columns.records.clear()
         state = self._state(dump_locators)
         self._directory.begin({**state["header"], CAPACITY: self._capacity}, state["arrays"], self._files)
@@ -80,7 +80,7 @@ class RewindingBuffer(ReplayBuffer):
                 because a second sync does not write data that the system dropped after the error.
         """
         self._check_open()
-        self._or_refuse(self._directory.sync)
+        self._call_or_disable(self._directory.sync)
         self._synced()
 
     def _synced(self) -> None:
@@ -104,7 +104,7 @@ class RewindingBuffer(ReplayBuffer):
             raise
         self._files = files
         self._directory.saves = []  # saves refer to the old files, which are removed
-        self._or_refuse(self._write_state)
+        self._call_or_disable(self._write_state)
 
     # Saves
 
@@ -126,7 +126,7 @@ class RewindingBuffer(ReplayBuffer):
         header = {**state["header"], "files": self._files.token}
         table = SavedFile.write(folder, "table", header, state["arrays"])
         path = os.path.join(folder, table.name)
-        self._directory.note_saves(self._saves_and(path))
+        self._directory.set_saves(self._saves_with(path))
         self._columns.keep_only(self._directory.saves)
         keep_locators(self._columns, path, state["arrays"])
         return self._reference(folder, [], table, state["rng"])
@@ -138,25 +138,26 @@ class RewindingBuffer(ReplayBuffer):
 
         Raises:
             CheckpointError: If the save does not belong to this directory or to this kind of `rng`, or is damaged; the
-                content stays. Also if rows of the save have changed; the directory must then be opened again.
+                content stays. The error is also raised if rows of the save have changed. The directory must then be
+                opened again.
         """
         self._check_open()
         folder = os.path.abspath(folder)
-        with refused(folder, MISFIT):
-            table = SavedFile.of(reference["table"])
+        with read_errors(folder, MISFIT):
+            table = SavedFile.from_entry(reference["table"])
             header, arrays = table.read(folder, allow_pickle=False)
             if header.get("files") != self._files.token:
                 raise CheckpointError(folder, f"contains a save of another buffer than {self.dirname!r}")
             self._rewind({"header": header, "arrays": arrays, "rng": reference["rng"]})
-        self._directory.saves = self._saves_and(os.path.join(folder, table.name))  # the file may have been moved
+        self._directory.saves = self._saves_with(os.path.join(folder, table.name))  # the file may have been moved
         self._keep_saves()
-        self._or_refuse(self._write_state)
+        self._call_or_disable(self._write_state)
 
     def _rewind(self, state: Mapping[str, Any]) -> None:
         columns = self._empty_columns(self._files)
 
         def fill(header: Any, arrays: Any) -> Columns:
-            self._refusal = "must be opened again, because restoring a save failed"
+            self._failure = "must be opened again, because restoring a save failed"
             self._files.grow(False)
             load_locators(header, arrays, columns)
             self._files.grow()
@@ -164,10 +165,10 @@ class RewindingBuffer(ReplayBuffer):
             return columns
 
         self._load_state(state, fill)
-        self._refusal = None
+        self._failure = None
 
-    def _saves_and(self, path: str) -> list[str]:
-        """Return the saves that still exist, in place or moved into the folder of this save, and this save."""
+    def _saves_with(self, path: str) -> list[str]:
+        """Return the saves that still exist, at their path or in the folder of this save, and this save."""
         folder, before = os.path.dirname(path), self._directory.saves
         places = [save if os.path.exists(save) else os.path.join(folder, os.path.basename(save)) for save in before]
         return [*dict.fromkeys([*filter(os.path.exists, places), path])]
@@ -176,7 +177,7 @@ class RewindingBuffer(ReplayBuffer):
         """Protect the rows that saves refer to from being overwritten."""
         for path in filter(os.path.exists, self._directory.saves):
             try:
-                with refused(path, MISFIT):
+                with read_errors(path, MISFIT):
                     keep_locators(self._columns, path, read_arrays(path)[1])
             except CheckpointError as error:
                 self.logger.warning("%s: a save cannot be restored: %s", self.dirname, error)
@@ -192,20 +193,17 @@ def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_by
         used = sum(entry.stat().st_size for entry in os.scandir(dirname))
         free = shutil.disk_usage(dirname).free
     if size - used > free:
-        raise CheckpointError(
-            dirname,
-            f"is on a disk with {free / 1e6:.1f} MB left, but capacity={capacity} transitions need about "
-            f"{size / 1e6:.1f} MB: free disk space or use a smaller capacity",
-        )
+        need = f"{capacity=} needs about {size / 1e6:.1f} MB: free disk space or use a smaller capacity"
+        raise CheckpointError(dirname, f"is on a disk with {free / 1e6:.1f} MB left, but {need}")
 
 
-def diverted(dirname: str, ancestor: str | None, shard: str | None) -> tuple[str, str | None]:
+def rerun_paths(dirname: str, ancestor: str | None, shard: str | None) -> tuple[str, str | None]:
     """Return a buffer's directory and ancestor: the arguments, unless the program is a rerun of a recorded run.
 
     A rerun does not change the run's directory. The rerun's buffer is in the scratch folder of the rerun and starts
-    with a copy of `dirname`. From this copy, training restores the content that a checkpoint names. A rerun from the
-    start has an initial buffer like the run: it does not contain the steps that the run stored in its own directory, or
-    in a directory that was new.
+    with a copy of `dirname`. If the rerun begins at a checkpoint, training then restores the content that the
+    checkpoint names. If the rerun begins at step 0, its buffer starts empty where the buffer of the run was new: in the
+    directory of the run, or if the program names an ancestor.
 
     Args:
         dirname: The directory that the program names, an absolute path.
@@ -241,17 +239,15 @@ def shard_of(distributed: bool, group: Any) -> str | None:
     import torch.distributed as dist
 
     if not dist.is_available() or not dist.is_initialized():
-        raise ValueError(
-            "distributed: got True, but torch.distributed is not running; start the script with torchrun and call "
-            'torch.distributed.init_process_group("gloo") first'
-        )
+        advice = 'start the script with torchrun and call torch.distributed.init_process_group("gloo") first'
+        raise ValueError(f"distributed: got True, but torch.distributed is not running; {advice}")
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
         raise ValueError("group: this process does not belong to the group")
     return f"rank-{rank}-of-{size}"
 
 
-def refuse_shards(dirname: str, shard: str | None) -> None:
+def check_shards(dirname: str, shard: str | None) -> None:
     """Raise an error if a directory is divided among a different number of processes.
 
     Raises:

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from pfrl_like.columns import Columns, Indices, changed_since, dump, dump_segment, dump_table, join, restore
 from pfrl_like.random_streams.streams import get_rng_state, set_rng_state
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.replay_buffers.memory import Memory, OwnMemory, without_weight
+from pfrl_like.replay_buffers.memory import Memory, UserMemory, drop_weight
 from pfrl_like.storage import is_array_file, make_directory, plain_json, read_arrays, read_pickle, write_arrays
-from pfrl_like.storage.atomic import names_in, refused
+from pfrl_like.storage.atomic import names_in, read_errors
 from pfrl_like.utils.random import RandomSource
 
 _LARGEST_NUMBER = 2**62
 _LARGEST = 1 << 14  # maximum number of items of a segment
-_WORN = 4  # a segment is rewritten if more than a quarter of its items were changed
+_REWRITE_FACTOR = 4  # a segment is rewritten if more than 1 / _REWRITE_FACTOR of its items were changed
 #: Error message if a saved state cannot be loaded.
 MISFIT = "does not contain a buffer that matches this buffer"
 _NAME = re.compile(r"(segment|table)-[0-9a-f]{16}\.bin")
@@ -34,7 +34,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedFile:
-    """A file in the reference of a save.
+    """One file of a save, as an entry of the save's reference describes it.
 
     Attributes:
         name: Name of the file in the folder.
@@ -73,26 +73,24 @@ class SavedFile:
         return read_arrays(path, allow_pickle=allow_pickle, size=self.size, checksum=self.crc32)
 
     def path_in(self, folder: str) -> str:
-        """Absolute path of the file."""
+        """Return the absolute path of the file."""
         return os.path.abspath(os.path.join(folder, self.name))
 
-    def is_there(self, folder: str) -> bool:
-        """True if the folder has a file of this name and size."""
-        try:
-            return os.path.getsize(os.path.join(folder, self.name)) == self.size
-        except OSError:
-            return False
+    def exists_in(self, folder: str) -> bool:
+        """Return True if the folder has a file of this name and size."""
+        path = self.path_in(folder)
+        return os.path.exists(path) and os.path.getsize(path) == self.size
 
     @classmethod
-    def of(cls, entry: Any) -> "SavedFile":
+    def from_entry(cls, entry: Any) -> "SavedFile":
         """Return the file that an entry of a reference describes.
 
         Raises:
             ValueError: If `entry` is not an entry of a reference.
         """
         defaults = {field.name: field.default for field in dataclasses.fields(cls)}
-        given = entry if isinstance(entry, Mapping) and set(entry) <= set(defaults) else {}
-        name, *numbers = ({**defaults, **given}).values()
+        fields = entry if isinstance(entry, Mapping) and set(entry) <= set(defaults) else {}
+        name, *numbers = ({**defaults, **fields}).values()
         if type(name) is not str or not _NAME.fullmatch(name) or not all(type(n) is int and n >= 0 for n in numbers):
             raise ValueError(f"a reference names {entry!r}, expected a file of an increment")
         return cls(name, *numbers)
@@ -109,10 +107,10 @@ class SavedBuffer(AbstractReplayBuffer):
     _first: int
     _next: int
     _resumed: set[Any]
-    _own: OwnMemory | None
+    _user_memory: UserMemory | None
     _increments: dict[str, str]  # paths of the tables of the increments that the content is based on, by name
     stored_steps: Callable[[], tuple[Columns, Indices]]
-    _own_in_columns: Callable[[OwnMemory], "SavedBuffer"]
+    _columns_of: Callable[[UserMemory], "SavedBuffer"]
     _rows: Callable[[Indices], Indices]
     _evict: Callable[[], None]
     _drop_items: Callable[[int], None]
@@ -123,21 +121,15 @@ class SavedBuffer(AbstractReplayBuffer):
         The content includes running episodes. After loading, an environment's running episode continues if the
         observation of its next step equals the newest observation of the episode. Otherwise a new episode begins.
         """
-        return self._own_in_columns(self._own).state_dict() if self._own else self._state(dump)
+        return self._columns_of(self._user_memory).state_dict() if self._user_memory else self._state(dump)
 
     def _state(self, dump: Callable[[Columns, Indices], tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
-        """Build `state_dict`; the function `dump` converts the columns."""
+        """Return `state_dict`. The function `dump` converts the columns to a header and arrays."""
         columns, arrays = dump(*self.stored_steps())
-        own, own_arrays = self._own_state()
-        header = {
-            "kind": self._kind,
-            "num_steps": self.num_steps,
-            "first": self._first,
-            "n_items": self._next - self._first,
-            "columns": columns,
-            "own": own,
-        }
-        arrays |= {f"own/{name}": array for name, array in own_arrays.items()}
+        extra, extra_arrays = self._extra_state()
+        header = {"kind": self._kind, "num_steps": self.num_steps, "first": self._first}
+        header |= {"n_items": self._next - self._first, "columns": columns, "own": extra}
+        arrays |= {f"own/{name}": array for name, array in extra_arrays.items()}
         return {"header": header, "arrays": arrays, "rng": get_rng_state(self._rng)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -165,10 +157,10 @@ class SavedBuffer(AbstractReplayBuffer):
             set_rng_state(copy.deepcopy(self._rng), rng_state)
         if self.num_steps > 1:
             columns.find_windows(np.arange(1, n + 1), self.num_steps)
-        own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
-        self._load_order(header, arrays, own, first, n)
+        extra = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
+        self._load_order(header, arrays, extra, first, n)
         # No statement below can fail: the content is the old content before this line, and the new content after it.
-        container, self._own = self._own, None
+        container, self._user_memory = self._user_memory, None
         self._columns = columns
         self._first, self._next = first, first + n
         self._ring = np.zeros(n + 1024, np.int64)
@@ -178,7 +170,7 @@ class SavedBuffer(AbstractReplayBuffer):
         if rng_state is not None:
             set_rng_state(self._rng, rng_state)
         self._evict()
-        self._give_own(container)
+        self._move_to_container(container)
 
     def save(self, filename: str, *, allow_pickle: bool = False) -> None:
         """Write the content and the state of `rng` to one file, atomically.
@@ -207,18 +199,19 @@ class SavedBuffer(AbstractReplayBuffer):
         Raises:
             CheckpointError: If the file is damaged or does not contain a matching buffer; the old content stays.
         """
-        with refused(filename, MISFIT):
+        with read_errors(filename, MISFIT):
             if is_array_file(filename):
                 header, arrays = read_arrays(filename, allow_pickle=allow_pickle)
                 rng = header.get("rng")
-                fits = _kind_of_rng(rng) == _kind_of_rng(get_rng_state(self._rng))
-                self.load_state_dict({"header": header, "arrays": arrays, "rng": rng if fits else None})
+                states = rng, get_rng_state(self._rng)
+                saved, own = (state and (state["bit_generator"], set(state)) for state in states)
+                self.load_state_dict({"header": header, "arrays": arrays, "rng": rng if saved == own else None})
             else:
                 self._load_pfrl(read_pickle(filename, allow_pickle=allow_pickle))
 
     def _load_pfrl(self, content: Any) -> None:
         """Replace the content with the content of PFRL's pickle: a queue of items, or a prioritised queue."""
-        own, self._own = self._own, None
+        container, self._user_memory = self._user_memory, None
         before = self.state_dict()
         self._clear()
         try:
@@ -226,9 +219,9 @@ class SavedBuffer(AbstractReplayBuffer):
         except BaseException:
             self._clear()
             self.load_state_dict(before)
-            self._own = own
+            self._user_memory = container
             raise
-        self._give_own(own)
+        self._move_to_container(container)
 
     def _append_pfrl(self, content: Any) -> None:
         prioritized = hasattr(content, "priority_sums")
@@ -237,9 +230,9 @@ class SavedBuffer(AbstractReplayBuffer):
             self._load_pfrl_priorities(content, self._first, len(self))
 
     def _load_pfrl_priorities(self, content: Any, first: int, n: int) -> None:
-        header = {**self._own_state()[0], "max_priority": content.max_priority, "tree": None}
+        header = {**self._extra_state()[0], "max_priority": content.max_priority, "tree": None}
         priority = np.array(content.priority_sums.values(), np.float64)
-        self._load_own_state(header, {"priority": priority[len(priority) - n :]}, first, n)
+        self._load_extra_state(header, {"priority": priority[len(priority) - n :]}, first, n)
 
     def _append_windows(self, windows: Iterable[list[dict[str, Any]]]) -> None:
         """Append PFRL's items; items that share a transition object belong to the same episode."""
@@ -251,7 +244,7 @@ class SavedBuffer(AbstractReplayBuffer):
             for step in window:
                 if id(step) not in episode_of:
                     episode_of[id(step)] = episode
-                    self.append(**without_weight(step), env_id=("pfrl", episode))
+                    self.append(**drop_weight(step), env_id=("pfrl", episode))
             if len(window) < self.num_steps:
                 self.stop_current_episode(("pfrl", episode))
         if self.num_steps == 1:
@@ -265,13 +258,13 @@ class SavedBuffer(AbstractReplayBuffer):
         self._ring = np.zeros(1024, np.int64)
         self._resumed = set()
 
-    def _give_own(self, own: OwnMemory | None) -> None:
+    def _move_to_container(self, container: UserMemory | None) -> None:
         """Move the content from the columns to the user's container, if the buffer has a container."""
-        if own is not None and own.container is not None:
+        if container is not None and container.container is not None:
             items = copy.deepcopy(Memory(self)[:])
             self._clear()
-            own.replace(items)
-            self._own = own
+            container.replace(items)
+            self._user_memory = container
 
     # Incremental checkpoints
 
@@ -284,8 +277,8 @@ class SavedBuffer(AbstractReplayBuffer):
 
         Args:
             folder: Folder of the files of all saves; created if it does not exist.
-            last: The reference of the other save; its files must exist. If it is None, or belongs to another content,
-                the whole content is written.
+            last: The reference of the other save; its files must exist. If it is None, or if the content of
+                the buffer is not based on that save, the whole content is written.
             allow_pickle: True to pickle values that are not arrays: object observations, actions, extra columns,
                 environment ids.
 
@@ -295,15 +288,15 @@ class SavedBuffer(AbstractReplayBuffer):
         Raises:
             CheckpointError: If a file cannot be written; the files of earlier saves are unchanged.
         """
-        if self._own:
+        if self._user_memory:
             return {**super().save_increment(folder), "is_whole": True}  # changes of a user's container are unknown
         folder = os.fspath(folder)
         make_directory(folder)
         segments = self._segments_of(folder, last)
         start = segments[-1].end if segments else self._first
-        while segments and self._joins(segments[-1], start):
+        while segments and self._should_join(segments[-1], start):
             start = max(segments.pop().first, self._first)
-        segments = [segment for segment in segments if not self._is_worn(segment)]
+        segments = [segment for segment in segments if not self._should_rewrite(segment)]
         begins, ends = [self._first, *(each.end for each in segments)], [*(each.first for each in segments), self._next]
         for begin, end in zip(begins, ends, strict=True):
             for first in range(begin, end, _LARGEST):
@@ -320,39 +313,34 @@ class SavedBuffer(AbstractReplayBuffer):
         self._increments = existing | {table.name: table.path_in(folder)}
         return self._reference(folder, segments, table, state["rng"])
 
-    def _joins(self, segment: SavedFile, end: int) -> bool:
-        """True if a segment is rewritten together with the items from `end` on.
+    def _should_join(self, segment: SavedFile, end: int) -> bool:
+        """Return True if a segment is rewritten together with the items from `end` on.
 
-        This is the case if the segment has at most as many items as follow it, and all of these items fit in one
+        The result is True if the segment has at most as many items as follow it, and all of these items fit in one
         segment.
         """
         new = self._next - end
         return segment.count <= new and self._next - max(segment.first, self._first) <= _LARGEST
 
-    def _is_worn(self, segment: SavedFile) -> bool:
-        """True if so many items of a segment were changed that it is rewritten instead of patched."""
+    def _should_rewrite(self, segment: SavedFile) -> bool:
+        """Return True if so many items of a segment were changed that the segment is rewritten instead of patched."""
         if self._columns.edits == segment.edits:
             return False
         rows = self._rows(np.arange(max(segment.first, self._first), segment.end))
-        return _WORN * int(changed_since(self._columns, rows, segment.edits).any(axis=1).sum()) > len(rows)
+        return _REWRITE_FACTOR * int(changed_since(self._columns, rows, segment.edits).any(axis=1).sum()) > len(rows)
 
     def _segments_of(self, folder: str, last: Mapping[str, Any] | None) -> list[SavedFile]:
         """Return the segments of a reference with items of this buffer; [] if the content is not based on that save."""
         if last is None or last["table"]["name"] not in self._increments:
             return []
-        segments = [SavedFile.of(entry) for entry in last["segments"]]
+        segments = [SavedFile.from_entry(entry) for entry in last["segments"]]
         segments = [segment for segment in segments if segment.end > self._first]
-        return segments if all(segment.is_there(folder) for segment in segments) else []
+        return segments if all(segment.exists_in(folder) for segment in segments) else []
 
     def _reference(self, folder: str, segments: list[SavedFile], table: SavedFile, rng: Any) -> dict[str, Any]:
-        reference = {
-            "kind": self._kind,
-            "segments": [dataclasses.asdict(segment) for segment in segments],
-            "table": dataclasses.asdict(table),
-            "rng": rng,
-        }
-        plain: dict[str, Any] = plain_json(reference, folder)
-        return plain
+        entries, entry = [dataclasses.asdict(segment) for segment in segments], dataclasses.asdict(table)
+        reference = {"kind": self._kind, "segments": entries, "table": entry, "rng": rng}
+        return dict(plain_json(reference, folder))
 
     def load_increment(
         self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
@@ -370,12 +358,12 @@ class SavedBuffer(AbstractReplayBuffer):
                 content stays.
         """
         folder = os.fspath(folder)
-        with refused(folder, MISFIT):
+        with read_errors(folder, MISFIT):
             if reference.get("is_whole"):
                 return super().load_increment(folder, reference)
-            table = SavedFile.of(reference["table"])
+            table = SavedFile.from_entry(reference["table"])
             header, arrays = table.read(folder, allow_pickle=allow_pickle)
-            segments = _live(reference["segments"], sequence_number(header, "first"), int(header["n_items"]))
+            segments = _stored_segments(reference["segments"], sequence_number(header, "first"), int(header["n_items"]))
             parts = ((file.read(folder, allow_pickle=allow_pickle)[1], count) for file, count in segments)
             columns, joined = join(header["columns"], arrays, parts)
             state = {"header": header, "arrays": arrays | joined, "rng": reference["rng"]}
@@ -385,22 +373,22 @@ class SavedBuffer(AbstractReplayBuffer):
     # Hooks of subclasses
 
     def _load_order(
-        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
+        self,
+        header: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        extra: dict[str, NDArray[Any]],
+        first: int,
+        n: int,
     ) -> None:
         """Check and load the state that depends on the order of the items; errors are raised before any change."""
-        self._load_own_state(header["own"], own, first, n)
+        self._load_extra_state(header["own"], extra, first, n)
 
-    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return a subclass's additional state for `state_dict`: values for JSON, and arrays."""
         return {}, {}
 
-    def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
-        """Load the result of `_own_state` for items `first` to `first + n - 1`; errors are raised before any change."""
-
-
-def _kind_of_rng(state: Any) -> Any:
-    """Return the kind of generator that the state belongs to; None for the global stream."""
-    return None if state is None else (state["bit_generator"], set(state))
+    def _load_extra_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+        """Load the result of `_extra_state` for items `first` to `first + n - 1`. Raise errors before any change."""
 
 
 def sequence_number(header: Mapping[str, Any], name: str) -> int:
@@ -415,14 +403,14 @@ def sequence_number(header: Mapping[str, Any], name: str) -> int:
     return number
 
 
-def _live(entries: Iterable[Any], first: int, n: int) -> Iterator[tuple[SavedFile, int]]:
-    """Yield the segments of a reference, each with the number of its items among items `first` to `first + n`.
+def _stored_segments(entries: Iterable[Any], first: int, n: int) -> Iterator[tuple[SavedFile, int]]:
+    """Yield the segments of a reference, each with the number of its items among items `first` to `first + n - 1`.
 
     Raises:
         ValueError: If the segments do not cover these items without gaps.
     """
     at = first
-    for segment in map(SavedFile.of, entries):
+    for segment in map(SavedFile.from_entry, entries):
         if not segment.first <= at < segment.end:
             raise ValueError("the segments of the save are not consecutive")
         yield segment, segment.end - at
@@ -444,9 +432,9 @@ def prune(folder: str | os.PathLike[str], kept_references: Iterable[Mapping[str,
         CheckpointError: If a reference is invalid, or the folder cannot be read; nothing is removed.
     """
     folder = os.fspath(folder)
-    with refused(folder, MISFIT):
+    with read_errors(folder, MISFIT):
         entries = [entry for kept in kept_references for entry in (kept["table"], *kept["segments"])]
-        names = {SavedFile.of(entry).name for entry in entries}
+        names = {SavedFile.from_entry(entry).name for entry in entries}
     for name in names_in(folder) if os.path.isdir(folder) else ():
         if _OWN.fullmatch(name) and name not in names:
             with contextlib.suppress(OSError):

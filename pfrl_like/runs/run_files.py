@@ -178,7 +178,7 @@ class FailedWrites:
         ended_by: Error that ended training, or None.
     """
 
-    is_elsewhere = True  # no random generators inside, see `random_streams.reachable`
+    has_no_rng = True  # no random generators inside, see `random_streams.reachable`
 
     def __init__(self, logger: logging.Logger, *, stops: bool) -> None:
         self.logger, self.stops = logger, stops
@@ -197,7 +197,7 @@ class FailedWrites:
         tuples = (getattr(each, "writes_to", None) for each in objects)
         files = [file for several in tuples if isinstance(several, tuple) for file in several]  # a mock has no tuple
         for file in files:
-            file.told = partial(self.handling, stops=stops)
+            file.error_context = partial(self.handling, stops=stops)
         self._files += files
 
     def push(self) -> None:

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import atomic_write, open_regular, refused
+from pfrl_like.storage.atomic import atomic_write, open_regular, read_errors
 from pfrl_like.storage.json_file import dump_json, parse_json, plain_json
-from pfrl_like.storage.pickles import dump_objects, load_objects, refuse_pickle
+from pfrl_like.storage.pickles import dump_objects, load_objects, reject_pickle
 
 MAGIC = b"PFRLARR1"
 _END = b"END1"
@@ -52,7 +52,6 @@ def write_arrays(
     arrays: Mapping[str, NDArray[Any]],
     *,
     allow_pickle: bool = False,
-    durable: bool = True,
 ) -> tuple[int, int]:
     """Write a header and arrays to a file, which atomically replaces an existing file.
 
@@ -61,8 +60,6 @@ def write_arrays(
         header: Description of the arrays, as JSON.
         arrays: Arrays by name, of numbers, bools, strings or times; object arrays only with `allow_pickle`.
         allow_pickle: True to pickle object arrays. Their items may be NumPy arrays and plain containers.
-        durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
-            process.
 
     Returns:
         The size of the file in bytes and its checksum, both arguments of `read_arrays`.
@@ -77,7 +74,7 @@ def write_arrays(
         column: dict[str, Any] = {"name": name, "dtype": array.dtype.str, "shape": array.shape}
         if array.dtype == object:
             if not allow_pickle:
-                refuse_pickle(target, f"cannot store {name!r}, which has objects that are not arrays, without pickle")
+                reject_pickle(target, f"cannot store {name!r}, which has objects that are not arrays, without pickle")
             pickled[name] = dump_objects(array.ravel().tolist(), target)
             column["pickled"] = len(pickled[name])
         elif not _DTYPE.fullmatch(array.dtype.str):
@@ -96,7 +93,7 @@ def write_arrays(
             size += file.write(part)
         size += file.write(struct.pack("<I", checksum) + _END)
 
-    atomic_write(target, write, durable=durable)
+    atomic_write(target, write)
     return size, checksum
 
 
@@ -109,8 +106,8 @@ def read_arrays(
         path: The file.
         allow_pickle: True to read object arrays. Their pickles cannot run code, but a manipulated file can use any
             amount of memory. Use it only for files whose origin you know.
-        size: Expected size in bytes, as returned by `write_arrays`; None allows any size.
-        checksum: Expected checksum, as returned by `write_arrays`; None allows any checksum.
+        size: Expected size in bytes, as returned by `write_arrays`. If None, any size is allowed.
+        checksum: Expected checksum, as returned by `write_arrays`. If None, any checksum is allowed.
 
     Returns:
         The caller's header, and writable arrays by name.
@@ -120,7 +117,7 @@ def read_arrays(
             object arrays and `allow_pickle` is False.
     """
     source = os.fspath(path)
-    with open_regular(source) as file, refused(source, "is damaged"):
+    with open_regular(source) as file, read_errors(source, "is damaged"):
         if size not in (None, actual := os.fstat(file.fileno()).st_size):
             raise CheckpointError(source, f"has {actual} bytes; expected {size}: it is truncated, or a different file")
         return _read(file, source, actual, allow_pickle, checksum)
@@ -170,12 +167,17 @@ def _read(
     if size != expected:
         raise CheckpointError(path, f"has {size} bytes; expected {expected}: it is truncated or damaged")
     if not allow_pickle and any(column.dtype == object for column in columns):
-        refuse_pickle(path, "has columns of pickled objects")
+        reject_pickle(path, "has columns of pickled objects")
     checksum = zlib.crc32(head, zlib.crc32(start))
     raw = []
     for column in columns:
-        content, checksum = _read_column(file, column, checksum)
-        raw.append(content)
+        raw.append(np.empty(column.size, np.uint8))
+        for begin in range(0, column.size, _CHUNK):
+            piece = raw[-1][begin : begin + _CHUNK]
+            if file.readinto(piece.data) != len(piece):  # type: ignore[attr-defined]
+                raise ValueError(f"column {column.name!r} is truncated")
+            checksum = zlib.crc32(piece.data, checksum)
+        checksum = zlib.crc32(file.read(-column.size % _ALIGNMENT), checksum)
     if file.read(8) != struct.pack("<I", checksum) + _END:
         raise CheckpointError(path, "is damaged: its checksum does not match")
     if expected_checksum not in (None, checksum):
@@ -205,23 +207,11 @@ def _column(entry: Any, path: str) -> _Column:
     return _Column(name, dtype, tuple(sizes), math.prod(sizes) * dtype.itemsize)
 
 
-def _read_column(file: BinaryIO, column: _Column, checksum: int) -> tuple[NDArray[np.uint8], int]:
-    content = np.empty(column.size, np.uint8)
-    for begin in range(0, column.size, _CHUNK):
-        piece = content[begin : begin + _CHUNK]
-        if file.readinto(piece.data) != len(piece):  # type: ignore[attr-defined]
-            raise ValueError(f"column {column.name!r} is truncated")
-        checksum = zlib.crc32(piece.data, checksum)
-    return content, zlib.crc32(file.read(-column.size % _ALIGNMENT), checksum)
-
-
 def _array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[Any]:
     if column.dtype == object:
         values = load_objects(content.tobytes(), path)
         if type(values) is not list or len(values) != math.prod(column.shape):
-            raise CheckpointError(
-                path, f"is damaged: column {column.name!r} does not contain objects of shape {column.shape}"
-            )
+            raise CheckpointError(path, f"is damaged: column {column.name!r} has no objects of shape {column.shape}")
         return np.fromiter(values, object, len(values)).reshape(column.shape)
     # NumPy operations never produce such values, and would treat such values inconsistently.
     if column.dtype.kind == "b" and (content > 1).any():

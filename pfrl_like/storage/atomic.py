@@ -18,33 +18,20 @@ import weakref
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.utils.stoppable_thread import start_time
 
 #: Number of files that are synced in parallel, and maximum number of open files that wait for a sync.
-_SIDE_BY_SIDE, _MOST = 8, 64
+_SYNC_THREADS, _MAX_PENDING = 8, 64
 
 
-class _Waiting(NamedTuple):
-    """An open file that waits to be synced; syncing closes the file."""
-
-    descriptor: int
-    path: str
-    passes: Collection[int]
-
-    def sync(self) -> None:
-        with named_errors(self.path, "written"):
-            try:
-                _sync(self.descriptor, self.passes)
-            finally:
-                os.close(self.descriptor)
+#: Open files that wait to be synced: arguments of `_sync_and_close`.
+_pending: ContextVar[list[tuple[int, str, Collection[int]]] | None] = ContextVar("pending", default=None)
 
 
-_waiting: ContextVar[list[_Waiting] | None] = ContextVar("waiting", default=None)
-
-
-def sync(descriptor: int, path: str, passes: Collection[int] = ()) -> None:
+def sync(descriptor: int, path: str, ignored_errnos: Collection[int] = ()) -> None:
     """Make an open file, or the names in an open folder, survive a power failure.
 
     Within `synced_together` the file is synced later, otherwise at once.
@@ -52,70 +39,76 @@ def sync(descriptor: int, path: str, passes: Collection[int] = ()) -> None:
     Args:
         descriptor: The file; the caller may close it afterwards.
         path: Name of the file, for error messages.
-        passes: Error numbers that are ignored, because the system does not support the operation.
+        ignored_errnos: Error numbers that are ignored, because the system does not support the operation.
 
     Raises:
         CheckpointError: If the disk reports an error.
     """
-    waiting = _waiting.get()
-    if waiting is None:
-        _sync(descriptor, passes)
+    pending = _pending.get()
+    if pending is None:
+        _sync(descriptor, ignored_errnos)
         return
-    waiting.append(_Waiting(os.dup(descriptor), path, passes))
-    if len(waiting) == _MOST:
-        catch_up()
+    pending.append((os.dup(descriptor), path, ignored_errnos))
+    if len(pending) == _MAX_PENDING:
+        sync_pending()
 
 
-def catch_up() -> None:
+def sync_pending() -> None:
     """Sync all files that wait in `synced_together`, before an operation that must happen after them.
 
     Raises:
         CheckpointError: If the disk reports an error.
     """
-    waiting = _waiting.get()
-    if not waiting:
+    pending = _pending.get()
+    if not pending:
         return
-    batch, waiting[:] = [*waiting], []  # from here on each element closes its own file
-    running = []
-    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(batch))) as pool:
+    batch, pending[:] = [*pending], []  # from here on, `_sync_and_close` closes the files
+    with ThreadPoolExecutor(min(_SYNC_THREADS, len(batch))) as pool:
         try:
-            for each in batch:
-                running.append(pool.submit(each.sync))
+            running = [pool.submit(_sync_and_close, *each) for each in batch]
         except RuntimeError as error:  # no thread can be started
-            raise CheckpointError(batch[0].path, f"cannot be written: {error}") from error
+            raise CheckpointError(batch[0][1], f"cannot be written: {error}") from error
     for future in running:
         future.result()
 
 
 @contextlib.contextmanager
 def synced_together() -> Iterator[None]:
-    """Delay all syncs inside the context and wait for all of them at its end; they reach the disk in any order.
+    """Delay all syncs inside the context until its end. The files then reach the disk in any order.
 
-    There is one exception: before a file replaces an existing file, all earlier syncs are finished. Nested contexts
-        wait at the end of the outermost context.
+    There is one exception: before a file replaces an existing file, all earlier syncs are finished. In nested contexts,
+    the files are synced at the end of the outermost context.
 
     Raises:
         CheckpointError: If the disk reports an error.
     """
-    if _waiting.get() is not None:
+    if _pending.get() is not None:
         yield
         return
-    token = _waiting.set([])
+    token = _pending.set([])
     try:
         yield
-        catch_up()
+        sync_pending()
     finally:
-        for each in _waiting.get() or ():  # only after an error
+        for descriptor, *_ in _pending.get() or ():  # only after an error
             with contextlib.suppress(OSError):
-                os.close(each.descriptor)
-        _waiting.reset(token)
+                os.close(descriptor)
+        _pending.reset(token)
 
 
-def _sync(descriptor: int, passes: Collection[int]) -> None:
+def _sync_and_close(descriptor: int, path: str, ignored_errnos: Collection[int]) -> None:
+    with named_errors(path, "written"):
+        try:
+            _sync(descriptor, ignored_errnos)
+        finally:
+            os.close(descriptor)
+
+
+def _sync(descriptor: int, ignored_errnos: Collection[int]) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in passes:
+        if error.errno not in ignored_errnos:
             raise
 
 
@@ -170,8 +163,8 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
             the last fsync failed, the new content.
     """
     target = os.fspath(path)
-    with _replacing_alone(target, durable) as temporary:
-        _fill(temporary, writer, target if durable else None, None)
+    write_file(target, writer, durable=durable)
+    _finish(target, durable)
 
 
 def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None) -> int:
@@ -182,7 +175,7 @@ def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None
         writer: Bytes, or a function called with a stream to write to.
         durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
             process.
-        digest: A hash of `hashlib` that is updated with the written bytes; None for no hash.
+        digest: A hash of `hashlib` that is updated with the written bytes. If None, no hash is updated.
 
     Returns:
         The size of the file in bytes.
@@ -198,9 +191,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
     Raises:
         CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
     """
-    with _replacing_alone(os.fspath(path)) as temporary:
+    target = os.fspath(path)
+    with _replacing(target) as temporary:
         yield temporary
         sync_file(temporary)
+    _finish(target)
 
 
 @contextlib.contextmanager
@@ -212,7 +207,7 @@ def _replacing(target: str, *, durable: bool = True) -> Iterator[str]:
         try:
             yield temporary
             if durable and os.path.lexists(target):
-                catch_up()
+                sync_pending()
             os.replace(temporary, target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -220,12 +215,9 @@ def _replacing(target: str, *, durable: bool = True) -> Iterator[str]:
             raise
 
 
-@contextlib.contextmanager
-def _replacing_alone(target: str, durable: bool = True) -> Iterator[str]:
-    """Replace a single file like `_replacing`; also sync its directory and remove files of killed writers."""
+def _finish(target: str, durable: bool = True) -> None:
+    """After a file was replaced, sync its directory and remove temporary files of killed writers."""
     directory, name = os.path.split(target)
-    with _replacing(target, durable=durable) as temporary:
-        yield temporary
     if durable:
         sync_directory(directory or ".")
     remove_stale(directory or ".", f".tmp-{name}-")
@@ -268,11 +260,11 @@ def sync_directory(directory: str) -> None:
         _sync_path(directory, os.O_RDONLY, _NOT_OFFERED)
 
 
-def _sync_path(path: str, flags: int, passes: Collection[int] = ()) -> None:
+def _sync_path(path: str, flags: int, ignored_errnos: Collection[int] = ()) -> None:
     with named_errors(path, "written"):
         descriptor = os.open(path, flags)
         try:
-            sync(descriptor, path, passes)
+            sync(descriptor, path, ignored_errnos)
         finally:
             os.close(descriptor)
 
@@ -281,7 +273,7 @@ def remove_stale(directory: str, prefix: str) -> None:
     """Remove temporary files and directories of killed writers, but not those that are still being written.
 
     A file is removed if it is older than an hour. A directory is locked by its writer. It is removed if the lock is
-    free, and if it is older than an hour or its process has ended.
+    free, and if it is older than an hour or its process is known to have ended.
 
     Args:
         directory: The directory that contains the temporary files.
@@ -296,22 +288,9 @@ def remove_stale(directory: str, prefix: str) -> None:
                     if not entry.is_dir():
                         if is_old:
                             os.unlink(entry.path)
-                    elif is_old or _is_gone(int(entry.name.rsplit("-", 2)[1])):
+                    elif is_old or start_time(int(entry.name.rsplit("-", 2)[1])) == -1:
                         with directory_lock(entry.path, timeout=0.0):  # another machine may use the same process id
                             shutil.rmtree(entry.path)
-
-
-def _is_gone(pid: int) -> bool:
-    """True if this machine has no process with this id; False if that cannot be determined."""
-    if os.name == "nt":  # on Windows os.kill would end the process
-        return False
-    try:
-        os.kill(pid, 0)
-    except OSError as error:
-        return isinstance(error, ProcessLookupError)
-    except OverflowError:
-        return True
-    return False
 
 
 def open_regular(path: str) -> BinaryIO:
@@ -326,7 +305,7 @@ def open_regular(path: str) -> BinaryIO:
         # Without O_NONBLOCK the opening of a pipe would wait for the other end of the pipe.
         descriptor = os.open(path, os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
         try:
-            refuse_irregular(descriptor, path)
+            check_regular(descriptor, path)
         except BaseException:
             os.close(descriptor)
             raise
@@ -338,7 +317,7 @@ class BudgetError(ValueError):
 
 
 @contextlib.contextmanager
-def refused(path: object, reason: str) -> Iterator[None]:
+def read_errors(path: object, reason: str) -> Iterator[None]:
     """Convert any error in reading an untrusted file to a `CheckpointError` that begins with `reason`.
 
     A `CheckpointError` is raised unchanged. A `BudgetError` keeps its own message, without the reason.
@@ -356,7 +335,7 @@ def refused(path: object, reason: str) -> Iterator[None]:
         raise CheckpointError(path, f"{reason}: {str(error) or type(error).__name__}") from error
 
 
-def refuse_irregular(descriptor: int, path: str) -> None:
+def check_regular(descriptor: int, path: str) -> None:
     """Raise an error if an open file is not a regular file.
 
     Raises:

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Protocol, runtime_checkable
 import torch
 
 from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
-from pfrl_like.storage.checks import check_like, fitted_optimizer_state, nan_state, non_finite_parameter
-from pfrl_like.storage.directory import has_manifest, load_directory, save_directory, without_manifest
+from pfrl_like.storage.checks import check_like, checked_optimizer_state, nan_state, non_finite_parameter
+from pfrl_like.storage.directory import has_manifest, load_directory, orphan_state_files, save_directory
 from pfrl_like.storage.json_file import plain_json
 from pfrl_like.storage.manifest import MANIFEST, PREVIOUS
 from pfrl_like.storage.plain_tensors import plain_tensors, tensor_writer, tensors_in
@@ -23,7 +23,7 @@ from pfrl_like.storage.tensors import load_tensors
 
 #: Key of the file that contains the tensors of the state.
 STATE_TENSORS = "state-tensors.pt"  # no attribute can have this name
-#: One level more than JSON allows: a deeper value is rejected when the JSON is written.
+#: One level more than JSON files may have: deeper values are not split, and raise an error when the JSON is written.
 _MAX_DEPTH = 33
 
 
@@ -49,7 +49,7 @@ def join_state(state: dict[str, Any], tensors: Any, source: str) -> None:
 
     Args:
         state: The state, as JSON; changed in place.
-        tensors: The [path, tensor] pairs that were read from a file.
+        tensors: The [path, tensor] pairs that were loaded from a file.
         source: The file, for error messages.
 
     Raises:
@@ -96,7 +96,7 @@ class _Parts:
         self.path = path
         self.owners: dict[str, Owner] = {}
         self.leaves: dict[str, Any] = {}
-        self.instead: dict[str, str] = {}
+        self.replacements: dict[str, str] = {}
         self._collect(owner, "", ())
 
     def _collect(self, owner: Owner, prefix: str, ancestors: tuple[Owner, ...]) -> None:
@@ -106,27 +106,23 @@ class _Parts:
         for attribute in owner.saved_attributes:
             name = f"{prefix}.{attribute}" if prefix else attribute
             if not hasattr(owner, attribute):
-                kind = type(owner).__name__
-                raise CheckpointError(self.path, f"cannot store the attribute {name}, which {kind} does not have")
+                raise CheckpointError(self.path, f"cannot store the attribute {name}: {type(owner).__name__} lacks it")
             if attribute in (other := getattr(owner, "saved_instead", {})):
-                self.instead[name] = name.removesuffix(attribute) + other[attribute]
+                self.replacements[name] = name.removesuffix(attribute) + other[attribute]
             value = _unwrapped(getattr(owner, attribute))
             if isinstance(value, Owner):
                 self._collect(value, name, (*ancestors, owner))
             elif value is not None:
                 if not hasattr(value, "state_dict") or not hasattr(value, "load_state_dict"):
-                    kind = type(value).__name__
-                    raise CheckpointError(self.path, f"cannot store the attribute {name}: {kind} has no state_dict")
+                    reason = f"{type(value).__name__} has no state_dict"
+                    raise CheckpointError(self.path, f"cannot store the attribute {name}: {reason}")
                 self.leaves[name] = value
 
     def states(self) -> dict[str, Any]:
         """Return the state of every owner, by dotted name: JSON values and tensors."""
-        return {
-            name: plain_json(
-                owner.saved_state(), self.path, f"saved_state of {name or 'the agent'}", kept=(torch.Tensor,)
-            )
-            for name, owner in self.owners.items()
-        }
+        states = {f"saved_state of {name or 'the agent'}": owner.saved_state() for name, owner in self.owners.items()}
+        plain = (plain_json(state, self.path, text, kept=(torch.Tensor,)) for text, state in states.items())
+        return dict(zip(self.owners, plain, strict=True))
 
 
 def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
@@ -147,16 +143,11 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     states, tensors = split_state(parts.states())
     if tensors:
         files[STATE_TENSORS] = tensor_writer(tensors, f"{parts.path} (state)")
-    save_directory(
-        dirname,
-        files,
-        states,
-        kind=KIND,
-        class_name=f"{type(owner).__module__}.{type(owner).__qualname__}",
-        aliases={f"{name.replace('.', '/')}.pt": f"{name}.pt" for name in parts.leaves},
-        info={"saved_attributes": list(owner.saved_attributes), "t": states[""].get("t")},
-        sometimes=(STATE_TENSORS,),
-    )
+    aliases = {f"{name.replace('.', '/')}.pt": f"{name}.pt" for name in parts.leaves}
+    info = {"saved_attributes": list(owner.saved_attributes), "t": states[""].get("t")}
+    kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
+    options: dict[str, Any] = {"aliases": aliases, "info": info, "other_keys": (STATE_TENSORS,)}
+    save_directory(dirname, files, states, kind=KIND, class_name=kind, **options)
 
 
 def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
@@ -183,7 +174,8 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     directory = os.fspath(dirname)
     parts = _Parts(owner, directory)
     states: dict[str, Any] | None = None
-    copies = {name: os.path.join(directory, *parts.instead.get(name, name).split(".")) + ".pt" for name in parts.leaves}
+    names = {name: parts.replacements.get(name, name) for name in parts.leaves}
+    copies = {name: os.path.join(directory, *old.split(".")) + ".pt" for name, old in names.items()}
     has_copies = all(map(os.path.lexists, copies.values()))
     if has_manifest(directory):
         try:
@@ -191,17 +183,13 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         except CheckpointError as error:
             if error.path != directory or not copies or not has_copies:
                 raise
-            advice = (
-                f"To load its files under PFRL's names anyway, unverified and without counters such as t, remove "
-                f"{MANIFEST} and {PREVIOUS}"
-            )
+            advice = f"To load files under PFRL's names, unverified, without counters, remove {MANIFEST} and {PREVIOUS}"
             raise CheckpointError(directory, f"{error.reason}. {advice}") from error
         extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves and key != STATE_TENSORS]
         if extra:
             raise CheckpointError(directory, f"contains {', '.join(extra)}, which this agent does not have")
         paths = {
-            name: snapshot.open(f"{name if f'{name}.pt' in snapshot.keys else parts.instead.get(name, name)}.pt")
-            for name in parts.leaves
+            name: snapshot.open(f"{name if f'{name}.pt' in snapshot.keys else old}.pt") for name, old in names.items()
         }
         states = dict(snapshot.state)
         if STATE_TENSORS in snapshot.keys:
@@ -210,31 +198,30 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     else:
         paths = copies
         if not has_copies:
-            names = [os.path.relpath(path, directory) for path in paths.values()]
-            raise CheckpointError(directory, _why_empty(directory, names))
-        if left := without_manifest(directory):
+            missing = [os.path.relpath(path, directory) for path in paths.values()]
+            raise CheckpointError(directory, _reason_empty(directory, missing))
+        if state_files := orphan_state_files(directory):
             warnings.warn(
-                f"{directory} contains {left[-1]} of an earlier save, but no {MANIFEST}: only the files under PFRL's "
-                f"names are loaded, {', '.join(map(os.path.basename, paths.values()))}, without counters such as t",
+                f"{directory} contains {state_files[-1]} of an earlier save, but no {MANIFEST}: only the files under "
+                f"PFRL's names are loaded: {', '.join(map(os.path.basename, paths.values()))}, without counters like t",
                 stacklevel=3,
             )
-    read = {name: load_tensors(paths[name], max_bytes=_bound(leaf)) for name, leaf in parts.leaves.items()}
-    _apply(parts, {name: _fitted(leaf, read[name], paths[name]) for name, leaf in parts.leaves.items()}, states)
+    loaded = {name: load_tensors(paths[name], max_bytes=_bound(leaf)) for name, leaf in parts.leaves.items()}
+    checked = {name: _checked_state(leaf, loaded[name], paths[name]) for name, leaf in parts.leaves.items()}
+    _apply(parts, checked, states)
 
 
-def _why_empty(directory: str, names: list[str]) -> str:
-    """Return the reason why a directory without the files `names` cannot be loaded, and the subfolders with them."""
+def _reason_empty(directory: str, names: list[str]) -> str:
+    """Return the reason why no agent can be loaded. It lists the subfolders that contain the files `names`."""
     if not os.path.lexists(directory):
         return "does not exist"
     if not os.path.isdir(directory):
         return "is a file, expected the directory of a saved agent"
-    below = sorted(
-        folder
-        for folder in glob.glob("*", root_dir=directory)
-        if all(os.path.lexists(os.path.join(directory, folder, name)) for name in names)
-    )
+    folders = sorted(glob.glob("*", root_dir=directory))
+    places = {folder: [os.path.join(directory, folder, name) for name in names] for folder in folders}
+    subfolders = [folder for folder, paths in places.items() if all(map(os.path.lexists, paths))]
     reason = f"contains no saved agent; expected {', '.join([MANIFEST, PREVIOUS, *names])}"
-    return f"{reason}. Its folders {', '.join(below)} contain saved agents" if below else reason
+    return f"{reason}. Its folders {', '.join(subfolders)} contain saved agents" if subfolders else reason
 
 
 def attributes_state(owner: Owner) -> dict[str, Any]:
@@ -255,7 +242,7 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
     loaded = {}
     for name, leaf in parts.leaves.items():
         path = f"state_dict ({name})"
-        loaded[name] = _fitted(leaf, plain_tensors(state["attributes"][name], path), path)
+        loaded[name] = _checked_state(leaf, plain_tensors(state["attributes"][name], path), path)
     _apply(parts, loaded, plain_json(state["state"], "state_dict", kept=(torch.Tensor,)))
 
 
@@ -284,12 +271,12 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
         raise CheckpointError(parts.path, f"was rejected by the agent: {type(error).__name__}: {error}") from error
 
 
-def _fitted(leaf: Any, loaded: Any, path: str) -> Any:
+def _checked_state(leaf: Any, loaded: Any, path: str) -> Any:
     """Return the checked state for `leaf.load_state_dict`."""
     if isinstance(leaf, torch.nn.Module):
         check_like(loaded, leaf.state_dict(), path)
     elif isinstance(leaf, torch.optim.Optimizer):
-        loaded = fitted_optimizer_state(loaded, leaf, path)
+        loaded = checked_optimizer_state(loaded, leaf, path)
     if (fault := _non_finite(leaf, loaded)) is not None:
         raise CheckpointError(path, f"contains NaN or infinity in {fault}; expected finite numbers")
     return loaded
@@ -302,7 +289,7 @@ def _non_finite(leaf: Any, state: Any) -> str | None:
 
 
 def _writer(leaf: Any, state: Any, path: str) -> Callable[[BinaryIO], None]:
-    """Return a function that writes a leaf to a stream; raises an error if loading the leaf would exceed `_bound`."""
+    """Return a function that writes a leaf to a stream. Raise if loading the leaf would exceed `_bound`."""
     writer = tensor_writer(state, path)
     needed, bound = 2 * sum(tensor.nbytes for tensor in tensors_in(state)), _bound(leaf)
     if needed > bound:

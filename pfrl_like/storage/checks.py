@@ -12,13 +12,13 @@ from pfrl_like.errors import CheckpointError
 _PER_ELEMENT = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"}
 _PER_ELEMENT |= {"acc_delta", "sum", "ax", "prev", "step_size"}
 _PER_PARAMETER = {"step", "mu_product", "eta", "mu"}
-# Keys of these whose values are sums or means of squares and magnitudes; hyperparameters that torch rejects if
-# negative.
+# Keys among these whose values are sums or means of squares or magnitudes. Hyperparameters that torch rejects if they
+# are negative.
 _SQUARES = {"exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "acc_delta", "sum", "step_size"}
 _NOT_NEGATIVE = {"lr", "initial_lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "rho", "betas"}
 # Hyperparameters that torch bounds from above.
 _BELOW_ONE, _AT_MOST_ONE = {"betas"}, {"rho"}
-# Choice of kernel, which is not part of the learnt state: a state saved on a GPU must load on a machine without a GPU.
+# Choice of kernel, which is not part of the trained state: a state saved on a GPU must load on a machine without a GPU.
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 
 
@@ -75,7 +75,7 @@ def nan_state(state: Mapping[Any, Any]) -> str | None:
     return None
 
 
-def fitted_optimizer_state(loaded: Any, optimizer: torch.optim.Optimizer, path: object) -> dict[str, Any]:
+def checked_optimizer_state(loaded: Any, optimizer: torch.optim.Optimizer, path: object) -> dict[str, Any]:
     """Return the checked state dict for `optimizer.load_state_dict`.
 
     Args:
@@ -87,12 +87,12 @@ def fitted_optimizer_state(loaded: Any, optimizer: torch.optim.Optimizer, path: 
         CheckpointError: If groups, parameters, hyperparameters or shapes of states do not match `optimizer`.
     """
     try:
-        return _fitted(loaded, optimizer)
+        return _checked(loaded, optimizer)
     except ValueError as error:
         raise CheckpointError(path, f"is the state of a different optimiser: {error}") from None
 
 
-def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def _checked(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     live_groups = optimizer.param_groups
     if not isinstance(loaded, dict) or set(loaded) != {"state", "param_groups"}:
         raise ValueError("expected a dict of 'state' and 'param_groups'")
@@ -102,7 +102,7 @@ def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     if not isinstance(groups, list) or len(groups) != len(live_groups):
         raise ValueError(f"expected a list of {len(live_groups)} 'param_groups'")
     parameters: dict[int, torch.Tensor] = {}
-    fitted = []
+    checked = []
     for i, (group, live) in enumerate(zip(groups, live_groups, strict=True)):
         indices = group.get("params") if isinstance(group, dict) else None
         if not isinstance(indices, list) or not all(type(index) is int for index in indices):
@@ -110,7 +110,7 @@ def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         if len(indices) != len(live["params"]):
             raise ValueError(f"param_groups[{i}] has {len(indices)} 'params'; expected {len(live['params'])}")
         parameters.update(zip(indices, live["params"], strict=True))
-        fitted.append(_fitted_group(group, live, optimizer.defaults, f"param_groups[{i}]"))
+        checked.append(_checked_group(group, live, optimizer.defaults, f"param_groups[{i}]"))
     if len(parameters) != sum(len(group["params"]) for group in groups):
         raise ValueError("a parameter occurs twice in 'param_groups'")
     for index, entry in state.items():
@@ -119,16 +119,16 @@ def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         live_entry = optimizer.state.get(parameters[index], {})
         for key, value in entry.items():
             _check_state(value, key, parameters[index], live_entry.get(key), f"state[{index}][{key!r}]")
-    return {"state": state, "param_groups": fitted}
+    return {"state": state, "param_groups": checked}
 
 
-def _fitted_group(
+def _checked_group(
     group: Mapping[str, Any], live: Mapping[str, Any], defaults: Mapping[str, Any], where: str
 ) -> dict[str, Any]:
-    fitted = dict(group)
+    checked = dict(group)
     for key, value in live.items():
         if key in _IMPLEMENTATION:
-            fitted[key] = value
+            checked[key] = value
         elif key == "maximize" and group.get(key, value) is not value:
             raise ValueError(f"{where}['maximize'] is {group[key]!r}; expected {value!r}: the sign of the step differs")
         elif key in _NOT_NEGATIVE and _is_negative(group.get(key)) and not _is_negative(value):
@@ -141,7 +141,7 @@ def _fitted_group(
                 raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected a value like {value!r}")
         elif key in defaults and _is_number(value):
             raise ValueError(f"{where} has no {key!r}")
-    return {**fitted, **({"maximize": live["maximize"]} if "maximize" in live else {})}  # older files do not have it
+    return {**checked, **({"maximize": live["maximize"]} if "maximize" in live else {})}  # older files do not have it
 
 
 def _check_state(value: Any, key: Any, parameter: torch.Tensor, live: Any, where: str) -> None:
@@ -197,5 +197,5 @@ def _same_kind(loaded: Any, live: Any) -> bool:
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+    first = ", ".join(repr(name) for name in names[:5])
+    return f"{first} and {len(names) - 5} more" if len(names) > 5 else first

@@ -18,25 +18,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage import atomic
+from pfrl_like.storage import atomic, manifest
 from pfrl_like.storage.json_file import dump_json, read_json
-from pfrl_like.storage.manifest import (
-    ANY_NAME,
-    MANIFEST,
-    MAX_MANIFEST,
-    PREVIOUS,
-    STATE,
-    is_alias,
-    is_key,
-    name_pattern,
-    new_manifest,
-    read_manifest,
-    versioned_name,
-)
 
 _MAX_STATE = 1 << 28
 #: Names of the files that an interrupted first save leaves.
-_UNFINISHED = re.compile(rf"{ANY_NAME}|\.tmp-.+-[0-9]+-[0-9a-f]{{8}}")
+_UNFINISHED = re.compile(rf"{manifest.ANY_NAME}|\.tmp-.+-[0-9]+-[0-9a-f]{{8}}")
 #: Prefix of the temporary names of directories that are being built.
 _NEW = ".tmp-new-"
 
@@ -58,7 +45,7 @@ class Snapshot:
     @property
     def keys(self) -> list[str]:
         """The keys of the `files` argument of `save_directory`."""
-        return [key for key in self.manifest["files"] if key != STATE]
+        return [key for key in self.manifest["files"] if key != manifest.STATE]
 
     def open(self, key: str) -> str:
         """Return the path of the file that was saved under `key`.
@@ -80,7 +67,7 @@ def save_directory(
     class_name: str,
     aliases: Mapping[str, str] | None = None,
     info: Mapping[str, Any] | None = None,
-    sometimes: Iterable[str] = (),
+    other_keys: Iterable[str] = (),
 ) -> None:
     """Write `files` and `state` as the content of a directory, atomically.
 
@@ -94,7 +81,7 @@ def save_directory(
         aliases: For each copy of a file its name, relative to the directory, and the key of the file. The copies are
             made for other programs; `load_directory` does not read them.
         info: Additional fields of the manifest, as JSON.
-        sometimes: Keys that other saves into the directory may have; old files of these keys are also removed.
+        other_keys: Keys that other saves into the directory may have; old files of these keys are also removed.
 
     Raises:
         CheckpointError: If a file cannot be written. The directory then still has its previous state, unless the reason
@@ -102,11 +89,12 @@ def save_directory(
     """
     directory = os.fspath(dirname)
     aliases = dict(aliases or {})
-    for name in [*files, STATE]:
-        if not is_key(name) or (name == STATE and name in files):
+    for name in [*files, manifest.STATE]:
+        if not manifest.is_key(name) or (name == manifest.STATE and name in files):
             raise CheckpointError(directory, f"cannot store a file with the key {name!r}")
-    writers: dict[str, atomic.Writer] = {**files, STATE: dump_json(state, os.path.join(directory, STATE), _MAX_STATE)}
-    dump_json(info or {}, directory, MAX_MANIFEST)
+    content = dump_json(state, os.path.join(directory, manifest.STATE), _MAX_STATE)
+    writers: dict[str, atomic.Writer] = {**files, manifest.STATE: content}
+    dump_json(info or {}, directory, manifest.MAX_MANIFEST)
 
     def save(place: str) -> None:
         """Save into a directory; the caller holds its lock."""
@@ -116,13 +104,13 @@ def save_directory(
             with atomic.synced_together():
                 entries = {key: _write_data(place, names[key], writer) for key, writer in writers.items()}
                 atomic.sync_directory(place)
-            manifest = new_manifest(kind, class_name, entries, aliases, info or {})
-            _commit(place, dump_json(manifest, place, MAX_MANIFEST))
+            fields = manifest.new_manifest(kind, class_name, entries, aliases, info or {})
+            _commit(place, dump_json(fields, place, manifest.MAX_MANIFEST))
         except BaseException:
-            _remove_unless_named(place, names)
+            _remove_unlisted(place, names)
             raise
-        _clean(place, {*writers, *sometimes}, aliases)
-        _renew_aliases(place, aliases, entries)
+        _clean(place, {*writers, *other_keys}, aliases)
+        _copy_aliases(place, aliases, entries)
 
     if os.path.lexists(directory) or not _save_new(directory, save):
         atomic.make_directory(directory)
@@ -144,8 +132,8 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
                 save(place)
             finally:
                 if is_made := has_manifest(place):  # also if a copy could not be written
-                    atomic.catch_up()
-                    is_made = _renamed(place, target)
+                    atomic.sync_pending()
+                    is_made = _rename(place, target)
         atomic.sync_directory(above)
     except CheckpointError as error:
         path, reason = (text.replace(place, directory) for text in (error.path, error.reason))
@@ -155,7 +143,7 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
     return is_made
 
 
-def _renamed(place: str, target: str) -> bool:
+def _rename(place: str, target: str) -> bool:
     """Rename a directory; returns False if `target` exists and is not empty."""
     with atomic.named_errors(target, "created"):
         try:
@@ -169,17 +157,17 @@ def _renamed(place: str, target: str) -> bool:
 
 def has_manifest(dirname: str | os.PathLike[str]) -> bool:
     """True if `save_directory` has completed a save into this directory."""
-    return any(os.path.lexists(os.path.join(dirname, name)) for name in (MANIFEST, PREVIOUS))
+    return any(os.path.lexists(os.path.join(dirname, name)) for name in (manifest.MANIFEST, manifest.PREVIOUS))
 
 
-def without_manifest(dirname: str | os.PathLike[str]) -> list[str]:
+def orphan_state_files(dirname: str | os.PathLike[str]) -> list[str]:
     """Return the names of the state files in a directory without a manifest; [] if the directory has a manifest.
 
     Such files exist if the first save was interrupted or the manifest was lost.
     """
     if has_manifest(dirname) or not os.path.isdir(dirname):
         return []
-    return sorted(filter(re.compile(name_pattern(STATE)).fullmatch, os.listdir(dirname)))
+    return sorted(filter(re.compile(manifest.name_pattern(manifest.STATE)).fullmatch, os.listdir(dirname)))
 
 
 def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
@@ -197,19 +185,20 @@ def load_directory(
 
     Args:
         dirname: The directory.
-        kind: Expected kind of the directory; None allows any kind.
-        limits: Maximum size of each file in bytes, by key; files with other keys are not verified. None verifies all
-            files without a limit, except for the state.
+        kind: Expected kind of the directory. If None, any kind is allowed.
+        limits: Maximum size of each file in bytes, by key; files with other keys are not verified. If None, all
+            files are verified without a limit, except for the state.
 
     Raises:
         CheckpointError: If there is no complete state of this kind; the message contains the missing or damaged file.
     """
     directory = os.fspath(dirname)
     problems = []
-    for name in (MANIFEST, PREVIOUS):
+    for name in (manifest.MANIFEST, manifest.PREVIOUS):
         path = os.path.join(directory, name)
         if not os.path.lexists(path):
-            problems.append(f"{name} is missing" + " (it lists the files of the previous save)" * (name == PREVIOUS))
+            role = " (it lists the files of the previous save)" if name == manifest.PREVIOUS else ""
+            problems.append(f"{name} is missing{role}")
             continue
         try:
             snapshot = _verified(directory, path, limits)
@@ -228,7 +217,7 @@ def load_directory(
 
 def _make_folders(directory: str, aliases: Mapping[str, str]) -> None:
     for alias in aliases:
-        if not is_alias(alias):
+        if not manifest.is_alias(alias):
             raise CheckpointError(directory, f"cannot store a copy with the name {alias!r}")
     inner = {"/".join(parts[:n]) for alias in aliases for parts in [alias.split("/")] for n in range(1, len(parts))}
     for folder in (os.path.join(directory, folder) for folder in sorted(inner)):
@@ -241,7 +230,7 @@ def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
     """Return new file names by key; none of the names exists in the directory."""
     while True:
         token = secrets.token_hex(4)
-        names = {key: versioned_name(key, token) for key in keys}
+        names = {key: manifest.versioned_name(key, token) for key in keys}
         if not token.isdigit() and not any(os.path.lexists(os.path.join(directory, name)) for name in names.values()):
             return names
 
@@ -253,34 +242,34 @@ def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, A
     return {"name": name, "size": size, "sha256": digest.hexdigest()}
 
 
-def _commit(directory: str, manifest: bytes) -> None:
-    path = os.path.join(directory, MANIFEST)
-    # A damaged manifest does not replace the readable manifest in PREVIOUS.
-    replaced = atomic.read_bounded(path, MAX_MANIFEST) if _readable_manifest(path) is not None else None
-    atomic.atomic_write(path, manifest)
+def _commit(directory: str, content: bytes) -> None:
+    path = os.path.join(directory, manifest.MANIFEST)
+    # A damaged manifest does not replace the readable manifest in the previous save.
+    replaced = atomic.read_bounded(path, manifest.MAX_MANIFEST) if _readable_manifest(path) is not None else None
+    atomic.atomic_write(path, content)
     if replaced is not None:
-        atomic.atomic_write(os.path.join(directory, PREVIOUS), replaced)
+        atomic.atomic_write(os.path.join(directory, manifest.PREVIOUS), replaced)
 
 
 def _readable_manifest(path: str) -> dict[str, Any] | None:
     try:
-        return read_manifest(path)
+        return manifest.read_manifest(path)
     except CheckpointError:
         return None
 
 
 def _verified(directory: str, path: str, limits: Mapping[str, int] | None) -> Snapshot:
-    manifest = read_manifest(path)
-    files = {key: entry for key, entry in manifest["files"].items() if limits is None or key in {STATE, *limits}}
+    fields = manifest.read_manifest(path)
+    files = {key: entry for key, entry in fields["files"].items() if limits is None or key in {manifest.STATE, *limits}}
     for key, entry in files.items():  # all sizes are checked before the first file is read
-        limit = {**(limits or {}), STATE: _MAX_STATE}.get(key, entry["size"])
+        limit = {**(limits or {}), manifest.STATE: _MAX_STATE}.get(key, entry["size"])
         if entry["size"] > limit:
             name = os.path.join(directory, entry["name"])
             raise CheckpointError(name, f"has {entry['size']} bytes; expected at most {limit}")
     for entry in files.values():
         _verify(os.path.join(directory, entry["name"]), entry)
-    state = read_json(os.path.join(directory, manifest["files"][STATE]["name"]), _MAX_STATE)
-    return Snapshot(directory, manifest, state)
+    state = read_json(os.path.join(directory, fields["files"][manifest.STATE]["name"]), _MAX_STATE)
+    return Snapshot(directory, fields, state)
 
 
 def _verify(path: str, entry: Mapping[str, Any]) -> None:
@@ -309,22 +298,22 @@ def _report_foreign_copies(snapshot: Snapshot) -> None:
             _warn(f"{path} is newer than the last save and differs from it; {entry['name']} is loaded")
 
 
-def _named(directory: str) -> set[str] | None:
+def _listed_files(directory: str) -> set[str] | None:
     """Return the names of the files that the manifests list; None if a manifest cannot be read."""
     names: set[str] = set()
-    for name in (MANIFEST, PREVIOUS):
+    for name in (manifest.MANIFEST, manifest.PREVIOUS):
         path = os.path.join(directory, name)
         if os.path.lexists(path):
-            manifest = _readable_manifest(path)
-            if manifest is None:
+            fields = _readable_manifest(path)
+            if fields is None:
                 return None
-            names.update(entry["name"] for entry in manifest["files"].values())
+            names.update(entry["name"] for entry in fields["files"].values())
     return names
 
 
-def _remove_unless_named(directory: str, names: Mapping[str, str]) -> None:
+def _remove_unlisted(directory: str, names: Mapping[str, str]) -> None:
     """Remove the files of a failed save, unless a manifest lists them: a rename may succeed and report an error."""
-    needed = _named(directory)
+    needed = _listed_files(directory)
     if needed is not None:
         for name in set(names.values()) - needed:
             with contextlib.suppress(OSError):
@@ -336,11 +325,11 @@ def _clean(directory: str, keys: Iterable[str], aliases: Iterable[str]) -> None:
 
     No other process is saving into this directory, so all temporary files belong to killed processes.
     """
-    needed = _named(directory)
+    needed = _listed_files(directory)
     if needed is None:
         return
-    data = "|".join(name_pattern(key) for key in keys)
-    fixed = "|".join(re.escape(name) for name in (MANIFEST, PREVIOUS, *aliases))
+    data = "|".join(manifest.name_pattern(key) for key in keys)
+    fixed = "|".join(re.escape(name) for name in (manifest.MANIFEST, manifest.PREVIOUS, *aliases))
     ours = re.compile(rf"{data}|\.tmp-({data}|{fixed})-[0-9]+-[0-9a-f]{{8}}")
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
@@ -349,7 +338,7 @@ def _clean(directory: str, keys: Iterable[str], aliases: Iterable[str]) -> None:
                     os.unlink(entry.path)
 
 
-def _renew_aliases(directory: str, aliases: Mapping[str, str], entries: Mapping[str, Any]) -> None:
+def _copy_aliases(directory: str, aliases: Mapping[str, str], entries: Mapping[str, Any]) -> None:
     for alias, key in aliases.items():
         original = os.path.join(directory, entries[key]["name"])
         path = os.path.join(directory, *alias.split("/"))

@@ -30,16 +30,11 @@ class Journal(OpenFile):
     """
 
     def __init__(self, path: str) -> None:
-        self.count = 0
-        self.size = len(MAGIC)
+        self.count = self.size = 0
         self._marked = False
         with named_errors(path, "written"):
             super().__init__(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-        try:
-            self._write(MAGIC)
-        except BaseException:
-            self.close()
-            raise
+        self._add(MAGIC, 0)
 
     def append(self, records: Sequence[bytes]) -> bool:
         """Write records; when this method returns, the records survive the end of the process.
@@ -58,7 +53,7 @@ class Journal(OpenFile):
         return fits
 
     def mark(self) -> None:
-        """Append `SYNCED`, which states that all earlier records are on the disk, unless it is the last record.
+        """Append the record `SYNCED`: all earlier records are on the disk. If it is the last record, do nothing.
 
         Raises:
             CheckpointError: If the record cannot be written.
@@ -84,17 +79,12 @@ class Journal(OpenFile):
         return b"".join(parts)
 
     def _add(self, content: bytes, count: int) -> None:
-        self._write(content)
-        self.size += len(content)
-        self.count += count
-
-    def _write(self, content: bytes) -> None:
         done = 0
-        try:
+        with named_errors(self.path, "written"):
             while done < len(content):
                 done += os.write(self._descriptor, content[done:])
-        except OSError as error:
-            raise CheckpointError(self.path, f"cannot be written: {error.strerror or error}") from error
+        self.size += len(content)
+        self.count += count
 
 
 def read_journal(path: str) -> tuple[list[bytes], int]:
@@ -113,22 +103,15 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
         at += _HEAD.size + _SUM.size + len(record)
         if record == SYNCED:
             synced = len(records)
-    found = content.find(SYNCED, at)
-    while found >= 0:  # a truncated file has no SYNCED record after the incomplete record
-        begin = found - _HEAD.size - _SUM.size
-        if begin >= at and _is_mark(content, begin):
+    position = content.find(SYNCED, at)
+    while position >= 0:  # a truncated file has no SYNCED record after the incomplete record
+        begin = position - _HEAD.size - _SUM.size
+        # Records of other lengths are not read: the checksums of a manipulated file could need quadratic time.
+        number, length = _HEAD.unpack_from(content, begin) if begin >= at else (0, 0)
+        if length == len(SYNCED) and _record(content, begin, number) is not None:
             raise CheckpointError(path, f"is damaged after byte {at}, where record {len(records)} begins")
-        found = content.find(SYNCED, found + 1)
+        position = content.find(SYNCED, position + 1)
     return records, synced
-
-
-def _is_mark(content: bytes, at: int) -> bool:
-    """True if a complete `SYNCED` record begins at this byte, whatever its record number is.
-
-    Records of other lengths are not read: in a manipulated file their checksums could need time quadratic in its size.
-    """
-    number, length = _HEAD.unpack_from(content, at)
-    return length == len(SYNCED) and _record(content, at, number) is not None
 
 
 def _record(content: bytes, at: int, number: int) -> bytes | None:
@@ -136,50 +119,50 @@ def _record(content: bytes, at: int, number: int) -> bytes | None:
     begin = at + _HEAD.size + _SUM.size
     if begin > len(content):
         return None
-    found, length = _HEAD.unpack_from(content, at)
+    stored_number, length = _HEAD.unpack_from(content, at)
     record = content[begin : begin + length]
-    if len(record) < length or found != number:
+    if len(record) < length or stored_number != number:
         return None
     (expected,) = _SUM.unpack_from(content, at + _HEAD.size)
     return record if zlib.crc32(record, zlib.crc32(content[at : at + _HEAD.size])) == expected else None
 
 
 #: Function of a file name; returns a context manager that handles errors in writing the file.
-Told = Callable[[str], contextlib.AbstractContextManager[Any]]
+ErrorContext = Callable[[str], contextlib.AbstractContextManager[Any]]
 #: Maximum number of bytes that are buffered in memory.
-MOST_WAITING = 1 << 26
+MAX_BUFFERED = 1 << 26
 
 
 class AppendedFile:
     """An append-only file without partial pieces: after an error it ends at the end of a piece.
 
     Pieces that cannot be written are buffered in memory and written together with the next piece. Nothing is lost if
-    the disk is full for a while. If the buffer exceeds `MOST_WAITING` bytes, the file does not grow any more, and
+    the disk is full for a while. If the buffer exceeds `MAX_BUFFERED` bytes, the file does not grow any more, and
     `push` raises an error.
 
     Args:
         path: The file.
-        keep: Number of bytes of the existing file to keep; None keeps all bytes.
+        keep: Number of bytes of the existing file to keep. If None, all bytes are kept.
         after: A file that is flushed before each write to this file, so that its earlier pieces are written first.
 
     Attributes:
-        told: Function called with the name of the file; returns the context in which `push`, `append` and `close`
-            write.
+        error_context: Function called with the name of the file. `push`, `append` and `close` write inside the context
+            manager that it returns.
 
     Raises:
         CheckpointError: If the file cannot be opened.
     """
 
-    is_elsewhere = True  # contains no random generators, see `random_streams.reachable`
+    has_no_rng = True  # contains no random generators, see `random_streams.reachable`
 
     def __init__(
         self, path: str | os.PathLike[str], *, keep: int | None = None, after: "AppendedFile | None" = None
     ) -> None:
         self.path = os.path.abspath(os.fspath(path))
         self.after = after
-        self.told: Told = contextlib.nullcontext
+        self.error_context: ErrorContext = contextlib.nullcontext
         self._waiting = bytearray()
-        self._whole: int | None = None  # size to truncate to before the next write, after a failed write
+        self._valid_size: int | None = None  # size to truncate to before the next write, after a failed write
         self._ended = False
         self._open()
         if keep is not None:
@@ -201,7 +184,7 @@ class AppendedFile:
 
     def hold(self, piece: bytes | bytearray) -> None:
         """Buffer a piece in memory until the next write."""
-        if self._ended or len(self._waiting) + len(piece) > MOST_WAITING:
+        if self._ended or len(self._waiting) + len(piece) > MAX_BUFFERED:
             self._ended = True
             self._waiting = bytearray()
         else:
@@ -213,11 +196,11 @@ class AppendedFile:
         self.push()
 
     def push(self) -> None:
-        """Write the buffered pieces, in the context that `told` returns."""
-        with self.told(os.path.basename(self.path)):
+        """Write the buffered pieces, inside the context manager that `error_context` returns."""
+        with self.error_context(os.path.basename(self.path)):
             self.flush()
             if self._ended:
-                raise CheckpointError(self.path, f"is incomplete: the disk is full, {MOST_WAITING} bytes are buffered")
+                raise CheckpointError(self.path, f"is incomplete: the disk is full, {MAX_BUFFERED} bytes are buffered")
 
     def flush(self) -> None:
         """Write the buffered pieces; a closed file is opened again.
@@ -232,16 +215,16 @@ class AppendedFile:
         if self._file.closed:
             self._open()
         with named_errors(self.path, "written"):
-            self._cut_torn()
+            self._truncate_torn()
             before, done, empty = self.size, 0, bytearray()
             try:
                 while done < len(self._waiting):
                     done += self._file.write(memoryview(self._waiting)[done:])
                 self._waiting = empty
             except BaseException:  # a signal handler may also raise an error
-                self._whole = before
+                self._valid_size = before
                 with contextlib.suppress(OSError):
-                    self._cut_torn()
+                    self._truncate_torn()
                 raise
 
     def cut(self, size: int) -> None:
@@ -266,16 +249,16 @@ class AppendedFile:
             finally:
                 self._open()
 
-    def _cut_torn(self) -> None:
-        if self._whole is not None:
-            self._file.truncate(self._whole)
-            self._whole = None
+    def _truncate_torn(self) -> None:
+        if self._valid_size is not None:
+            self._file.truncate(self._valid_size)
+            self._valid_size = None
 
     def close(self) -> None:
         """Write the buffered pieces and close the file; an error in closing is also raised."""
         if self._file.closed:
             return
-        with self.told(os.path.basename(self.path)):
+        with self.error_context(os.path.basename(self.path)):
             try:
                 self.flush()
             finally:

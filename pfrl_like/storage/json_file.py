@@ -1,4 +1,4 @@
-"""JSON that is read exactly as it was written: no NaN, no repeated keys, only string keys, limited size and depth."""
+"""Strict reading and writing of JSON dicts: NaN, infinity, repeated keys and keys other than strings are rejected."""
 
 import json
 import math
@@ -45,8 +45,7 @@ def plain_json(
             if type(key) is not str:
                 raise CheckpointError(path, f"{where} has the key {key!r}; expected a string")
         return {key: plain_json(item, path, f"{where}[{key!r:.80}]", depth - 1, kept) for key, item in value.items()}
-    kind = type(value).__name__
-    raise CheckpointError(path, f"{where} is {kind}; expected None, bool, int, float, str, list or dict")
+    raise CheckpointError(path, f"{where} is {type(value).__name__}; expected None, bool, int, float, str, list, dict")
 
 
 def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) -> bytes:
@@ -55,7 +54,7 @@ def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) 
     Args:
         value: The dict.
         path: File or directory that the dict is written to, for error messages.
-        limit: Maximum size in bytes, the `limit` of `read_json`; None for no limit.
+        limit: Maximum size in bytes, the `limit` of `read_json`. If None, there is no limit.
 
     Raises:
         CheckpointError: If the text is longer, or if the dict contains values that `plain_json` rejects.
@@ -64,8 +63,7 @@ def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) 
     lines = [f"{json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in fields]
     content = ("{\n  " + ",\n  ".join(lines) + "\n}\n").encode()
     if limit is not None and len(content) > limit:
-        reason = f"{len(content)} bytes of JSON exceed the limit of {limit} bytes"
-        raise CheckpointError(path, f"cannot be written: {reason}")
+        raise CheckpointError(path, f"cannot be written: {len(content)} bytes of JSON exceed the limit of {limit}")
     return content
 
 

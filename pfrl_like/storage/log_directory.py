@@ -7,7 +7,7 @@
     columns-<token>-*.bin      the values, memory-mapped
 
 A generation begins in three steps: its values and state are written to the disk, `meta.json` is replaced, and files
-that `meta.json` does not name are removed. The user of this class must follow two rules. A row of values is written
+that `meta.json` does not name are removed. A caller of `LogDirectory` must follow two rules. A row of values is written
 before the record that refers to it. A row is overwritten only after the state on the disk, following a `sync`, no
 longer refers to it.
 """
@@ -62,11 +62,7 @@ class MappedFile(atomic.OpenFile):
         self._map: mmap.mmap | None = None
         with atomic.named_errors(path, "opened"):
             super().__init__(path, os.O_RDWR | (os.O_CREAT if grows else 0))
-            try:
-                atomic.refuse_irregular(self._descriptor, path)
-            except BaseException:
-                self.close()
-                raise
+            atomic.check_regular(self._descriptor, path)
 
     @property
     def size(self) -> int:
@@ -112,24 +108,21 @@ class MappedFile(atomic.OpenFile):
 
     def _grow(self, size: int) -> None:
         before = self.size
-        allocate: Any = getattr(os, "posix_fallocate", None)
         try:
-            if allocate is not None:
-                try:
-                    allocate(self._descriptor, before, size - before)
-                    return
-                except OSError as error:
-                    if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
-                        raise
-            os.lseek(self._descriptor, before, os.SEEK_SET)
-            while self.size < size:
-                os.write(self._descriptor, _ZEROS[: size - self.size])
+            try:
+                os.posix_fallocate(self._descriptor, before, size - before)
+            except (OSError, AttributeError) as error:  # not every system and file system supports it
+                if getattr(error, "errno", errno.ENOSYS) not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+                    raise
+                os.lseek(self._descriptor, before, os.SEEK_SET)
+                while self.size < size:
+                    os.write(self._descriptor, _ZEROS[: size - self.size])
         except OSError:
             os.ftruncate(self._descriptor, before)
             raise
 
 
-class Logged(NamedTuple):
+class LoggedState(NamedTuple):
     """Content of a directory: a state, the records after it, and the number of records that were synced."""
 
     header: dict[str, Any]
@@ -141,8 +134,8 @@ class Logged(NamedTuple):
 class ColumnFiles:
     """The files of values of one generation.
 
-    If `token` is given, the files exist. They are neither created nor enlarged before `grow` is called, because the
-    requested sizes come from a file that may be damaged.
+    If `token` is given, the files exist. Files are neither created nor enlarged before `grow` is called, because the
+    requested sizes come from a state file that may be damaged.
     """
 
     def __init__(self, directory: str, token: str | None = None) -> None:
@@ -181,15 +174,15 @@ class LogDirectory:
 
     Args:
         path: The directory; created if it does not exist.
-        marks: Properties that must be the same each time the directory is opened, as JSON; stored in `meta.json`.
+        properties: Properties that must be the same each time the directory is opened, as JSON; stored in `meta.json`.
 
     Raises:
         CheckpointError: If it is not a directory of this kind, or if another process writes to it.
     """
 
-    def __init__(self, path: str, marks: Mapping[str, Any]) -> None:
+    def __init__(self, path: str, properties: Mapping[str, Any]) -> None:
         self.path = path
-        self.marks = dict(marks)
+        self.properties = dict(properties)
         self.count = 0  # number of records in the journal
         self.saves: list[str] = []  # files outside the directory that refer to rows of the values
         self._journal: Any = None  # None before a generation has begun, like _files
@@ -209,19 +202,19 @@ class LogDirectory:
         """True if nothing was committed in this directory."""
         return not os.path.lexists(os.path.join(self.path, META))
 
-    def read(self) -> tuple[Logged, ColumnFiles]:
+    def read(self) -> tuple[LoggedState, ColumnFiles]:
         """Return the last committed state with its records, and its files of values.
 
         Raises:
-            CheckpointError: If the state is damaged, or has different marks.
+            CheckpointError: If the state is damaged, or has different properties.
         """
-        meta = read_meta(self.path, self.marks)
+        meta = read_meta(self.path, self.properties)
         self._generation, self.saves = meta["generation"], meta.get("saves", [])
         header, arrays = read_arrays(self._name("state", self._generation))
         records, synced = read_journal(self._name("journal", self._generation))
-        return Logged(header, arrays, records, synced), ColumnFiles(self.path, meta["columns"])
+        return LoggedState(header, arrays, records, synced), ColumnFiles(self.path, meta["columns"])
 
-    def refuse_orphans(self) -> None:
+    def check_no_columns(self) -> None:
         """Raise an error if a directory without a `meta.json` contains files of values.
 
         Raises:
@@ -230,18 +223,15 @@ class LogDirectory:
         if any(name.startswith("columns-") for name in atomic.names_in(self.path)):
             raise CheckpointError(self.path, f"has files of values but no {META}; use another directory")
 
-    def copy(self, source: str) -> tuple[int, ...]:
+    def copy(self, source: str) -> None:
         """Copy the content of another directory into this new directory; the other directory is not changed.
 
-        Returns:
-            Generation and size of the copied journal. If the source changes between two copies, the second pair
-            differs.
-
         Raises:
-            CheckpointError: If the source is not a directory of this kind, has different marks, or cannot be copied.
+            CheckpointError: If the source is not a directory of this kind, has different properties, or cannot be
+                copied.
         """
         for attempt in range(_ATTEMPTS):
-            meta = read_meta(source, self.marks)
+            meta = read_meta(source, self.properties)
             names = [f"state-{meta['generation']}.bin", f"journal-{meta['generation']}.bin"]
             names += [name for name in atomic.names_in(source) if name.startswith(f"columns-{meta['columns']}-")]
             try:
@@ -255,7 +245,6 @@ class LogDirectory:
                 raise CheckpointError(source, f"cannot be copied: {error}") from error
             break
         self._write_meta(meta["generation"], meta["columns"])
-        return meta["generation"], os.path.getsize(os.path.join(self.path, names[1]))
 
     # Writing
 
@@ -269,14 +258,10 @@ class LogDirectory:
         files.sync()
         write_arrays(self._name("state", generation), header, arrays)
         journal = Journal(self._name("journal", generation))
-        try:
-            journal.mark()
-            journal.sync()
-            atomic.sync_directory(self.path)
-            self._write_meta(generation, files.token)
-        except BaseException:
-            journal.close()
-            raise
+        journal.mark()
+        journal.sync()
+        atomic.sync_directory(self.path)
+        self._write_meta(generation, files.token)
         if self._journal is not None:
             self._journal.close()
         if self._files is not None and self._files is not files:
@@ -336,7 +321,7 @@ class LogDirectory:
     def _name(self, kind: str, generation: int) -> str:
         return os.path.join(self.path, f"{kind}-{generation}.bin")
 
-    def note_saves(self, saves: Sequence[str]) -> None:
+    def set_saves(self, saves: Sequence[str]) -> None:
         """Store the names of files outside the directory that refer to rows of the values.
 
         Raises:
@@ -350,7 +335,7 @@ class LogDirectory:
             raise
 
     def _write_meta(self, generation: int, token: str) -> None:
-        meta = {"format_version": _VERSION, **self.marks, "generation": generation, "columns": token}
+        meta = {"format_version": _VERSION, **self.properties, "generation": generation, "columns": token}
         meta["saves"] = self.saves
         target = os.path.join(self.path, META)
         content = dump_json(meta, target)
@@ -359,24 +344,25 @@ class LogDirectory:
         atomic.atomic_write(target, content)
 
 
-def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:
+def read_meta(path: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     """Read and check `meta.json` of a directory.
 
     Raises:
-        CheckpointError: If the file is missing, damaged, of a different version, or has different marks.
+        CheckpointError: If the file is missing, damaged, of a different version, or has different properties.
     """
     name = os.path.join(path, META)
     meta = read_json(name, _MAX_META)
     if meta.get("format_version") != _VERSION:
         raise CheckpointError(name, f"has format version {meta.get('format_version')!r}, expected {_VERSION}")
-    for key, mine in marks.items():
+    for key, mine in properties.items():
         if meta.get(key) != mine:
             raise CheckpointError(path, f"has {key} {meta.get(key)!r}, expected {mine!r}")
     generation, token, saves = meta.get("generation"), meta.get("columns"), meta.get("saves", [])
-    if type(generation) is not int or not 0 <= generation < 1 << 60:
-        raise CheckpointError(name, f"is damaged: its generation is {generation!r}")
-    if type(token) is not str or not _TOKEN.fullmatch(token):
-        raise CheckpointError(name, f"is damaged: its columns are {token!r}")
-    if type(saves) is not list or not all(type(save) is str for save in saves):
-        raise CheckpointError(name, f"is damaged: its saves are {saves!r}")
+    valid = {
+        "generation": type(generation) is int and 0 <= generation < 1 << 60,
+        "columns": type(token) is str and _TOKEN.fullmatch(token),
+        "saves": type(saves) is list and all(type(save) is str for save in saves),
+    }
+    if wrong := [key for key, is_valid in valid.items() if not is_valid]:
+        raise CheckpointError(name, f"is damaged: its {wrong[0]} is {meta.get(wrong[0])!r}")
     return meta

@@ -60,30 +60,14 @@ def name_pattern(key: str) -> str:
 
 
 def new_manifest(
-    kind: str,
-    class_name: str,
-    entries: Mapping[str, Any],
-    aliases: Mapping[str, str],
-    info: Mapping[str, Any],
+    kind: str, class_name: str, entries: Mapping[str, Any], aliases: Mapping[str, str], info: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the fields of a manifest: `info` and the fixed fields."""
-    library = getattr(sys.modules.get("pfrl_like"), "__version__", "unknown")
-    return {
-        **info,
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "kind": kind,
-        "class": class_name,
-        "versions": {
-            "pfrl_like": library,
-            "torch": str(torch.__version__),
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "files": entries,
-        "aliases": aliases,
-    }
+    versions = {"pfrl_like": getattr(sys.modules.get("pfrl_like"), "__version__", "unknown")}
+    versions |= {"torch": str(torch.__version__), "numpy": np.__version__, "python": platform.python_version()}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    form = {"format": FORMAT, "format_version": FORMAT_VERSION, "kind": kind, "class": class_name}
+    return {**info, **form, "versions": versions, "time": now, "files": entries, "aliases": aliases}
 
 
 def read_manifest(path: str) -> dict[str, Any]:

@@ -48,20 +48,20 @@ class PfrlTree:
         Raises:
             ValueError: If the tree cannot have been created by PFRL.
         """
-        found: dict[int, float] = {}
+        values: dict[int, float] = {}
         pending = [(self.root, *self.bounds)] if self.length else []
         for _ in range(8 * self.length + 128):
             if not pending:
                 break
             node, left, right = pending.pop()
             if right - left == 1 and node:
-                found[left] = float(node[2])
+                values[left] = float(node[2])
             elif node and right > left:
                 centre = (left + right) // 2
                 pending += [(node[0], left, centre), (node[1], centre, right)]
-        if pending or not set(range(self.length)) <= set(found):
+        if pending or not set(range(self.length)) <= set(values):
             raise ValueError(f"the tree does not contain {self.length} values")
-        return [found[i] for i in range(self.length)]
+        return [values[i] for i in range(self.length)]
 
 
 class PfrlPrioritized:
@@ -168,17 +168,16 @@ def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
         if not file.seek(0, os.SEEK_END):
             raise CheckpointError(path, "is empty")
         if not allow_pickle:
-            refuse_pickle(path, "is a pickle, or not a saved buffer")
+            reject_pickle(path, "is a pickle, or not a saved buffer")
         file.seek(0)
         return load_objects(file, path)
 
 
-def refuse_pickle(path: object, what: str) -> NoReturn:
+def reject_pickle(path: object, reason: str) -> NoReturn:
     """Raise an error that explains that a file needs `allow_pickle`, and the risk.
 
     Raises:
         CheckpointError: Always.
     """
-    raise CheckpointError(
-        path, f"{what}; pass allow_pickle=True if you trust its origin: a manipulated pickle can exhaust the memory"
-    )
+    advice = "pass allow_pickle=True if you trust its origin: a manipulated pickle can exhaust the memory"
+    raise CheckpointError(path, f"{reason}; {advice}")

@@ -22,8 +22,8 @@ MAX_DIMENSIONS = 16
 _DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128}
 _DTYPES |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
 _DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections.Counter)
-# Limits on the size of a value in words. A word needs about 16 bytes in a file; a repeated reference needs two bytes.
-# The smaller number of words is allowed in every file.
+# Limits on the size of a value, counted in words: one per item, and more for long items. A value from a file may have
+# `_FEW_WORDS`, or `_WORDS_A_BYTE` per byte of the file's pickle, but at most `_MAX_WORDS`.
 _FEW_WORDS, _WORDS_A_BYTE, _MAX_WORDS = 1 << 16, 16, 1 << 20
 _MAX_DEPTH = 16
 _MAX_BITS = 1024
@@ -96,10 +96,11 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def is_plain_key(key: object) -> bool:
-    """True if a dict may have this key: a string or a small integer, whose hashing time is linear in the length.
+    """Return True if a dict may have this key: a string or a small integer. Hashing it takes time linear in its length.
 
-    Tuples are rejected: nested tuples that each contain the next tuple twice are short in a file, but need exponential
-        time.
+    Tuples are rejected: nested tuples that each contain the next tuple twice are short in a file, but hashing them
+        needs
+    exponential time.
     """
     return type(key) is str or (type(key) is int and key.bit_length() <= _MAX_KEY_BITS)
 
@@ -118,7 +119,7 @@ class _Checker:
     def check(self, value: Any, where: str = "", depth: int = _MAX_DEPTH) -> Any:
         self._words += 1 + len(value) // 4 if type(value) is str else 1
         if depth == 0 or self._words > self._max_words:
-            self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, contains itself, or is too long")
+            self._reject(where, f"is nested more than {_MAX_DEPTH} levels deep, contains itself, or is too long")
         if value is None or type(value) in (bool, float, str):
             return value
         if type(value) is int and value.bit_length() <= _MAX_BITS:
@@ -134,14 +135,13 @@ class _Checker:
         if isinstance(value, dict):
             return self._check_dict(value, where, depth)
         kind = type(value).__name__
-        self._refuse(where, f"is {kind}; expected tensors, numbers, strings, None, dicts, lists or tuples")
+        self._reject(where, f"is {kind}; expected tensors, numbers, strings, None, dicts, lists or tuples")
 
     def _check_dict(self, value: Mapping[Any, Any], where: str, depth: int) -> dict[Any, Any]:
         copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
         for key, item in value.items():
             if not is_plain_key(key):
-                kind = type(key).__name__
-                self._refuse(where, f"has a key of type {kind}; expected str or an int of {_MAX_KEY_BITS} bits")
+                self._reject(where, f"has a {type(key).__name__} key; expected str, or int of <= {_MAX_KEY_BITS} bits")
             self.check(key, where, depth)
             name = f"{key!s:.80}"  # a long key would be copied for each nested value
             copy[key] = self.check(item, f"{where}.{name}" if where else name, depth - 1)
@@ -151,17 +151,17 @@ class _Checker:
 
     def _check_tensor(self, value: torch.Tensor, where: str) -> torch.Tensor:
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
-            self._refuse(where, f"is {type(value).__name__}; expected a plain tensor")
+            self._reject(where, f"is {type(value).__name__}; expected a plain tensor")
         if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
-            self._refuse(where, "is a sparse, quantised, nested or meta tensor; expected a dense tensor")
+            self._reject(where, "is a sparse, quantised, nested or meta tensor; expected a dense tensor")
         if value.dtype not in _DTYPES:
-            self._refuse(where, f"has the dtype {value.dtype}, which is not supported in files")
+            self._reject(where, f"has the dtype {value.dtype}, which is not supported in files")
         if value.ndim > MAX_DIMENSIONS:
-            self._refuse(where, f"has {value.ndim} dimensions; expected at most {MAX_DIMENSIONS}")
+            self._reject(where, f"has {value.ndim} dimensions; expected at most {MAX_DIMENSIONS}")
         self._words += 16
         return self._copy_tensor(value)
 
-    def _refuse(self, where: str, reason: str) -> NoReturn:
+    def _reject(self, where: str, reason: str) -> NoReturn:
         raise CheckpointError(self._path, f"{where or 'the value'} {reason}")
 
 
@@ -177,11 +177,12 @@ _OBJECT = np.dtype(object)
 def checksum(value: Any, total: int = 0) -> int:
     """Return the CRC-32 of an observation, action, reward or tensor, continued from `total`.
 
-    Of stacked frames only the newest frame is read. Tensors on a GPU are skipped, to avoid waiting for the device.
+    For stacked frames, only the newest frame is read. Tensors on a GPU are skipped, because reading them would wait for
+    the device.
 
     Args:
         value: Numbers, strings, arrays, tensors, and dicts, tuples and lists of these.
-        total: The checksum of the previous values.
+        total: Checksum of the previous values, 0 if there are none.
     """
     kind = type(value)
     if kind is float:
@@ -237,7 +238,7 @@ def _bytes_of(tensor: torch.Tensor) -> Any:
 _REAL = {str(dtype): dtype for dtype in _DTYPES if not dtype.is_complex}
 _FLOATING = {name: dtype for name, dtype in _REAL.items() if dtype.is_floating_point}
 #: Maximum number of elements of a tensor that is written as text; larger tensors are kept as tensors.
-_FEW = 10_000
+_MAX_TEXT_ELEMENTS = 10_000
 
 
 def to_plain(value: Any) -> Any:
@@ -247,29 +248,10 @@ def to_plain(value: Any) -> Any:
     """
     if isinstance(value, tuple):
         return [to_plain(part) for part in value]
-    if value is None or value.numel() > _FEW:
+    if value is None or value.numel() > _MAX_TEXT_ELEMENTS:
         return value
     numbers = map_nested(lambda number: number if math.isfinite(number) else None, value.tolist())
     return {"dtype": str(value.dtype), "values": numbers}
-
-
-def from_plain(value: Any, device: torch.device | str) -> Any:
-    """Convert the result of `to_plain` to tensors on a device; None among the numbers is converted to NaN.
-
-    Raises:
-        ValueError: If `value` is not a result of `to_plain`.
-    """
-    if isinstance(value, list):
-        return tuple(from_plain(part, device) for part in value)
-    if value is None:
-        return None
-    if isinstance(value, Tensor):
-        return value.to(device, copy=True)
-    try:
-        numbers = np.array(value["values"], np.float64)  # None becomes NaN
-        return torch.tensor(numbers, dtype=_FLOATING[value["dtype"]], device=device)
-    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype and values") from error
 
 
 def to_saved(value: Any) -> Any:
@@ -285,12 +267,13 @@ def to_saved(value: Any) -> Any:
 
 
 def from_saved(value: Any, device: torch.device | str) -> Any:
-    """Convert the result of `to_saved` to tensors, copied to a device; lists are converted to tuples.
+    """Convert the result of `to_saved` or `to_plain` to tensors, copied to a device; lists are converted to tuples.
 
-    The base64 text that earlier versions saved for a tensor can also be read.
+    None among the numbers of a tensor is converted to NaN. The base64 text that earlier versions saved for a tensor can
+    also be read.
 
     Raises:
-        ValueError: If `value` is not a result of `to_saved`.
+        ValueError: If `value` is not a result of these functions.
     """
     if isinstance(value, list):
         return tuple(from_saved(part, device) for part in value)
@@ -301,9 +284,16 @@ def from_saved(value: Any, device: torch.device | str) -> Any:
     try:
         if "dict" in value:
             return {key: from_saved(part, device) for key, part in value["dict"].items()}
+        if "values" in value:
+            numbers = np.array(value["values"], np.float64)  # None becomes NaN
+            return torch.tensor(numbers, dtype=_FLOATING[value["dtype"]], device=device)
         content = bytearray(base64.b64decode(value["base64"], validate=True))
         dtype, shape = _REAL[value["dtype"]], [int(size) for size in value["shape"]]
         flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
         return flat.reshape(shape).to(device)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
-        raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype, shape and base64") from error
+        raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype and values") from error
+
+
+#: Both forms are read by the same function.
+from_plain = from_saved

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import open_regular, refused
+from pfrl_like.storage.atomic import open_regular, read_errors
 from pfrl_like.storage.plain_tensors import MAX_DIMENSIONS, checked_tensors, is_plain_key
 
 _STORAGES = {
@@ -49,18 +49,18 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
 
     Args:
         path: The file.
-        max_bytes: Maximum total size of storages and tensors in bytes; larger files are rejected. None means 16 times
-            the file size.
+        max_bytes: Maximum total size of storages and tensors in bytes; larger files are rejected. If None, the limit is
+            16 times the file size.
 
     Returns:
         The saved value: tensors on the CPU, inside dicts, lists and tuples. A tensor that was saved in several places
-            is the same object in all of them. Different tensors do not share memory.
+        is the same object in all of them. Different tensors do not share memory.
 
     Raises:
-        CheckpointError: If the file is damaged, is not a state dict, or contains other values than plain tensors and
-            values.
+        CheckpointError: If the file is damaged, is not a state dict, or contains values other than tensors, numbers,
+            strings, None, dicts, lists and tuples.
     """
-    with open_regular(path) as file, refused(path, "is damaged, or is not a state dict saved by torch.save"):
+    with open_regular(path) as file, read_errors(path, "is damaged, or is not a state dict saved by torch.save"):
         size = os.fstat(file.fileno()).st_size
         if max_bytes is not None and size > max_bytes + _MAX_OVERHEAD:
             raise CheckpointError(path, f"has {size} bytes; expected at most {max_bytes + _MAX_OVERHEAD}")
@@ -79,42 +79,42 @@ class _Archive:
         self._budget = 16 * size if max_bytes is None else max_bytes
         entries = archive.infolist()
         if len(entries) > _MAX_ENTRIES:
-            self.refuse(f"has {len(entries)} zip entries; expected at most {_MAX_ENTRIES}")
+            self.reject(f"has {len(entries)} zip entries; expected at most {_MAX_ENTRIES}")
         self._entries = {entry.filename: entry for entry in entries}
         if len(self._entries) != len(entries):
-            self.refuse("has two zip entries with the same name")
+            self.reject("has two zip entries with the same name")
         for entry in entries:
             is_stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
             if not is_stored or entry.flag_bits & 1:
-                self.refuse(f"has a compressed or encrypted zip entry {entry.filename!r}; torch.save stores plain ones")
+                self.reject(f"has a compressed or encrypted zip entry {entry.filename!r}; torch.save writes neither")
             if entry.filename.startswith("/") or ".." in entry.filename.split("/") or "\\" in entry.filename:
-                self.refuse(f"has a zip entry with an unsafe name {entry.filename!r}")
+                self.reject(f"has a zip entry with an unsafe name {entry.filename!r}")
         if sum(entry.file_size for entry in entries) > size:
-            self.refuse("has zip entries larger than the file")
+            self.reject("has zip entries larger than the file")
         programs = [name for name in self._entries if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(programs) != 1:
-            self.refuse("is not a state dict saved by torch.save: expected one entry <name>/data.pkl")
+            self.reject("is not a state dict saved by torch.save: expected one entry <name>/data.pkl")
         self._folder = programs[0].removesuffix("data.pkl")
         order = self._folder + "byteorder"
         if order in self._entries and self.read("byteorder", 16) != sys.byteorder.encode():
-            self.refuse(f"was written on a machine with a different byte order; this machine is {sys.byteorder}-endian")
+            self.reject(f"was written on a machine with a different byte order; this machine is {sys.byteorder}-endian")
 
-    def refuse(self, reason: str) -> NoReturn:
+    def reject(self, reason: str) -> NoReturn:
         raise CheckpointError(self.path, reason)
 
     def spend(self, size: int) -> None:
-        """Subtract memory that will be allocated from the budget; raises an error if the budget is exceeded."""
+        """Subtract `size` bytes, which will be allocated, from the memory budget. Raise if the budget is exceeded."""
         self._budget -= size
         if self._budget < 0:
-            self.refuse("needs more memory than the limit for this file")
+            self.reject("needs more memory than the limit for this file")
 
     def read(self, name: str, limit: int) -> bytes:
         """Return the content of an entry of at most `limit` bytes, after a check of its checksum."""
         entry = self._entries.get(self._folder + name)
         if entry is None:
-            self.refuse(f"has no zip entry {self._folder + name!r}")
+            self.reject(f"has no zip entry {self._folder + name!r}")
         if entry.file_size > limit:
-            self.refuse(f"has a zip entry {entry.filename!r} of {entry.file_size} bytes; expected at most {limit}")
+            self.reject(f"has a zip entry {entry.filename!r} of {entry.file_size} bytes; expected at most {limit}")
         return self._archive.read(entry)
 
     def storage(self, key: str, dtype: torch.dtype, length: int) -> torch.Tensor:
@@ -125,9 +125,9 @@ class _Archive:
         self.spend(size)
         content = self.read(f"data/{key}", size)
         if len(content) != size:
-            self.refuse(f"has {len(content)} bytes in storage {key!r}; expected {size}")
+            self.reject(f"has {len(content)} bytes in storage {key!r}; expected {size}")
         if dtype == torch.bool and content.strip(b"\x00\x01"):
-            self.refuse(f"has bytes other than 0 and 1 in the bool storage {key!r}")
+            self.reject(f"has bytes other than 0 and 1 in the bool storage {key!r}")
         return torch.frombuffer(bytearray(content), dtype=dtype)
 
 
@@ -151,7 +151,7 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) 
     return storage.data.as_strided(size, stride, offset)
 
 
-def _rebuild_itself(value: Any, *_: Any) -> Any:
+def _first_argument(value: Any, *_: Any) -> Any:
     """Return the first argument: the data of an `nn.Parameter`, or the tuple of a `torch.Size`."""
     return value
 
@@ -167,8 +167,8 @@ _REBUILD: dict[tuple[str, str], Callable[..., Any]] = {
     ("collections", "OrderedDict"): lambda: collections.OrderedDict(),  # empty; its items are set later
     ("collections", "Counter"): _rebuild_counter,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-    ("torch._utils", "_rebuild_parameter"): _rebuild_itself,
-    ("torch", "Size"): _rebuild_itself,
+    ("torch._utils", "_rebuild_parameter"): _first_argument,
+    ("torch", "Size"): _first_argument,
 }
 
 
@@ -190,7 +190,7 @@ class _Program(pickle._Unpickler):
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
         if (module, name) not in _REBUILD:
-            self._archive.refuse(f"is not a state dict: it names {module}.{name}, which is not allowed")
+            self._archive.reject(f"is not a state dict: it names {module}.{name}, which is not allowed")
         return _REBUILD[module, name]
 
     def persistent_load(self, pid: Any) -> _Storage:
@@ -231,20 +231,20 @@ class _Program(pickle._Unpickler):
             raise ValueError("the pickle has a dict key that is neither a string nor a small integer")
         self.stack[-1].update(zip(keys, items[1::2], strict=True))
 
-    def refuse(self) -> None:
+    def reject(self) -> None:
         raise ValueError("the pickle has an instruction that torch.save (protocol 2) does not write for a state dict")
 
 
 #: The instructions that `pickle` executes unchanged.
-_KEPT = (
+_UNCHANGED = (
     pickle.PROTO, pickle.STOP, pickle.MARK, pickle.GLOBAL, pickle.BINPERSID, pickle.NONE, pickle.NEWTRUE,
     pickle.NEWFALSE, pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.BINFLOAT, pickle.BINUNICODE,
     pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET, pickle.EMPTY_LIST, pickle.APPEND,
     pickle.APPENDS, pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.EMPTY_DICT,
 )  # fmt: skip
 _INSTRUCTIONS: dict[int, Callable[[Any], None]] = (
-    dict.fromkeys(range(256), _Program.refuse)
-    | {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _KEPT}
+    dict.fromkeys(range(256), _Program.reject)
+    | {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _UNCHANGED}
     | {pickle.REDUCE[0]: _Program.reduce, pickle.BUILD[0]: _Program.build}
     | {pickle.SETITEM[0]: lambda program: program.set_items([program.stack.pop(-2), program.stack.pop()])}
     | {pickle.SETITEMS[0]: lambda program: program.set_items(program.pop_mark())}

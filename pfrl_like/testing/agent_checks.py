@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import inspect
 import math
 import numbers
@@ -22,19 +23,19 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.testing import play
 from pfrl_like.testing.play import require
 from pfrl_like.testing.stream_checks import check_streams
-from pfrl_like.testing.trial import UNSEEDED, Trial, check_a_stopped_run_goes_on, state_of
+from pfrl_like.testing.trial import UNSEEDED, Trial, check_an_interrupted_run_resumes, state_of
 from pfrl_like.utils.checks import check_action
 from pfrl_like.utils.random_seed import set_random_seed
 
-#: Number of calls after which an agent on a GPU must have detected a non-finite update. It checks rarely to avoid
-#: synchronisation.
+#: Number of calls of `update` within which an agent on a GPU must raise `NonFiniteError`. The agent checks only every
+#: few updates, because a check synchronises the CPU with the GPU.
 CALLS_ON_GPU = 100
 
 
 def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int = 40, seed: int = 0) -> None:
     """Check that an agent meets the contracts of `pfrl_like.agent`.
 
-    The function can also check your own Q-function, explorer or replay buffer, if you make an agent with it. For
+    To check your own Q-function, explorer or replay buffer, pass a function that makes an agent with this part. For
     example::
 
         def make_agent(**options):
@@ -47,50 +48,52 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
         check_agent(make_agent)
 
     The function trains the agent several times for a few steps in copies of the environment. Each `check_*` function of
-    this module checks one contract. Checks of `update`, the replay buffer, saving or several environments are skipped
-    for agents that do not support these.
+    this module checks one contract. A check of `update`, of the replay buffer or of several environments is skipped if
+    the agent has no `update`, no replay buffer or no `batch_act`.
 
     Args:
-        make_agent: Function that returns an agent with its own networks, optimisers and buffer. It must pass keyword
-            arguments to the constructor, and the agent must make updates well before `n_steps` steps. With the same
-            seed of the global random streams, the function must return the same agent. An explorer may sample from the
-            action space of `env`, which is seeded; a separate action space must be seeded by the function.
-        env: Environment that the agent can act in. The environment is copied. None uses a `Chain` that is truncated
-            after 7 steps, with one-hot float32 observations [5] and the actions 0 and 1.
+        make_agent: Function that returns a new agent with new networks, optimisers and buffer. The function must pass
+            its keyword arguments to the agent's constructor. The agent must make its first updates well before
+            `n_steps` steps. If the global random streams have the same seed, the function must return the same agent.
+            If an explorer samples from the action space of `env`, the check seeds this space. If an explorer samples
+            from another action space, the function must seed that space.
+        env: Environment in which the agent can act. The check uses copies of the environment. If None, the check uses a
+            `Chain` with a time limit of 7 steps, one-hot float32 observations [5], and the actions 0 and 1.
         n_steps: Number of steps of each training run.
-        seed: Seed of the training runs. They use the global random streams, which are restored at the end.
+        seed: Seed of the global random streams in the training runs. The function restores the streams at its end.
 
     Raises:
-        AssertionError: If a contract is broken. The message names the contract.
+        AssertionError: If the agent violates a contract. The message describes the error.
     """
     env = play.Chain(time_limit=7) if env is None else env
-    with isolated_rng(env):
-        trial = Trial(make_agent, env, n_steps, seed)
-        for check in CHECKS:
+    with isolated_rng(env), tempfile.TemporaryDirectory() as folder:
+        trial = Trial(make_agent, env, n_steps, seed, folder)
+        for check in CHECKS + (BATCH_CHECKS if trial.learns_from_batches else ()):
             check(trial)
 
 
-def check_unknown_keywords_are_refused(trial: Trial) -> None:
+def check_unknown_keywords_are_rejected(trial: Trial) -> None:
     """Check that a misspelt argument raises `TypeError`."""
-    play.refuse_unknown_keywords(trial.make_agent)
+    message = "the constructor accepted the unknown keyword not_an_argument, expected a TypeError"
+    play.require_error(TypeError, message, functools.partial(trial.make_agent, not_an_argument=0))
 
 
-def check_it_learns(trial: Trial) -> None:
-    """Check that training changes the saved state: a trained agent differs from a new agent."""
-    found = trial.difference(_learnt(state_of(trial.new_agent())), _learnt(state_of(trial.trained)))
-    require(found is not None, f"nothing has changed after {trial.n_steps} steps of training: does it start to learn?")
+def check_training_changes_the_agent(trial: Trial) -> None:
+    """Check that the saved state of a trained agent differs from the saved state of a new agent."""
+    states = [_learned_state(state_of(agent)) for agent in (trial.new_agent(), trial.trained)]
+    require(play.difference(*states), f"the agent's state has not changed after {trial.n_steps} steps of training")
 
 
-def check_same_seed_same_numbers(trial: Trial) -> None:
+def check_same_seed_gives_the_same_agent(trial: Trial) -> None:
     """Check that two agents with the same seed are bitwise equal after training."""
     agent = trial.new_agent()
     actions = play.play_one(agent, trial.env, trial.n_steps)
-    found = trial.difference((trial.actions, state_of(trial.trained)), (actions, state_of(agent)), "(actions, state)")
-    require(found is None, f"the same seed gave two different agents: {found}; {UNSEEDED}")
+    message, first = f"the same seed gave two different agents ({UNSEEDED})", (trial.actions, state_of(trial.trained))
+    trial.require_equal(first, (actions, state_of(agent)), message, "(actions, state)")
 
 
 def check_actions_lie_in_the_space(trial: Trial) -> None:
-    """Check that actions are in the action space: in training and evaluation, for one and several environments."""
+    """Check that actions are in the action space, in training and evaluation, with one or several environments."""
     agent, actions = trial.trained, list(trial.actions)
     with agent.eval_mode(), isolated_rng():
         actions += play.play_one(agent, trial.env, 10)
@@ -112,8 +115,8 @@ def check_one_environment_is_a_batch_of_one(trial: Trial) -> None:
         return
     agent = trial.new_agent()
     play.play_several(agent, trial.env, 1, trial.n_steps)
-    found = trial.difference(state_of(trial.trained), state_of(agent), "state")
-    require(found is None, f"a batch of one environment gave other numbers than the environment alone: {found}")
+    message = "a batch of one environment gave other numbers than the environment alone"
+    trial.require_equal(state_of(trial.trained), state_of(agent), message)
 
 
 def check_evaluation_changes_nothing(trial: Trial) -> None:
@@ -121,34 +124,28 @@ def check_evaluation_changes_nothing(trial: Trial) -> None:
     agent, episodes = trial.new_agent(), None
     for step in range(trial.n_steps):
         if step == trial.n_steps * 2 // 3:
-            before = copy.deepcopy((state_of(agent), _size(agent)))
+            before, names = copy.deepcopy(_state_and_size(agent)), "(state, buffer size)"
             with isolated_rng(trial.env), agent.eval_mode():
                 play.play_one(agent, trial.env, 10)
-            found = trial.difference(before, (state_of(agent), _size(agent)), "(state, buffer size)")
-            require(found is None, f"an evaluation has changed the agent: {found}")
+            trial.require_equal(before, _state_and_size(agent), "an evaluation has changed the agent", names)
             require(agent.training, "training is False after eval_mode has been left")
         episodes = play.Episodes(trial.env, 0) if episodes is None else episodes
         play.play_step(agent, episodes)
-    found = trial.difference(state_of(trial.trained), state_of(agent), "state")
-    require(found is None, f"an evaluation has changed the training after it: {found}")
+    trial.require_equal(state_of(trial.trained), state_of(agent), "an evaluation has changed the training after it")
 
 
 def check_evaluation_does_not_explore(trial: Trial) -> None:
     """Check that evaluation does not call the explorer, and that equal observations get equal actions."""
-    agent = trial.trained
-    explorer = getattr(agent, "explorer", None)
-    if explorer is not None:
-        agent.explorer = _Forbidden()
-    try:
-        found = trial.difference(trial.evaluated(agent), trial.evaluated(agent), "actions")
-    finally:
-        if explorer is not None:
-            agent.explorer = explorer
-    require(found is None, f"in evaluation the same observations got different actions: {found}")
+    agent, error = trial.trained, AssertionError("the explorer was called in evaluation")
+    explorer = mock.Mock(**{"select_action.side_effect": error, "select_actions.side_effect": error})
+    has_explorer = getattr(agent, "explorer", None) is not None
+    with mock.patch.object(agent, "explorer", explorer) if has_explorer else contextlib.nullcontext():
+        first, second = trial.evaluated(agent), trial.evaluated(agent)
+    trial.require_equal(first, second, "in evaluation the same observations got different actions", "actions")
 
 
 def check_steps_are_counted(trial: Trial) -> None:
-    """Check that `t` is the number of training steps, summed over all environments."""
+    """Check that the agent's `t` is the number of training steps, summed over all environments."""
     agent = trial.trained
     if not hasattr(agent, "t"):
         return
@@ -168,22 +165,21 @@ def check_statistics_are_numbers(trial: Trial) -> None:
         statistics = agent.get_statistics()
         for pair in statistics:
             well_formed = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
-            sentence = f"get_statistics returned {pair!r}, expected a pair of a name and a number"
-            require(well_formed and isinstance(pair[1], numbers.Real), sentence)
+            message = f"get_statistics returned {pair!r}, expected a pair of a name and a number"
+            require(well_formed and isinstance(pair[1], numbers.Real), message)
         names.append([name for name, _ in statistics])
     require(names[0] == names[1], f"get_statistics returned the names {names[0]}, and after training {names[1]}")
 
 
 def check_a_loaded_agent_is_the_saved_one(trial: Trial) -> None:
-    """Check that `load` into a new agent restores the complete saved state and the agent's behaviour."""
+    """Check that an agent that loads the saved files has the same state and selects the same actions."""
     agent, other = trial.trained, trial.new_agent(trial.seed + 1)
     with tempfile.TemporaryDirectory() as dirname:
         agent.save(dirname)
         other.load(dirname)
-    found = trial.difference(state_of(agent), state_of(other), "state")
-    require(found is None, f"the loaded agent differs from the saved agent: {found}")
-    found = trial.difference(trial.evaluated(agent), trial.evaluated(other), "actions")
-    require(found is None, f"the loaded agent and the saved agent select different actions: {found}")
+    trial.require_equal(state_of(agent), state_of(other), "the loaded agent differs from the saved agent")
+    message = "the loaded agent and the saved agent select different actions"
+    trial.require_equal(trial.evaluated(agent), trial.evaluated(other), message, "actions")
 
 
 def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
@@ -197,25 +193,23 @@ def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
         agent.act(first)
         agent.observe(second, 1.0, done, reset)
         discount = agent.replay_buffer.sample_batch(1, gamma).discount.item()
-        require(
-            math.isclose(discount, expected, rel_tol=1e-6),
-            f"a step with done={done} and reset={reset} was stored with the discount {discount}, expected {expected}",
-        )
+        message = f"a step with done={done} and reset={reset} was stored with the discount {discount}"
+        require(math.isclose(discount, expected, rel_tol=1e-6), f"{message}, expected {expected}")
 
 
-def check_what_is_learnt_from_is_what_happened(trial: Trial) -> None:
-    """Check that the training data are the true steps, for any number of environments and any form of reset."""
+def check_training_data_are_the_true_steps(trial: Trial) -> None:
+    """Check that the agent learns from the true steps, with several environments and every autoreset mode."""
     agent = trial.trained
     learns = hasattr(agent, "update") or hasattr(agent, "learn")
     if learns and hasattr(agent, "batch_act") and hasattr(agent, "gamma"):
-        check_streams(trial.new_agent, trial.env, trial.n_steps, trial.seed, trial.difference, state_of)
+        check_streams(trial.new_agent, trial.env, trial.n_steps, trial.seed, trial.require_equal, state_of)
 
 
-def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
-    """Check that TD errors use the next observation if and only if the discount is not 0 and the agent `bootstraps`.
+def check_bootstrapping_depends_on_the_discount(trial: Trial) -> None:
+    """Check that TD errors depend on the next observation exactly if the discount is not 0 and `bootstraps` is True.
 
-    The discount 0 is not checked for an agent that `joins_next_states`, because its batch normalisation always uses the
-    next states.
+    If `joins_next_states` of the agent is True, the function does not check the discount 0, because the agent's batch
+    normalisation always uses the next states.
     """
     agent = trial.trained
     if not hasattr(agent, "update") or not hasattr(agent, "gamma"):
@@ -232,21 +226,17 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
         return not torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6)
 
     joined = getattr(agent, "joins_next_states", False)
-    sentence = "with a discount of 0 (a terminated step) the TD error depends on the next observation"
-    require(joined or not depends(0.0), sentence)
+    message = "with a discount of 0 (a terminated step) the TD error depends on the next observation"
+    require(joined or not depends(0.0), message)
     if not getattr(agent, "bootstraps", True):
         require(not depends(0.9), "bootstraps is False, but the TD error depends on the next observation")
         return
-    require(
-        not trial.learns_from_batches or depends(0.9),  # an agent without a replay buffer may need whole episodes
-        "with a discount of 0.9 (a step within an episode, or truncated) the TD error ignores the next observation",
-    )
+    message = "with a discount of 0.9 (a step that is not terminated) the TD error ignores the next observation"
+    require(not trial.learns_from_batches or depends(0.9), message)  # without a buffer, `update` may need episodes
 
 
-def check_importance_weights_count(trial: Trial) -> None:
+def check_importance_weights_multiply_the_loss(trial: Trial) -> None:
     """Check that the weights of a batch multiply the loss and do not change the TD errors."""
-    if not trial.learns_from_batches:
-        return
     batch, results = trial.batch_of(trial.trained), []
     for weight in (None, 0.25):
         rows = None if weight is None else torch.full_like(batch.reward, weight)
@@ -255,35 +245,32 @@ def check_importance_weights_count(trial: Trial) -> None:
         results.append((td_error, stats["loss"].item()))
     (plain_error, plain_loss), (error, loss) = results
     require(torch.allclose(plain_error, error), "importance weights change the TD errors, expected only the loss")
-    sentence = f"with weights of 0.25 the loss is {loss}, without weights {plain_loss}"
-    require(math.isclose(loss, 0.25 * plain_loss, rel_tol=1e-4), sentence)
+    message = f"with weights of 0.25 the loss is {loss}, without weights {plain_loss}"
+    require(math.isclose(loss, 0.25 * plain_loss, rel_tol=1e-4), message)
 
 
-def check_update_learns_and_tells(trial: Trial) -> None:
-    """Check that `update` changes parameters and returns TD errors and statistics, and fills `errors_out`."""
-    if not trial.learns_from_batches:
-        return
+def check_update_changes_parameters(trial: Trial) -> None:
+    """Check that `update` changes parameters, returns TD errors and statistics, and fills the list `errors_out`."""
     agent, batch = trial.trained_again(), trial.batch_of(trial.trained)
-    before = copy.deepcopy(_learnt(state_of(agent)))
+    before = copy.deepcopy(_learned_state(state_of(agent)))
     errors_out = [-1.0]
     td_error, stats = agent.update(batch, errors_out=errors_out)
-    require(play.difference(before, _learnt(state_of(agent))) is not None, "update has not changed any parameter")
+    require(play.difference(before, _learned_state(state_of(agent))), "update has not changed any parameter")
     n = len(batch) if batch.lengths is None else len(batch.lengths)
     require(td_error.shape == (n,), f"update returned TD errors of shape {tuple(td_error.shape)} for {n} items")
     require(not td_error.requires_grad, "update returned TD errors that are not detached")
-    sentence = f"update returned the statistics {sorted(stats)}, expected loss among them, all detached"
-    require("loss" in stats and not any(value.requires_grad for value in stats.values()), sentence)
-    found = trial.difference(torch.tensor(errors_out), td_error.abs().float().cpu(), "errors_out")
-    require(found is None, f"errors_out is not the absolute TD errors: {found}")
+    message = f"update returned the statistics {sorted(stats)}, expected loss among them, all detached"
+    require("loss" in stats and not any(value.requires_grad for value in stats.values()), message)
+    message = "errors_out is not the absolute TD errors"
+    trial.require_equal(torch.tensor(errors_out), td_error.abs().float().cpu(), message, "errors_out")
 
 
-def check_a_bad_batch_is_refused(trial: Trial) -> None:
+def check_a_batch_with_nan_is_rejected(trial: Trial) -> None:
     """Check that a batch with NaN raises `NonFiniteError` and does not change the agent.
 
-    The reward is NaN; for an agent that does not bootstrap, the observation is NaN.
+    The rewards are NaN. If `bootstraps` of the agent is False, the observations are NaN instead, because the agent may
+    ignore the rewards.
     """
-    if not trial.learns_from_batches:
-        return
     agent, batch = trial.trained_again(), trial.batch_of(trial.trained)
     before = copy.deepcopy(state_of(agent))
     name = "reward" if getattr(agent, "bootstraps", True) else "obs"
@@ -294,41 +281,37 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
             for _ in range(1 if on_cpu else CALLS_ON_GPU):
                 agent.update(bad)
     except NonFiniteError as error:
-        # On a GPU the error is raised several updates later, and the counters include the updates before.
-        found = trial.difference(before, state_of(agent), "state") if on_cpu else None
-        require(found is None, f"a rejected update has changed the agent: {found}")
-        found = trial.difference(_learnt(before), _learnt(state_of(agent)), "attributes")
-        require(found is None, f"a rejected update has changed parameters: {found}")
-        # On a GPU the agent also does not know which batch was bad.
+        # On a GPU the agent raises the error several updates later, and its counters include the updates until then.
+        part = (lambda state: state) if on_cpu else _learned_state
+        trial.require_equal(part(before), part(state_of(agent)), "a rejected update has changed the agent")
+        # On a GPU the agent does not know which batch contained NaN.
         require(not on_cpu or error.batch is bad, "the error of a rejected update does not contain its batch")
         return
     raise AssertionError(f"a batch with {name} of NaN was accepted by update, expected a NonFiniteError")
 
 
-def check_forbidden_actions_are_not_chosen(trial: Trial) -> None:
-    """Check that no masked action is selected in evaluation, nor in training if the environment has masks."""
+def check_masked_actions_are_not_selected(trial: Trial) -> None:
+    """Check that no masked action is selected: always in evaluation, and in training if the environment has masks."""
     n_actions = getattr(trial.env.action_space, "n", 0)
     if n_actions < 2 or "action_mask" not in inspect.signature(trial.trained.act).parameters:
         return
-    explores, start = trial.new_agent(), play.Episodes(trial.env, trial.seed)
-    for turn in range(200 if start.mask is not None or has_mask([start.obs]) else 0):
-        allowed = turn % n_actions
-        came = int(explores.act(start.obs, action_mask=np.arange(n_actions) == allowed))
-        sentence = (
-            f"in training the agent chose action {came}, but the action mask allows only {allowed}: an explorer must "
-        )
-        require(came == allowed, f"{sentence}select one of the actions that action_value.action_mask allows")
+    agent_in_training, episodes = trial.new_agent(), play.Episodes(trial.env, trial.seed)
+    for i in range(200 if episodes.mask is not None or has_mask([episodes.obs]) else 0):
+        allowed = i % n_actions
+        selected = int(agent_in_training.act(episodes.obs, action_mask=np.arange(n_actions) == allowed))
+        message = f"in training the agent chose action {selected}, but the action mask allows only {allowed}: "
+        require(selected == allowed, f"{message}an explorer must select an action that action_value.action_mask allows")
     agent = trial.trained_again()
     with agent.eval_mode(), isolated_rng(trial.env):
         for action in range(n_actions):
-            came = int(agent.act(trial.observations[action], action_mask=np.arange(n_actions) == action))
-            require(came == action, f"the agent chose action {came}, but the action mask allows only {action}")
+            selected = int(agent.act(trial.observations[action], action_mask=np.arange(n_actions) == action))
+            require(selected == action, f"the agent chose action {selected}, but the action mask allows only {action}")
 
 
-def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
+def check_masked_actions_do_not_change_td_errors(trial: Trial) -> None:
     """Check that the Q-values of masked actions do not change the TD errors of a batch."""
     n_actions = getattr(trial.env.action_space, "n", 0)
-    if not trial.learns_from_batches or n_actions < 2:
+    if n_actions < 2:
         return
     batch = trial.batch_of(trial.trained)
     mask = torch.ones(len(batch.reward), n_actions, dtype=torch.bool, device=batch.reward.device)
@@ -351,15 +334,15 @@ def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
                     stack.callback(part.register_forward_hook(change).remove)
             set_random_seed(trial.seed)
             errors.append(agent.update(batch)[0])
-    sentence = "TD errors depend on the value of a masked action"
-    require(torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6), sentence)
+    message = "TD errors depend on the value of a masked action"
+    require(torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6), message)
 
 
 CHECKS: tuple[Callable[[Trial], None], ...] = (
-    check_unknown_keywords_are_refused,
-    check_it_learns,
-    check_same_seed_same_numbers,
-    check_evaluation_changes_nothing,  # first, because other checks may evaluate the trained agent
+    check_unknown_keywords_are_rejected,
+    check_training_changes_the_agent,
+    check_same_seed_gives_the_same_agent,
+    check_evaluation_changes_nothing,  # before the checks that evaluate the trained agent
     check_evaluation_does_not_explore,
     check_actions_lie_in_the_space,
     check_one_environment_is_a_batch_of_one,
@@ -367,32 +350,25 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_statistics_are_numbers,
     check_a_loaded_agent_is_the_saved_one,
     check_only_termination_stops_bootstrapping,
-    check_what_is_learnt_from_is_what_happened,
-    check_a_stopped_run_goes_on,
-    check_forbidden_actions_are_not_chosen,
-    # The checks below continue to train the trained agent.
-    check_forbidden_actions_count_for_nothing,
-    check_the_discount_decides_about_bootstrapping,
-    check_importance_weights_count,
-    check_update_learns_and_tells,
-    check_a_bad_batch_is_refused,
+    check_training_data_are_the_true_steps,
+    check_an_interrupted_run_resumes,
+    check_masked_actions_are_not_selected,
+    check_bootstrapping_depends_on_the_discount,  # trains the trained agent further
+)
+#: Checks of agents that have `update` and a replay buffer.
+BATCH_CHECKS: tuple[Callable[[Trial], None], ...] = (
+    check_masked_actions_do_not_change_td_errors,
+    check_importance_weights_multiply_the_loss,
+    check_update_changes_parameters,
+    check_a_batch_with_nan_is_rejected,
 )
 
 
-class _Forbidden:
-    """Explorer that raises an error if it is called."""
-
-    def select_action(self, *arguments: Any, **keywords: Any) -> Any:
-        raise AssertionError("the explorer was called in evaluation")
-
-    select_actions = select_action
-
-
-def _learnt(state: dict[str, Any]) -> Any:
-    """Return the learnt state without counters; the whole state for an agent without saved attributes."""
+def _learned_state(state: dict[str, Any]) -> Any:
+    """Return the saved attributes without counters, or the complete state if there are no saved attributes."""
     return state.get("attributes") or state
 
 
-def _size(agent: Any) -> int:
-    buffer = getattr(agent, "replay_buffer", None)
-    return 0 if buffer is None else len(buffer)
+def _state_and_size(agent: Any) -> tuple[Any, int]:
+    """Return the agent's state, and the number of items in its replay buffer; 0 without a buffer."""
+    return state_of(agent), len(getattr(agent, "replay_buffer", None) or ())

@@ -1,9 +1,8 @@
-"""Short recorded runs of agents in environments, a task with known values, `check_env`, and a comparison of states."""
+"""Short training runs, a task with known values (`Chain`), `check_env`, and a comparison of nested states."""
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -23,11 +22,11 @@ from pfrl_like.utils.env_values import mask_keyword, own_copy, seed_env
 
 
 class Episodes:
-    """An environment and its running episode.
+    """Copy of an environment that starts new episodes itself; `obs` and `mask` are the latest observation and mask.
 
     Args:
-        env: Environment of any supported interface; the environment is copied.
-        seed: Seed of the first episode, if `reset` of the environment accepts a seed.
+        env: Environment with any interface that `as_gymnasium` accepts. The class uses a copy of it.
+        seed: Seed of the first episode. The seed is ignored if `reset` of the environment accepts none.
     """
 
     def __init__(self, env: Any, seed: int) -> None:
@@ -38,7 +37,7 @@ class Episodes:
             self._begin()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Any]:
-        """Execute an action; return the true next observation, reward, terminated, truncated and the action mask."""
+        """Make one step; return the observation after the step, reward, terminated, truncated and the action mask."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         obs, mask = own_copy(obs), own_copy(info.get(ACTION_MASK))
         self.obs, self.mask = obs, mask
@@ -53,7 +52,7 @@ class Episodes:
 
 
 def play_step(agent: Any, episodes: Episodes) -> Any:
-    """Run one step of `act` and `observe`, and return the action."""
+    """Make one step with `act` and `observe`, and return the action."""
     action = agent.act(episodes.obs, **mask_keyword(episodes.mask))
     obs, reward, terminated, truncated, mask = episodes.step(action)
     agent.observe(obs, reward, terminated, truncated, **mask_keyword(mask))
@@ -68,39 +67,41 @@ def play_one(agent: Any, env: Any, n_steps: int, seed: int = 0) -> list[Any]:
 
 def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0) -> list[Any]:
     """Train an agent with `batch_act` and `batch_observe`, and return the actions of each step."""
-    several = [Episodes(env, seed + i) for i in range(n_envs)]
+    environments = [Episodes(env, seed + i) for i in range(n_envs)]
     all_actions = []
     for _ in range(n_steps):
-        actions = agent.batch_act([one.obs for one in several], **_all_told([one.mask for one in several]))
-        steps = [one.step(action) for one, action in zip(several, actions, strict=True)]
+        keywords = _mask_keywords([one.mask for one in environments])
+        actions = agent.batch_act([one.obs for one in environments], **keywords)
+        steps = [one.step(action) for one, action in zip(environments, actions, strict=True)]
         obs, reward, terminated, truncated, masks = (list(column) for column in zip(*steps, strict=True))
-        agent.batch_observe(obs, reward, terminated, truncated, **_all_told(masks))
+        agent.batch_observe(obs, reward, terminated, truncated, **_mask_keywords(masks))
         all_actions.append(list(actions))
     return all_actions
 
 
 def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
-    """Train an agent until the environments of a stream have made `n_steps` steps in total."""
-    now, made = stream.reset(), 0
-    while made < n_steps:
-        step = stream.step(agent.batch_act(now.obs, **agent_keywords(now)))
+    """Train an agent in a vector environment until its environments have made `n_steps` steps in total."""
+    current, n_made = stream.reset(), 0
+    while n_made < n_steps:
+        step = stream.step(agent.batch_act(current.obs, **agent_keywords(current)))
         agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **agent_keywords(step))
-        made += int(np.count_nonzero(step.active))
-        now = stream.begin((step.terminated | step.truncated) & step.active)
+        n_made += int(np.count_nonzero(step.active))
+        current = stream.begin((step.terminated | step.truncated) & step.active)
 
 
-def _all_told(masks: Sequence[Any]) -> dict[str, Any]:
+def _mask_keywords(masks: Sequence[Any]) -> dict[str, Any]:
+    """Return the keyword `action_mask` for the masks of all environments; empty if an environment has no mask."""
     return {} if any(mask is None for mask in masks) else {ACTION_MASK: list(masks)}
 
 
-#: Pairs (terminated, truncated) of the last steps of episodes, used cyclically.
+#: Values (terminated, truncated) of the last step of an episode: successive episodes use successive pairs.
 ENDINGS = ((False, True), (True, False), (True, True))
-#: Lengths of episodes, used cyclically.
+#: Maximum numbers of steps of an episode: successive episodes use successive numbers.
 LENGTHS = (3, 5, 4, 2)
 
 
 class Step(NamedTuple):
-    """One true step; `next_obs` is the true observation after the step."""
+    """One step of an environment. At the end of an episode, `next_obs` is the last observation of this episode."""
 
     obs: Any
     action: Any
@@ -111,19 +112,20 @@ class Step(NamedTuple):
 
 
 class RecordedEnv(gymnasium.Env[Any, Any]):
-    """Environment that records all steps; its short episodes are terminated, truncated, or both.
+    """Environment that records its steps and ends its episodes early, by termination, truncation or both.
 
     Args:
-        env: Environment of any supported interface; the environment is copied.
-        number: Index of this environment among several environments. Environments with different indices end their
-            episodes at different times and in a different order.
-        seed: Seed of the rewards, and of the first episode if `reset` of the environment accepts a seed.
-        endings: Pairs (terminated, truncated) of the last steps of episodes, used cyclically.
-        own_rewards: True to replace the rewards of the environment with random numbers. Each reward, and each sum of
-            several consecutive rewards, is then unique.
+        env: Environment with any interface that `as_gymnasium` accepts. The class uses a copy of it.
+        number: Index of this environment among several environments. Environments with different indices have episodes
+            of different lengths, which end with different values of (terminated, truncated).
+        seed: Seed of the random rewards, and of the first episode if `reset` of the environment accepts a seed.
+        endings: Values (terminated, truncated) of the last step of an episode: successive episodes use successive
+            pairs.
+        own_rewards: True to replace the rewards of the environment with random numbers, so that every reward, and every
+            sum of consecutive rewards, is unique.
 
     Attributes:
-        episodes: List of the steps of each episode.
+        episodes: The recorded episodes, each a list of steps.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         self._obs: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; `seed` is ignored, because the first reset uses the constructor's seed."""
+        """Start an episode. `seed` is ignored: the first call uses the constructor's seed, later calls none."""
         try:
             obs, info = self.env.reset() if self._seed is None else self.env.reset(seed=self._seed)
         except ValueError:  # `reset` accepts no seed
@@ -158,9 +160,9 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         """Execute an action, and record the step."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         truncated = bool(truncated or info.get("needs_reset", False))
-        which, episode = self.number + len(self.episodes), self.episodes[-1]
-        if len(episode) + 1 == LENGTHS[which % len(LENGTHS)]:
-            terminates, truncates = self.endings[which % len(self.endings)]
+        i, episode = self.number + len(self.episodes), self.episodes[-1]
+        if len(episode) + 1 == LENGTHS[i % len(LENGTHS)]:
+            terminates, truncates = self.endings[i % len(self.endings)]
             terminated, truncated = terminated or terminates, truncated or truncates
         reward = float(reward if self._rewards is None else self._rewards.uniform())
         episode.append(Step(self._obs, own_copy(action), reward, own_copy(obs), bool(terminated), truncated))
@@ -174,21 +176,22 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         return bool(last) and (last[0].terminated or last[0].truncated)
 
 
-STAY, GO_ON = 0, 1
+#: Actions of a `Chain`.
+STAY, MOVE = 0, 1
 
 
 class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """A chain of states 0 to size - 1. Only the first state of an episode is random.
+    """Environment with the states 0 to size - 1. Only the first state of an episode is random.
 
     In state s, action 1 has the reward s + 1 and moves to the next state. Action 0 has the reward 0 and stays in s.
-    After the last state the episode terminates, or the agent returns to state 0, so that action 1 is always optimal. An
-    observation is the one-hot float32 vector [size + 1] of the state; the last entry is the terminal state.
+    Action 1 in the last state terminates the episode, or leads to state 0. So action 1 is always optimal. The
+    observation is the one-hot float32 vector [size + 1] of the state. Its last entry is 1 in the terminal state.
 
     Args:
         size: Number of states.
-        terminates: True if the episode terminates after the last state, False if state 0 follows.
-        time_limit: Number of steps after which an episode is truncated; None for no limit. The limit is not part of the
-            task: `q_values` are the values without a limit. A step may be both terminated and truncated.
+        terminates: True if action 1 in the last state terminates the episode, False if it leads to state 0.
+        time_limit: Number of steps after which an episode is truncated. If None, episodes are not truncated. `q_values`
+            ignores the limit. The last step may be both terminated and truncated.
     """
 
     def __init__(self, size: int = 4, terminates: bool = True, time_limit: int | None = None) -> None:
@@ -208,9 +211,9 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Stay or move to the next state."""
+        """Stay (action 0) or move to the next state (action 1)."""
         reward = 0.0
-        if action == GO_ON:
+        if action == MOVE:
             reward = self._state + 1.0
             self._state += 1
             if self._state == self.size and not self.terminates:
@@ -221,32 +224,32 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
     def q_values(self, gamma: float) -> NDArray[np.float64]:
         """Return the optimal values of every state and action, [size + 1, 2]; zeros for the terminal state.
 
-        The return of moving from s to state 0 or to the terminal state is S(s) = (s + 1) + gamma (s + 2) + ... +
-        gamma**(size - 1 - s) size. If the episode terminates there, V(s) = S(s). Otherwise V(0) = S(0) / (1 -
-        gamma**size) and V(s) = S(s) + gamma**(size - s) V(0). Action 1 has the value V(s), action 0 gamma V(s).
+        If the agent always moves, the discounted sum of the rewards from state s up to the last state is S(s) = (s + 1)
+        + gamma (s + 2) + ... + gamma**(size - 1 - s) size. If `terminates`, the value of s is V(s) = S(s). Otherwise
+        V(0) = S(0) / (1 - gamma**size) and V(s) = S(s) + gamma**(size - s) V(0). Action 1 has the value V(s), action 0
+        has the value gamma V(s).
         """
         values = np.zeros(self.size + 1)
         for s in range(self.size):
             values[s] = sum(gamma ** (k - s) * (k + 1) for k in range(s, self.size))
         if not self.terminates:
-            again = values[0] / (1 - gamma**self.size)
-            values[:-1] += gamma ** (self.size - np.arange(self.size)) * again
+            value_of_first = values[0] / (1 - gamma**self.size)
+            values[:-1] += gamma ** (self.size - np.arange(self.size)) * value_of_first
         return np.stack([gamma * values, values], axis=1)
 
     def _observation(self) -> NDArray[np.float32]:
-        obs = np.zeros(self.size + 1, dtype=np.float32)
-        obs[self._state] = 1.0
+        obs: NDArray[np.float32] = np.eye(self.size + 1, dtype=np.float32)[self._state]
         return obs
 
 
 class ChainQFunction(nn.Module):
-    """Table of Q-values for a `Chain`, initialised with the true values.
+    """Table of Q-values for a `Chain`, initialised with the true values except for the terminal state.
 
-    The value of the terminal state is far from its true value. A target that wrongly bootstraps from the terminal state
-    is then clearly wrong.
+    The initial values of the terminal state are 1000 instead of 0, so that a target that wrongly bootstraps from the
+    terminal state has a large error.
 
     Args:
-        chain: The task.
+        chain: The environment.
         gamma: Discount factor per step.
     """
 
@@ -262,12 +265,12 @@ class ChainQFunction(nn.Module):
 
 
 def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
-    """Check an environment of any interface that `as_gymnasium` accepts: `check_env(YourEnv())`.
+    """Check an environment with any interface that `as_gymnasium` accepts, for example `check_env(YourEnv())`.
 
     The function steps the environment with random actions. Observations must match the observation space and be finite.
     Rewards must be finite numbers, `terminated` and `truncated` must be bools, and infos must be dicts. If the
-    environment accepts a seed, the same seed and actions must have the same results. An environment may return the same
-    array in every step and change it in place, because the runners copy observations.
+    environment accepts a seed, two runs with the same seed and actions must have the same results. The environment may
+    return the same array in every step and change its contents, because the runners copy observations.
 
     An action mask (`info["action_mask"]` or the key "action_mask" of an observation) must contain a 0 or 1 (False or
     True) for each action. It must allow at least one action, except in a terminal state. The function uses only allowed
@@ -275,46 +278,40 @@ def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
 
     Args:
         env: The environment. The function resets it.
-        n_steps: Number of steps of a trial.
-        seed: Seed of the trial.
+        n_steps: Number of steps of a run.
+        seed: Seed of the actions and of the environment.
 
     Raises:
-        AssertionError: If a requirement is violated. The message names the requirement.
+        AssertionError: If the environment violates a requirement. The message describes the error.
         TypeError: If `env` is not a single environment.
     """
     adapted = as_gymnasium(env)
     for name in ("observation_space", "action_space"):
         require(getattr(adapted, name, None) is not None, f"the environment has no {name}")
-    actions = _draw_actions(adapted.action_space, n_steps, seed)
+    space = copy.deepcopy(adapted.action_space)
+    space.seed(seed)
+    actions = [space.sample() for _ in range(n_steps)]
+    for action in actions:
+        _as_assertion(check_action, space, action)
     try:
         seed_env(env, seed)
-    except ValueError:  # it takes none
+    except ValueError:  # the environment accepts no seed
         _trace(adapted, actions, None)
         return
     first, second = (_trace(adapted, actions, seed) for _ in range(2))
-    found = difference(first, second, "trace")
-    require(found is None, f"the same seed and actions led to other numbers: {found} (trace[step][value])")
-
-
-def _draw_actions(space: Any, n: int, seed: int) -> list[Any]:
-    space = copy.deepcopy(space)
-    space.seed(seed)
-    actions = [space.sample() for _ in range(n)]
-    for action in actions:
-        _as_assertion(check_action, space, action)
-    return actions
+    require_equal(first, second, "the same seed and actions gave different results", "trace[step][value]: trace")
 
 
 def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
-    """Check and return all results of the environment."""
+    """Step an environment with these actions, check the results of `reset` and `step`, and return them."""
     trace: list[Any] = []
     must_reset, mask = True, None
     for action in actions:
         if must_reset:
-            # Only the first reset gets the seed. Later resets continue the random stream.
+            # The first reset sets the seed. Later resets use the same random stream.
             result = env.reset(seed=seed) if seed is not None and not trace else env.reset()
-            sentence = f"reset returned {type(result).__name__}, expected (obs, info) with a dict as info"
-            require(isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict), sentence)
+            message = f"reset returned {type(result).__name__}, expected (obs, info) with a dict as info"
+            require(isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict), message)
             obs = result[0]
             _check_obs(env, obs, "reset")
             mask = _checked_mask(env.action_space, obs, result[1], "reset")
@@ -336,42 +333,43 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
 
 
 def _choices(space: Any) -> list[int]:
-    """Return the number of actions in each dimension of a space; empty for spaces without masks."""
+    """Return the number of actions in each dimension of a space; an empty list for spaces without masks."""
     if isinstance(space, spaces.MultiDiscrete):
         return [int(n) for n in space.nvec.flatten()]
     return [int(space.n)] if isinstance(space, spaces.Discrete) else []
 
 
 def _checked_mask(space: Any, obs: Any, info: Any, source: str, terminated: bool = False) -> Any:
-    """Check the action mask of a reset or step and return a copy; None without a mask."""
+    """Check the action mask in the results of `reset` or `step` and return a copy; return None if there is no mask."""
     mask, sizes = info.get(ACTION_MASK, obs.get(ACTION_MASK) if isinstance(obs, dict) else None), _choices(space)
     if mask is None or not sizes:
         return None
-    given = f"the action_mask of {source} is {mask!r}"
+    complaint = f"the action_mask of {source} is {mask!r}"
     fits = np.shape(mask) == (sum(sizes),) and np.isin(mask, (0, 1)).all()
-    require(fits, f"{given}, expected {sum(sizes)} numbers, each 0 or 1: one for each action")
+    require(fits, f"{complaint}, expected {sum(sizes)} numbers, 0 or 1, one for each action")
     mask = np.array(mask, np.bool_)
     some = all(choice.any() for choice in np.split(mask, np.cumsum(sizes)[:-1]))
-    require(some or terminated, f"{given}, which allows no action: expected at least one, except at a terminal state")
+    require(some or terminated, f"{complaint}, expected at least one allowed action, except in a terminal state")
     return mask
 
 
 def _allowed(space: Any, action: Any, mask: Any) -> Any:
-    """Return the sampled action, or the next action that the mask allows."""
+    """Return an allowed action: in each dimension the sampled number or, if masked, the next allowed number."""
     if mask is None:
         return action
     first, last = np.ravel(space.start), np.cumsum(_choices(space))
-    drawn = np.ravel(action) - first
+    sampled = np.ravel(action) - first
     for i, allowed in enumerate(np.split(mask, last[:-1])):
-        drawn[i] = next(j % len(allowed) for j in range(drawn[i], drawn[i] + len(allowed)) if allowed[j % len(allowed)])
-    return (drawn + first).reshape(np.shape(action)).astype(space.dtype)[()]
+        n = len(allowed)
+        sampled[i] = next(j % n for j in range(sampled[i], sampled[i] + n) if allowed[j % n])
+    return (sampled + first).reshape(np.shape(action)).astype(space.dtype)[()]
 
 
 def _check_obs(env: Any, obs: Any, source: str) -> None:
     _as_assertion(check_observation, env.observation_space, obs, f"the observation of {source}")
     _as_assertion(check_finite, f"the observation of {source}", obs)
-    sentence = f"the observation of {source} lies outside the observation space {env.observation_space}: {obs!r}"
-    require(env.observation_space.contains(obs), sentence)
+    space = env.observation_space
+    require(space.contains(obs), f"the observation of {source} lies outside the observation space {space}: {obs!r}")
 
 
 def _as_assertion(check: Any, *arguments: Any) -> None:
@@ -381,37 +379,39 @@ def _as_assertion(check: Any, *arguments: Any) -> None:
         raise AssertionError(str(error)) from error
 
 
-def require(holds: Any, sentence: str) -> None:
-    """Raise an error with this message if `holds` is false, even with `python -O`.
+def require(holds: Any, message: str) -> None:
+    """Raise an error with this message if `holds` is false; unlike `assert`, also with `python -O`.
 
     Raises:
         AssertionError: If `holds` is false.
     """
     if not holds:
-        raise AssertionError(sentence)
+        raise AssertionError(message)
 
 
-def require_error(error: type[Exception] | tuple[type[Exception], ...], sentence: str, use: Any, *given: Any) -> None:
-    """Raise an error with this message if a call does not raise the expected error.
+def require_error(
+    error: type[Exception] | tuple[type[Exception], ...], message: str, function: Any, *arguments: Any
+) -> None:
+    """Call a function, and raise an error with this message if the function does not raise the expected error.
 
     Raises:
-        AssertionError: If the call does not raise the expected error.
+        AssertionError: If the function does not raise the expected error.
     """
     try:
-        use(*given)
+        function(*arguments)
     except error:
         return
-    raise AssertionError(sentence)
+    raise AssertionError(message)
 
 
-def refuse_unknown_keywords(make: Callable[..., Any]) -> None:
-    """Raise an error if a constructor accepts a misspelt argument.
+def require_equal(first: Any, second: Any, message: str, name: str = "state", *, exact: bool = True) -> None:
+    """Raise an error with this message and the `difference` of two states if they differ.
 
     Raises:
-        AssertionError: If the constructor accepts the argument.
+        AssertionError: If the states differ.
     """
-    sentence = "the constructor took the unknown keyword not_an_argument, expected a TypeError"
-    require_error(TypeError, sentence, partial(make, not_an_argument=0))
+    found = difference(first, second, name, exact=exact)
+    require(found is None, f"{message}: {found}")
 
 
 def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -> str | None:
@@ -420,13 +420,13 @@ def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -
     Args:
         first: Dicts, lists and tuples of tensors, arrays, numbers, strings and None.
         second: Dicts, lists and tuples of tensors, arrays, numbers, strings and None.
-        name: Name of the states in the result.
-        exact: True for a bitwise comparison, False to allow the rounding differences of a GPU, whose sums have no fixed
-            order.
+        name: Name of the two states in the description.
+        exact: True for a bitwise comparison. If False, small rounding differences are allowed, because a GPU adds
+            numbers in no fixed order.
     """
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         if first.keys() != second.keys():
-            return f"{name} has {sorted(map(str, first.keys() ^ second.keys()))} in one of the two only"
+            return f"{name} has {sorted(map(str, first.keys() ^ second.keys()))} in only one of the two states"
         pairs = [(f"{name}[{key!r}]", first[key], second[key]) for key in first]
     elif isinstance(first, list | tuple) and isinstance(second, list | tuple):
         if len(first) != len(second):
@@ -441,25 +441,22 @@ def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -
 
 
 def _same_leaf(first: Any, second: Any, exact: bool) -> bool:
-    if isinstance(first, torch.Tensor | np.ndarray | np.generic | float):
-        one, other = (np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for x in (first, second))
-        if one.dtype == object or other.dtype == object:
-            return type(first) is type(second) and bool(np.all(one == other))
-        if one.shape != other.shape:
-            return False
-        if exact or one.dtype.kind not in "fc":
-            return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
-        return np.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
-    return type(first) is type(second) and bool(first == second)
+    if not isinstance(first, torch.Tensor | np.ndarray | np.generic | float):
+        return type(first) is type(second) and bool(first == second)
+    one, other = (np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for x in (first, second))
+    if one.dtype == object or other.dtype == object:
+        return type(first) is type(second) and bool(np.all(one == other))
+    if exact or one.dtype.kind not in "fc" or one.shape != other.shape:
+        return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+    return np.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def _brief(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) < 100 else text[:97] + "..."
+    return f"{' '.join(repr(value).split()):.100}"
 
 
 def torch_assert_allclose(actual: Any, desired: Any, *args: Any, **kwargs: Any) -> None:
-    """`numpy.testing.assert_allclose` that also accepts tensors.
+    """Call `numpy.testing.assert_allclose` with tensors converted to arrays.
 
     Args:
         actual: Tensor on any device, array, number, or nested lists and tuples of these, all of the same shape.

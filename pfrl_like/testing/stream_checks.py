@@ -1,4 +1,4 @@
-"""Checks that agents learn from the true steps of their environments, for any number and any form of reset."""
+"""Checks that agents learn from the true steps of several environments, with every autoreset mode."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,18 +9,19 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
+from torch.utils._pytree import tree_leaves
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.envs import SerialVectorEnv, VectorStream, as_vector_stream
 from pfrl_like.testing.play import RecordedEnv, Step, play_stream, require
 from pfrl_like.utils.env_values import space_kind
 
-#: Maximum difference between float32 rewards that count as equal.
+#: Maximum difference between rewards, or between discounts, that count as equal.
 TOLERANCE = 1e-5
 
 
 class Row(NamedTuple):
-    """One row of an agent's training data; `next_obs` is None if the agent does not bootstrap from it."""
+    """One row of an agent's training data; `next_obs` is None if the agent does not use the next observation."""
 
     obs: NDArray[np.float32]
     action: NDArray[np.float32]
@@ -29,27 +30,27 @@ class Row(NamedTuple):
     next_obs: NDArray[np.float32] | None
 
 
-class Door:
-    """Records an agent's training data: the first arguments of `update`, and of `learn` if called outside `update`.
+class UpdateRecorder:
+    """Records an agent's training data: the first arguments of `update`, and of `learn` if `update` does not call it.
 
     Attributes:
-        raw: Arguments of `update`: batches of raw observations.
-        features: Arguments of `learn`: batches or rollout episodes of features.
+        raw: First arguments of `update`, which contain raw observations.
+        features: First arguments of `learn`, which contain features: batches, or episodes of a rollout.
     """
 
     def __init__(self, agent: Any) -> None:
         self.raw: list[Any] = []
         self.features: list[Any] = []
         self._inside = False
-        for name, kept in (("update", self.raw), ("learn", self.features)):
+        for name, records in (("update", self.raw), ("learn", self.features)):
             if callable(getattr(agent, name, None)):
-                passes = functools.partial(self._pass, getattr(agent, name), kept)
-                vars(agent)[name] = passes  # `setattr` would count as an override of PFRL's method
+                recording = functools.partial(self._pass, getattr(agent, name), records)
+                vars(agent)[name] = recording  # the agent treats `setattr` as an override of PFRL's method
 
-    def _pass(self, learn: Callable[..., Any], kept: list[Any], batch: Any, *others: Any, **keywords: Any) -> Any:
+    def _pass(self, learn: Callable[..., Any], records: list[Any], batch: Any, *others: Any, **keywords: Any) -> Any:
         if self._inside:
             return learn(batch, *others, **keywords)
-        kept.append(batch)
+        records.append(batch)
         self._inside = True
         try:
             return learn(batch, *others, **keywords)
@@ -57,30 +58,31 @@ class Door:
             self._inside = False
 
 
-def rows_of(learnt: Any) -> list[Row]:
-    """Return the rows of a `Batch` (transitions or sequences), or of the episodes of an on-policy agent."""
-    steps = learnt if isinstance(learnt, Batch) else learnt.steps
+def rows_of(data: Any) -> list[Row]:
+    """Return the rows of a `Batch` (transitions or sequences) or of the episodes of a rollout."""
+    steps = data if isinstance(data, Batch) else data.steps
     columns = [_numbers(column) for column in (steps.obs, steps.action)]
     reward, discount = steps.reward.tolist(), steps.discount.tolist()
-    if isinstance(learnt, Batch):
-        following = list(_numbers(learnt.next_obs))
+    if isinstance(data, Batch):
+        next_obs = list(_numbers(data.next_obs))
     else:
-        next_rows = zip([*columns[0][1:], None], learnt.continues.tolist(), strict=True)
-        following = [obs if goes_on else None for obs, goes_on in next_rows]
-        for row, obs in zip(learnt.last_rows.tolist(), _numbers(learnt.last_obs), strict=True):
-            following[row] = obs
-        discount = [0.0 if obs is None else each for each, obs in zip(discount, following, strict=True)]
-    return [Row(*values) for values in zip(*columns, reward, discount, following, strict=True)]
+        next_rows = zip([*columns[0][1:], None], data.continues.tolist(), strict=True)
+        next_obs = [obs if continues else None for obs, continues in next_rows]
+        for row, obs in zip(data.last_rows.tolist(), _numbers(data.last_obs), strict=True):
+            next_obs[row] = obs
+        discount = [0.0 if obs is None else each for each, obs in zip(discount, next_obs, strict=True)]
+    return [Row(*values) for values in zip(*columns, reward, discount, next_obs, strict=True)]
 
 
 class Record:
-    """True steps of environments, to compare with an agent's training data.
+    """Recorded steps of environments, with which an agent's training data are compared.
 
     Args:
         envs: The environments.
         gamma: The agent's discount factor per step.
-        features: Function that converts a list of observations to a batch of features; None compares raw observations.
-        cut_off_is_end: True if the agent treats truncated episodes as terminated.
+        features: Function that converts a list of observations to a batch of features. If None, raw observations are
+            compared.
+        truncation_terminates: True if the agent treats truncated episodes as terminated.
     """
 
     def __init__(
@@ -88,82 +90,66 @@ class Record:
         envs: Sequence[RecordedEnv],
         gamma: float,
         features: Callable[[list[Any]], Any] | None = None,
-        cut_off_is_end: bool = False,
+        truncation_terminates: bool = False,
     ) -> None:
         self.gamma = gamma
-        self.cut_off_is_end = cut_off_is_end
+        self.truncation_terminates = truncation_terminates
         self.features = features
-        self.windows: list[tuple[list[Step], list[Step] | None]] = []  # consecutive steps, and the next episode
+        self.windows: list[tuple[list[Step], list[Step] | None]] = []  # consecutive steps, and the episode after them
         for env in envs:
             for i, episode in enumerate(env.episodes):
                 after = env.episodes[i + 1] if i + 1 < len(env.episodes) else None
                 pairs = [(s, e) for s in range(len(episode)) for e in range(s + 1, len(episode) + 1)]
                 self.windows += [(episode[start:end], after) for start, end in pairs]
-        self._rewards = np.array(
-            [sum(gamma**i * step.reward for i, step in enumerate(steps)) for steps, _ in self.windows]
-        )
+        rewards = [[gamma**i * step.reward for i, step in enumerate(steps)] for steps, _ in self.windows]
+        self._rewards = np.array([*map(sum, rewards)])
 
-    def fault(self, row: Row) -> str | None:
-        """Return a description of the error in a row; None if the row matches consecutive steps of one episode."""
-        found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
-        faults = [self._fault(row, *self.windows[i]) for i in found]
-        if not faults:
-            return (
-                f"the reward {row.reward:.4f} is not the reward of a step, nor the discounted sum of several steps of "
-                "one episode: rewards of different episodes, or of other steps, have come together"
-            )
-        return None if None in faults else faults[0]
+    def find(self, row: Row) -> list[Step] | str:
+        """Return the consecutive steps of one episode that a row equals, or a description of the row's error."""
+        error = ""
+        for i in np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE):
+            steps, after = self.windows[i]
+            this_error = self._compare(row, steps, after)
+            if this_error is None:
+                return steps
+            error = error or this_error
+        message = f"the reward {row.reward:.4f} is not the reward of a step, nor the discounted sum of consecutive"
+        return error or f"{message} steps of one episode: the agent has added rewards of other steps"
 
-    def steps_of(self, row: Row) -> list[Step]:
-        """Return the steps that match a row."""
-        found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
-        return next(
-            steps for steps, after in map(self.windows.__getitem__, found) if not self._fault(row, steps, after)
-        )
-
-    def _fault(self, row: Row, steps: list[Step], after: list[Step] | None) -> str | None:
+    def _compare(self, row: Row, steps: list[Step], after: list[Step] | None) -> str | None:
         first, last = steps[0], steps[-1]
-        expected = 0.0 if last.terminated or (last.truncated and self.cut_off_is_end) else self.gamma ** len(steps)
+        is_end = last.terminated or (last.truncated and self.truncation_terminates)
+        expected = 0.0 if is_end else self.gamma ** len(steps)
         ended = f"terminated={last.terminated} and truncated={last.truncated}"
-        if not np.array_equal(row.obs, self._looks(first.obs)):
+        if not np.array_equal(row.obs, self._features_of(first.obs)):
             return f"a step from obs {first.obs} is in the training data with the observation {row.obs}"
         if not np.array_equal(row.action, _flat(first.action)):
             return f"a step with the action {first.action} is in the training data with the action {row.action}"
         if abs(row.discount - expected) > TOLERANCE:
-            what = ""
-            if row.discount == 0:
-                what = ", so that nothing is bootstrapped from its last observation: only termination stops that"
-            elif expected == 0:
-                what = ", so that it is bootstrapped from a terminal state"
-            came = f"with the discount {row.discount:.4g}, expected {expected:.4g}{what}"
-            return f"a step with {ended} is in the training data {came}"
-        if expected == 0 or row.next_obs is None or np.array_equal(row.next_obs, self._looks(last.next_obs)):
+            hint = ": only termination stops bootstrapping" if row.discount == 0 else ""
+            hint = ", and bootstraps from a terminal state" if expected == 0 else hint
+            discounts = f"with the discount {row.discount:.4g}, expected {expected:.4g}"
+            return f"a step with {ended} is in the training data {discounts}{hint}"
+        if expected == 0 or row.next_obs is None or np.array_equal(row.next_obs, self._features_of(last.next_obs)):
             return None
-        if after and np.array_equal(row.next_obs, self._looks(after[0].obs)):
-            return (
-                f"a step with {ended} is bootstrapped from {row.next_obs}, the first observation of the next episode, "
-                f"expected the last observation of its episode, {last.next_obs}"
-            )
+        if after and np.array_equal(row.next_obs, self._features_of(after[0].obs)):
+            message = f"a step with {ended} bootstraps from {row.next_obs}, the first observation of the next episode"
+            return f"{message}, expected the last observation of its episode, {last.next_obs}"
         return f"a step to the observation {last.next_obs} is in the training data with {row.next_obs}"
 
-    def _looks(self, obs: Any) -> NDArray[np.float32]:
-        looks: NDArray[np.float32] = _flat(obs) if self.features is None else _numbers(self.features([obs]))[0]
-        return looks
+    def _features_of(self, obs: Any) -> NDArray[np.float32]:
+        features: NDArray[np.float32] = _flat(obs) if self.features is None else _numbers(self.features([obs]))[0]
+        return features
 
 
 def _numbers(nested: Any) -> NDArray[np.float32]:
-    """Return nested tensors [N, ...], flattened and concatenated to [N, n]."""
-    leaves: list[NDArray[np.float32]] = []
-
-    def keep(leaf: Any) -> None:
-        leaves.append(torch.as_tensor(leaf).detach().cpu().to(torch.float32).flatten(1).numpy())
-
-    map_nested(keep, _columns(nested))
-    return np.concatenate(leaves, axis=1)
+    """Flatten nested tensors [N, ...], concatenate them and return an array [N, n]."""
+    leaves = tree_leaves(_columns(nested))
+    return np.concatenate([torch.as_tensor(leaf).detach().cpu().float().flatten(1).numpy() for leaf in leaves], axis=1)
 
 
 def _columns(nested: Any) -> Any:
-    """Return nested tensors with at least two axes, with dicts in sorted order."""
+    """Return nested tensors with sorted dicts; tensors [N] get the shape [N, 1]."""
     if isinstance(nested, Mapping):
         return {key: _columns(nested[key]) for key in sorted(nested)}
     if isinstance(nested, tuple | list):
@@ -173,14 +159,11 @@ def _columns(nested: Any) -> Any:
 
 def _flat(value: Any) -> NDArray[np.float32]:
     """Return one observation or action as a flat vector."""
-    if isinstance(value, Mapping):
-        return np.concatenate([_flat(value[key]) for key in sorted(value)])
-    if isinstance(value, tuple):
-        return np.concatenate([_flat(part) for part in value])
-    return np.asarray(value, dtype=np.float32).reshape(-1)
+    vector: NDArray[np.float32] = _numbers(map_nested(lambda leaf: np.asarray(leaf)[None], value))[0]
+    return vector
 
 
-#: Pairs of autoreset mode (None if the caller resets) and number of environments.
+#: Pairs of autoreset mode (None if the caller resets the environments) and number of environments.
 FORMS: tuple[tuple[AutoresetMode | None, int], ...] = (
     (AutoresetMode.NEXT_STEP, 3),
     (AutoresetMode.SAME_STEP, 2),
@@ -194,18 +177,19 @@ def check_streams(
     env: Any,
     n_steps: int,
     seed: int,
-    compare: Callable[[Any, Any, str], str | None],
+    require_equal: Callable[[Any, Any, str], None],
     state_of: Callable[[Any], Any],
 ) -> None:
-    """Check the training data and the replay buffer of an agent in several environments and autoreset modes.
+    """Check the training data and the replay buffer of an agent, for each autoreset mode in `FORMS`.
 
     Args:
-        make_agent: Function that always returns the same untrained agent. The agent has `batch_act`, and `update` or
-            `learn`.
-        env: The environment, which is copied.
+        make_agent: Function that returns an untrained agent with `batch_act`, and with `update` or `learn`. Every call
+            returns an equal agent.
+        env: Environment of which the check makes copies.
         n_steps: Number of steps of each run, summed over all environments.
         seed: Seed of the environments.
-        compare: Function that returns the difference between two states; the third argument is their name.
+        require_equal: Function called as (state, other state, error text) that raises an AssertionError if the states
+            differ.
         state_of: Function that returns the state of an agent.
 
     Raises:
@@ -218,58 +202,58 @@ def check_streams(
         if mode is not None and not _fits_gymnasium(envs[0]):
             continue
         agent, form = make_agent(), f"{n_envs} environments, autoreset {mode.value if mode else 'by the caller'}"
-        door = Door(agent)
+        recorder = UpdateRecorder(agent)
         play_stream(agent, stream_of(envs, mode), n_steps)
-        require(door.raw or door.features, f"the agent has made no update in {n_steps} steps of {form}")
-        if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # both modes are equal for the agent
+        require(recorder.raw or recorder.features, f"the agent has made no update in {n_steps} steps of {form}")
+        if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # the agent gets the same calls in both modes
             state = state_of(agent)
             other, expected = states.setdefault(n_envs, (form, state))
-            found = compare(expected, state, "state")
-            require(found is None, f"{form}, resulted in a different agent than {other}: {found}")
-        missing = check_rows(agent, door, envs, form) or missing
+            require_equal(expected, state, f"{form}, resulted in a different agent than {other}")
+        missing = check_rows(agent, recorder, envs, form) or missing
     require(missing is None, f"a step is not in the replay buffer: {missing}")
 
 
 def stream_of(envs: list[RecordedEnv], mode: AutoresetMode | None) -> VectorStream:
-    """Return a vector environment with this autoreset mode of gymnasium; PFRL's interface if the mode is None."""
+    """Return a vector environment of gymnasium with this autoreset mode, or of PFRL if the mode is None."""
     if mode is None:
         return as_vector_stream(SerialVectorEnv(envs))
     makers = [lambda env=env: env for env in envs]
     return as_vector_stream(gymnasium.vector.SyncVectorEnv(makers, autoreset_mode=mode))
 
 
-def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") -> str | None:
-    """Check that the recorded training data and the replay buffer contain only true steps of these environments.
+def check_rows(agent: Any, recorder: UpdateRecorder, envs: list[RecordedEnv], form: str = "") -> str | None:
+    """Check that the recorded training data and the replay buffer contain only steps of these environments.
 
     Returns:
-        A step of an ended episode that is missing from the buffer; None if no step is missing.
+        A description of a step of an ended episode that is not in the replay buffer; None if no such step is missing.
 
     Raises:
-        AssertionError: If they contain anything else.
+        AssertionError: If a row of the training data or of the buffer equals no recorded step.
     """
     device, gamma = getattr(agent, "device", "cpu"), agent.gamma
 
     def features(obs: list[Any]) -> Any:
         return agent.batch_states(obs, device, agent.phi)
 
-    raw = [row for learnt in door.raw for row in rows_of(learnt)]
+    raw = [row for data in recorder.raw for row in rows_of(data)]
     buffer: Any = getattr(agent, "replay_buffer", None)
-    stored = [] if buffer is None else rows_of(everything(agent))
-    for name, rows, look in (
+    stored = [] if buffer is None else rows_of(all_items(agent))
+    for name, rows, features_of_obs in (
         ("update", raw, None),
-        ("learn", [row for learnt in door.features for row in rows_of(learnt)], features),
+        ("learn", [row for data in recorder.features for row in rows_of(data)], features),
         ("the replay buffer", stored, None),
     ):
-        record = Record(envs, gamma, look, getattr(agent, "learn_from_truncated", False))
-        found = next((fault for fault in map(record.fault, rows) if fault is not None), None)
-        require(found is None, f"the data passed to {name} are not the true steps ({form}): {found}")
+        record = Record(envs, gamma, features_of_obs, getattr(agent, "learn_from_truncated", False))
+        results = [record.find(row) for row in rows]
+        error = next((each for each in results if isinstance(each, str)), None)
+        require(error is None, f"the data passed to {name} are not the true steps ({form}): {error}")
         if stored and rows is stored and (buffer.capacity is None or len(buffer) < buffer.capacity):
-            seen = {id(record.steps_of(row)[0]) for row in rows}
-            return next((f"{step} ({form})" for step in ended_steps(envs) if id(step) not in seen), None)
+            stored_steps = {id(steps[0]) for steps in results}
+            return next((f"{step} ({form})" for step in ended_steps(envs) if id(step) not in stored_steps), None)
     return None
 
 
-def everything(agent: Any) -> Any:
+def all_items(agent: Any) -> Any:
     """Return all items of an agent's replay buffer."""
     buffer = agent.replay_buffer
     if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
@@ -282,7 +266,7 @@ def everything(agent: Any) -> Any:
 
 
 def ended_steps(envs: list[RecordedEnv]) -> Iterator[Step]:
-    """Yield the steps of ended episodes."""
+    """Yield the recorded steps of all episodes that have ended."""
     for env in envs:
         for episode in env.episodes:
             if env.ended or episode is not env.episodes[-1]:
@@ -290,6 +274,6 @@ def ended_steps(envs: list[RecordedEnv]) -> Iterator[Step]:
 
 
 def _fits_gymnasium(env: Any) -> bool:
-    """True if gymnasium can make a vector environment of such environments."""
+    """Return True if gymnasium can make a vector environment from copies of this environment."""
     spaces = env.observation_space, env.action_space
     return all(isinstance(space, gymnasium.Space) and space_kind(space) != "other" for space in spaces)

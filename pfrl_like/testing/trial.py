@@ -1,7 +1,6 @@
-"""`Trial`: a trained agent for checks; and a check that an interrupted run resumes from its checkpoint exactly."""
+"""`Trial`: a trained agent for checks. `check_an_interrupted_run_resumes`: a check of runs with checkpoints."""
 
 import contextlib
-import copy
 import csv
 import dataclasses
 import functools
@@ -20,37 +19,40 @@ import torch
 from pfrl_like.batch import Batch
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import train_agent, train_agent_batch
-from pfrl_like.testing.play import Episodes, RecordedEnv, difference, play_one, require
+from pfrl_like.testing.play import Episodes, RecordedEnv, difference, play_one, require, require_equal
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.env_values import own_copy
 from pfrl_like.utils.random_seed import set_random_seed
 
 
 class Trial:
-    """Trained agent and environment for checks.
+    """Trains an agent, and returns the agent, its batches and its actions for the checks.
 
     Args:
-        make_agent: Function that returns an agent with its own networks, optimisers and buffer. It must pass keyword
-            arguments to the constructor, and the agent must make updates well before `n_steps` steps. With the same
-            seed of the global random streams, the function must return the same agent. An explorer may sample from the
-            action space of `env`, which is seeded; a separate action space must be seeded by the function.
-        env: An environment that the agent can act in.
-        n_steps: Number of steps of a training run.
-        seed: Seed of the trial.
+        make_agent: Function that returns a new agent with new networks, optimisers and buffer. The function must pass
+            its keyword arguments to the agent's constructor. The agent must make its first updates well before
+            `n_steps` steps. If the global random streams have the same seed, the function must return the same agent.
+            If an explorer samples from the action space of `env`, the check seeds this space. If an explorer samples
+            from another action space, the function must seed that space.
+        env: Environment in which the agent can act.
+        n_steps: Number of steps of each training run.
+        seed: Seed of the global random streams and of the action space.
+        folder: Empty folder, in which the trained agent is saved.
     """
 
-    def __init__(self, make_agent: Callable[..., Any], env: Any, n_steps: int, seed: int) -> None:
+    def __init__(self, make_agent: Callable[..., Any], env: Any, n_steps: int, seed: int, folder: str) -> None:
         self.make_agent = make_agent
         self.env = env
         self.n_steps = n_steps
         self.seed = seed
         self.trained = self.new_agent()
         self.actions = play_one(self.trained, env, n_steps)
-        self._trained_state = copy.deepcopy(state_of(self.trained))
+        self._folder = folder
+        self.trained.save(folder)
 
-    def difference(self, first: Any, second: Any, name: str = "") -> str | None:
-        """Return the first difference between two states: bitwise on the CPU, up to rounding on a GPU."""
-        return difference(first, second, name, exact=self.on_cpu)
+    def require_equal(self, first: Any, second: Any, message: str, name: str = "state") -> None:
+        """Raise an AssertionError with this message if two states differ; rounding differences are allowed on a GPU."""
+        require_equal(first, second, message, name, exact=self.on_cpu)
 
     @property
     def on_cpu(self) -> bool:
@@ -60,49 +62,35 @@ class Trial:
     def new_agent(self, seed: int | None = None) -> Any:
         """Return an untrained agent. Equal seeds return equal agents."""
         set_random_seed(self.seed if seed is None else seed)
-        self.env.action_space.seed(self.seed)  # random actions may be sampled from this space
+        self.env.action_space.seed(self.seed)  # an explorer may sample actions from this space
         return self.make_agent()
 
     def trained_again(self) -> Any:
-        """Return the trained agent in its state after training, except for its buffer; checks may train it further."""
-        if hasattr(self.trained, "load_state_dict"):
-            self.trained.load_state_dict(self._trained_state)
-            return self.trained
-        with tempfile.TemporaryDirectory() as dirname:
-            for name, content in self._trained_state.items():
-                path = Path(dirname, name)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content.tobytes())
-            self.trained.load(dirname)
+        """Return the trained agent after resetting it, except for its buffer, to its state at the end of training."""
+        self.trained.load(self._folder)
         return self.trained
 
     def batch_of(self, agent: Any) -> Batch:
-        """Return a minibatch of an agent's stored steps; it is the same at every call."""
+        """Return a minibatch from an agent's replay buffer. Every call returns the same minibatch."""
         sampling = getattr(agent, "sampling", {})
         set_random_seed(self.seed)
         if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
-            batch: Batch = agent.replay_buffer.sample_sequences(
-                agent.minibatch_size, agent.episodic_update_len, agent.gamma, **sampling
-            )
+            sample = functools.partial(agent.replay_buffer.sample_sequences, max_len=agent.episodic_update_len)
         else:
-            batch = agent.replay_buffer.sample_batch(agent.minibatch_size, agent.gamma, **sampling)
-        if agent.replay_buffer.prioritized:  # errors of 1 do not change the sampled items
+            sample = agent.replay_buffer.sample_batch
+        batch: Batch = sample(agent.minibatch_size, gamma=agent.gamma, **sampling)
+        if agent.replay_buffer.prioritized:  # some buffers require errors after each sample
             agent.replay_buffer.update_priorities(batch.index, np.ones(len(batch.index)))
         return batch
 
     def episode(self) -> Batch:
-        """Return a short episode of random actions, for agents that learn from consecutive steps."""
+        """Return a short episode of random actions, for agents that have no replay buffer."""
         env = RecordedEnv(self.env, seed=self.seed)
         env.reset()
         while not env.ended:
             env.step(env.action_space.sample())
-        steps = [
-            {
-                "state": step.obs, "action": step.action, "reward": step.reward, "next_state": step.next_obs,
-                "is_state_terminal": False,
-            }
-            for step in env.episodes[0]
-        ]  # fmt: skip
+        names = ("state", "action", "reward", "next_state", "is_state_terminal")
+        steps = [dict(zip(names, [*step[:4], False], strict=True)) for step in env.episodes[0]]
         return batch_of_experiences([steps], self.trained.gamma, sequences=True).replace(index=None)
 
     @property
@@ -112,7 +100,7 @@ class Trial:
 
     @functools.cached_property
     def observations(self) -> list[Any]:
-        """Several observations of the environment."""
+        """20 observations from episodes of random actions."""
         episodes, observations = Episodes(self.env, self.seed), []
         for _ in range(20):
             observations.append(episodes.obs)
@@ -124,7 +112,7 @@ class Trial:
         set_random_seed(self.seed)
         with agent.eval_mode():
             agent.act(self.observations[0])
-            agent.observe(self.observations[0], 0.0, True, False)  # end the earlier episode
+            agent.observe(self.observations[0], 0.0, True, False)  # end the previous episode
             actions = []
             for obs in self.observations:
                 actions.append(np.asarray(agent.act(obs)))
@@ -133,7 +121,7 @@ class Trial:
 
 
 def state_of(agent: Any) -> dict[str, Any]:
-    """Return the state that `save` writes: live tensors, or the saved bytes for an agent without `state_dict`."""
+    """Return `state_dict` (tensors that change with the agent), or the bytes that `save` writes if there is none."""
     if hasattr(agent, "state_dict"):
         state: dict[str, Any] = agent.state_dict()
         return state
@@ -143,25 +131,23 @@ def state_of(agent: Any) -> dict[str, Any]:
         return {str(path.relative_to(dirname)): np.frombuffer(path.read_bytes(), np.uint8) for path in files}
 
 
+#: Number of environments of an interrupted run.
 N_ENVS = 2
-#: Hint for the case that two runs with the same seed differ.
-UNSEEDED = (
-    "does make_agent, or a part that it makes, draw random numbers that set_random_seed does not set? "
-    "An action space needs a seed of its own"
-)
+#: End of the error text if two runs with the same seed differ.
+UNSEEDED = "does make_agent or a part of the agent use random numbers that set_random_seed does not seed?"
 
 
-class Stopped(Exception):
-    """Error that interrupts a run in the middle of an episode."""
+class InterruptedRun(Exception):
+    """Error that a hook raises to interrupt a run in the middle of an episode."""
 
 
-class Shuffled(gymnasium.Env[Any, Any]):
-    """Environment with given observations in random order, random rewards and random ends of episodes.
+class ShuffledEnv(gymnasium.Env[Any, Any]):
+    """Environment whose observations, rewards and ends of episodes are random; its state can be saved exactly.
 
     Args:
-        observations: The observations.
-        env: Environment that the spaces are taken from.
-        seed: Seed of the environment's random stream. The rewards also depend on the global stream.
+        observations: Observations, from which `reset` and `step` sample.
+        env: Environment with the spaces of the observations and actions.
+        seed: Seed of the environment's random stream. The rewards also depend on NumPy's global stream.
     """
 
     def __init__(self, observations: Sequence[Any], env: Any, seed: int) -> None:
@@ -186,11 +172,11 @@ class Shuffled(gymnasium.Env[Any, Any]):
         return own_copy(self.observations[int(self.np_random.integers(len(self.observations)))])
 
 
-def check_a_stopped_run_goes_on(trial: Trial) -> None:
-    """Check that an interrupted run resumes exactly from its checkpoint, with `resume=True` and new objects.
+def check_an_interrupted_run_resumes(trial: Trial) -> None:
+    """Check that an interrupted run, resumed in new objects with `resume=True`, ends like an uninterrupted run.
 
-    The check uses two environments if the agent supports them. Compiled agents are skipped: their first update runs
-    before compilation, so their numbers may differ.
+    The check uses two environments if the agent has `batch_act`. The check is skipped for compiled agents: the first
+    update of each process runs uncompiled, so the resumed run may differ by rounding.
     """
     if getattr(trial.trained, "is_compiled", False) is True:
         return
@@ -198,33 +184,31 @@ def check_a_stopped_run_goes_on(trial: Trial) -> None:
 
     def stop(clock: Any) -> None:
         if clock.t >= last:
-            raise Stopped
+            raise InterruptedRun
 
     with tempfile.TemporaryDirectory() as folder:
-        whole = _run(trial, Path(folder, "whole"), 0)
-        with contextlib.suppress(Stopped):
+        uninterrupted = _run(trial, Path(folder, "whole"), 0)
+        with contextlib.suppress(InterruptedRun):
             _run(trial, Path(folder, "stopped"), 0, hooks=[stop])
-        came = _run(trial, Path(folder, "stopped"), 1, resume=True)
-        told = json.loads(Path(folder, "stopped", "run.json").read_text())["resumed"]
-        found = trial.difference(whole, came, "what is left")
-        again = (
-            None if found is None else trial.difference(whole, _run(trial, Path(folder, "again"), 0), "what is left")
-        )
+        resumed = _run(trial, Path(folder, "stopped"), 1, resume=True)
+        record = json.loads(Path(folder, "stopped", "run.json").read_text())["resumed"]
+        if difference(uninterrupted, resumed, exact=trial.on_cpu) is not None:
+            # Is the reason that the uninterrupted run itself is not reproducible?
+            message = f"two runs with the same seed, both uninterrupted, have different results ({UNSEEDED})"
+            trial.require_equal(uninterrupted, _run(trial, Path(folder, "repeated"), 0), message, "results")
     if trial.on_cpu:
-        require(not told["reasons"], f"a run that was stopped does not resume exactly: {'; '.join(told['reasons'])}")
-    require(
-        again is None,
-        f"two runs with the same seed, both uninterrupted, have different results: {again}; {UNSEEDED}",
-    )
-    require(found is None, f"a run that was stopped and resumed from its checkpoint has different results: {found}")
+        require(not record["reasons"], f"an interrupted run does not resume exactly: {'; '.join(record['reasons'])}")
+    message = "a run that was interrupted and resumed from its checkpoint has different results"
+    trial.require_equal(uninterrupted, resumed, message, "results")
 
 
-def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, Any]:
-    """Train an agent, with a different seed if `further` is not 0, and return its final state and results."""
-    agent, seed, logger = trial.new_agent(trial.seed + further), trial.seed + N_ENVS * further, logging.Logger(__name__)
+def _run(trial: Trial, outdir: Path, seed_offset: int, **options: Any) -> dict[str, Any]:
+    """Train an agent, with `seed_offset` added to the seed, and return its final state and results."""
+    agent, seed = trial.new_agent(trial.seed + seed_offset), trial.seed + N_ENVS * seed_offset
+    logger = logging.Logger(__name__)
     logger.addHandler(logging.NullHandler())
     options |= {"checkpoint_freq": trial.n_steps // 2, "logger": logger, "progress": False}
-    envs = [Shuffled(trial.observations, trial.env, seed + i) for i in range(N_ENVS)]
+    envs = [ShuffledEnv(trial.observations, trial.env, seed + i) for i in range(N_ENVS)]
     if hasattr(agent, "batch_act"):
         train_agent_batch(agent, SerialVectorEnv(envs), trial.n_steps, outdir, **options)
     else:
@@ -233,6 +217,6 @@ def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, 
     stored = trial.batch_of(agent) if trial.learns_from_batches else None
     with (outdir / "metrics.csv").open(newline="") as file:
         episodes = [{**row, "elapsed": ""} for row in csv.DictReader(file)]
-    # The order of the rows of `continuation` is arbitrary.
+    # The rows of `continuation` have no fixed order.
     fields = {} if stored is None else dataclasses.asdict(stored.replace(continuation=None))
     return {"agent": state_of(agent), "draws": draws, "minibatch": fields, "episodes": episodes}

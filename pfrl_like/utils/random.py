@@ -51,8 +51,8 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
     return np.fromiter(distinct, np.int64)[:k]
 
 
-def not_held(name: str, n: int, held: int, what: str, least: int = 0) -> ValueError:
-    """Return an error for a sample size that is larger than the number of stored items, or too small.
+def check_held(name: str, n: int, held: int, what: str, least: int = 0) -> None:
+    """Check that a sample size is at most the number of items, and not smaller than allowed.
 
     Args:
         name: Name of the argument with the number of items to sample.
@@ -60,6 +60,10 @@ def not_held(name: str, n: int, held: int, what: str, least: int = 0) -> ValueEr
         held: Number of stored items.
         what: Name of the items.
         least: Minimum number of items to sample.
+
+    Raises:
+        ValueError: If `n` is less than `least` or more than `held`.
     """
-    expected = f"expected {least} to {held}, the number of stored {what}" if held else f"but no {what} are stored"
-    return ValueError(f"{name}: got {n}, {expected}")
+    if not least <= n <= held:
+        expected = f"expected {least} to {held}, the number of stored {what}" if held else f"but no {what} are stored"
+        raise ValueError(f"{name}: got {n}, {expected}")

@@ -3,15 +3,17 @@
 import functools
 from typing import Any
 
+import actor_critic_parts
+import agent_parts
 import numpy as np
 import pytest
 import torch
-from agent_parts import COMBINATIONS, MAKE_BUFFER, make_agent
+from agent_parts import AGENTS, COMBINATIONS, make_agent
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from registry import arguments_of
+from hand_parts import with_nothing_after
+from registry import LEARNERS, REGISTRY, made, obs_size
 
-from pfrl_like import agents
-from pfrl_like.agents import DQN, DoubleDQN
+from pfrl_like.agents import DQN, DecisionTransformer, DoubleDQN
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import train_agent, train_agent_batch
@@ -28,13 +30,7 @@ CHAINS = {
 }
 
 #: Others with a replay buffer.
-ACTOR_CRITICS = [
-    getattr(agents, name)
-    for name in (
-        *("DDPG", "TD3", "SoftActorCritic", "TQC", "REDQ", "CrossQ", "DiscreteSAC", "TD3PlusBC", "ReBRAC", "AWAC"),
-        *("CRR", "IQL", "BC", "DiscreteBC", "FittedQEvaluation", "DiscreteFittedQEvaluation"),
-    )
-]
+OTHERS = [name for name in LEARNERS if name not in AGENTS and "replay_buffer" in REGISTRY[name].arguments()]
 #: In the default run one agent of each kind of values has the buffer that asks most of it, and DQN memory, too.
 FIRST = {
     *((agent, "3-step prioritized", False) for agent in ("DQN", "CategoricalDoubleDQN", "PAL", "QRDQN", "IQN", "FQF")),
@@ -70,12 +66,31 @@ def test_agent_keeps_the_contracts_in_an_environment_of_four_values(recurrent: b
 
 @pytest.mark.slow
 @pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
-@pytest.mark.parametrize("kind", ACTOR_CRITICS)
-def test_actor_critic_keeps_the_contracts(kind: Any, buffer: str) -> None:
-    def make() -> Any:
-        return kind(**arguments_of(kind, replay_buffer=MAKE_BUFFER[buffer](1_000)))
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_other_agent_with_replay_keeps_the_contracts(name: str, buffer: str) -> None:
+    kind = REGISTRY[name].kind
+    if issubclass(kind, DecisionTransformer) or name == "ACER":
+        buffer = "prioritized episodic" if "prioritized" in buffer else "episodic"
+    env = ABC(size=2, discrete=name.startswith("Discrete")) if obs_size(kind) == 4 else None
+    check_agent(functools.partial(made, kind, buffer), env)
 
-    check_agent(make, ABC(size=2, discrete=kind.__name__.startswith("Discrete")))
+
+COMPILED = ["AL", "PAL", "DoublePAL", "DPP", "AWR", "BCQ", "DiscreteBCQ", "BEAR", "CalQL", "CQL", "EDAC"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in COMPILED), ("EDAC", {"eta": 0.0})])
+def test_a_compiled_update_has_the_errors_of_an_ordinary_one(name: str, options: dict[str, Any]) -> None:
+    kind = REGISTRY[name].kind
+    make_batch = (agent_parts if obs_size(kind) == 5 else actor_critic_parts).make_batch
+    twins = [made(kind, compile=compile, **options) for compile in (False, True)]
+    for seed in range(4):
+        errors = []
+        for agent in twins:
+            torch.manual_seed(seed)
+            batch = make_batch(seed)
+            errors.append(agent.update(with_nothing_after(batch) if name in ("AWR", "CalQL") else batch)[0])
+        torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
 
 
 # What an agent bootstraps from, where the truth is known: its own Q-function is the true one, so that every TD error

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from agent_parts import AGENTS, make_agent, make_batch
+from agent_parts import make_agent
 from hand_parts import Table
 from torch import Tensor, nn
 
@@ -291,14 +291,3 @@ def test_eta_out_of_range_is_refused(eta: float) -> None:
 def test_unknown_arguments_are_refused(name: str) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'beta'"):
         make_agent(name, beta=1.0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["AL", "PAL", "DoublePAL", "DPP"])
-def test_a_compiled_update_gives_the_same_numbers(name: str) -> None:
-    eager, compiled = make_agent(name), make_agent(name, compile=True)
-    compiled.load_state_dict(eager.state_dict())
-    for seed in range(4):
-        errors = [agent.update(make_batch(seed))[0] for agent in (eager, compiled)]
-        torch.testing.assert_close(*errors, rtol=1e-4, atol=1e-5)
-    assert type(compiled) is AGENTS[name]

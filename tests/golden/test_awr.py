@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_policy
-from agent_parts import MAKE_BUFFER
-from hand_parts import assert_same_when_compiled, with_nothing_after
+from hand_parts import with_nothing_after
+from registry import made
 from torch import nn
 
 from pfrl_like import agents
@@ -21,29 +21,8 @@ from pfrl_like.functions import lambda_returns, linked_lambda_returns, rows_afte
 from pfrl_like.nn import Lambda
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, HindsightReplayBuffer, ReplayBuffer
-from pfrl_like.testing import check_agent
 
-
-def make(kind: Any = agents.AWR, buffer: str = "uniform", **options: Any) -> Any:
-    """A small agent that begins to learn after 10 steps."""
-    torch.manual_seed(0)
-    discrete = kind is agents.DiscreteAWR
-    obs = 5 if discrete else 4
-    layers = nn.Linear(obs, 8), nn.Tanh(), nn.Linear(8, 2), SoftmaxCategoricalHead()
-    policy = options.pop("policy", None) or (nn.Sequential(*layers) if discrete else make_policy("fixed gaussian"))
-    v_func = options.pop("v_func", None) or nn.Sequential(nn.Linear(obs, 8), nn.Tanh(), nn.Linear(8, 1))
-    optimizers = [torch.optim.SGD(part.parameters(), lr=0.05, momentum=0.9) for part in (policy, v_func)]
-    replay = MAKE_BUFFER[buffer](capacity=1_000)
-    learning = {"replay_start_size": 10, "minibatch_size": 8, "update_interval": 3, "batch_size_per_update": 4}
-    steps = {"n_critic_updates": 2, "n_actor_updates": 3}
-    return kind(policy, v_func, *optimizers, replay, 0.5, **{**learning, **steps, **options})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
-@pytest.mark.parametrize("kind", [agents.AWR, agents.DiscreteAWR])
-def test_agent_keeps_the_contracts(kind: Any, buffer: str) -> None:
-    check_agent(functools.partial(make, kind, buffer), None if kind is agents.DiscreteAWR else ENV)
+make = functools.partial(made, agents.AWR)
 
 
 # What comes after a step
@@ -254,15 +233,6 @@ def test_an_update_takes_so_many_steps_on_so_many_rows() -> None:
     assert (agent.optim_t, agent.n_policy_updates) == (1, 1)
 
 
-def test_importance_weights_count_in_both_losses() -> None:
-    agent, batch = make(), with_nothing_after(make_batch()).replace(weight=torch.zeros(8))
-    before = {name: value.clone() for name, value in agent.policy.state_dict().items()}
-    values = agent.v_func(batch.obs).clone()
-    agent.update(batch)
-    assert all(torch.equal(value, before[name]) for name, value in agent.policy.state_dict().items())
-    assert torch.equal(agent.v_func(batch.obs), values)
-
-
 def test_one_return_that_is_not_finite_stops_all_steps() -> None:
     agent, batch = make(batch_size_per_update=1), with_nothing_after(make_batch())
     before = agent.v_func(batch.obs).clone()
@@ -316,16 +286,11 @@ def test_the_two_forms_refuse_each_others_policies_and_actions() -> None:
     with pytest.raises(TypeError, match="policy gives Categorical, .* or DiscreteAWR for discrete actions"):
         make(policy=categorical).dry_run(ENV.observation_space.sample())
     with pytest.raises(TypeError, match="policy gives DiagonalGaussian"):
-        make(agents.DiscreteAWR, policy=make_policy("gaussian")).dry_run(ENV.observation_space.sample())
+        made(agents.DiscreteAWR, policy=make_policy("gaussian")).dry_run(ENV.observation_space.sample())
     with pytest.raises(TypeError, match="DiscreteAWR has discrete actions, .* use AWR"):
         discrete = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
-        make(agents.DiscreteAWR, policy=discrete).dry_run(ENV.observation_space.sample(), ENV.action_space)
+        made(agents.DiscreteAWR, policy=discrete).dry_run(ENV.observation_space.sample(), ENV.action_space)
     with pytest.raises(TypeError, match="v_func gives DeltaVector"):
         make(v_func=make_policy("deterministic")).dry_run(ENV.observation_space.sample())
     with pytest.raises(ValueError, match="v_func failed on observations"):
         make(v_func=nn.Sequential(nn.Linear(3, 1))).dry_run(ENV.observation_space.sample(), ENV.action_space)
-
-
-@pytest.mark.slow
-def test_a_compiled_update_learns_as_an_ordinary_one() -> None:
-    assert_same_when_compiled(make, [with_nothing_after(make_batch(seed)) for seed in range(3)])

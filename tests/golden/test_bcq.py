@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, parameters
-from agent_parts import MAKE_BUFFER, make_agent
+from agent_parts import MAKE_BUFFER
 from gymnasium import spaces
-from hand_parts import Slope, Table, assert_same_when_compiled
+from hand_parts import Slope, Table
 from pair_base import Noise
+from registry import made
 from registry.constrained import make_vae, of_pairs
 from torch import Tensor, nn
 
@@ -25,45 +26,8 @@ from pfrl_like.distributions import Categorical
 from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE, Lambda
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import QFunctionEnsemble
-from pfrl_like.testing import check_agent
 
-
-def make(buffer: str = "uniform", critic: str = "numbers", **options: Any) -> Any:
-    """A small agent that begins to learn after 10 steps."""
-    torch.manual_seed(0)
-    policy = options.pop("policy", None) or nn.Sequential(of_pairs(6, 2), nn.Tanh())
-    imitator = options.pop("imitator", None) or make_vae()
-    critics = [make_critic(critic) for _ in range(2)]
-    optimizers = [torch.optim.Adam(part.parameters(), lr=1e-2) for part in (policy, *critics)]
-    imitators = torch.optim.Adam([*imitator.parameters()] or policy.parameters(), lr=1e-2)
-    learning = {"replay_start_size": 10, "minibatch_size": 4, "n_action_samples": 5}
-    return BCQ(
-        policy, *critics, *optimizers, MAKE_BUFFER[buffer](capacity=1_000), 0.9,
-        imitator=imitator, imitator_optimizer=imitators, **{**learning, **options},
-    )  # fmt: skip
-
-
-def make_discrete(buffer: str = "uniform", q_function: Any = None, imitator: Any = None, **options: Any) -> Any:
-    q_function = q_function or nn.Sequential(nn.Linear(5, 2), Lambda(DiscreteActionValue))
-    imitator = imitator or nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2), SoftmaxCategoricalHead())
-    parts = nn.ModuleList([q_function, imitator])
-    optimizer = functools.partial(torch.optim.Adam, [*parts.parameters()], lr=1e-2)
-    return make_agent(
-        DiscreteBCQ, buffer, q_function=q_function, imitator=imitator, optimizer=lambda _: optimizer(), **options
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
-@pytest.mark.parametrize("critic", ["numbers", "quantiles"])
-def test_agent_keeps_the_contracts(critic: str, buffer: str) -> None:
-    check_agent(functools.partial(make, buffer, critic), ENV)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
-def test_discrete_agent_keeps_the_contracts(buffer: str) -> None:
-    check_agent(functools.partial(make_discrete, buffer))
+make, make_discrete = functools.partial(made, BCQ), functools.partial(made, DiscreteBCQ)
 
 
 # The imitator
@@ -276,7 +240,7 @@ def test_the_losses_of_discrete_bcq_are_added() -> None:
 def test_discrete_bcq_acts_among_likely_and_allowed_actions() -> None:
     obs = np.array([3.0], np.float32)
     for threshold, expected in ((0.3, 0), (0.2, 1)):
-        agent = discrete(threshold, n_actions=2)
+        agent = discrete(threshold)
         with agent.eval_mode():
             assert agent.act(obs) == expected
             assert agent.act(obs, action_mask=[False, True]) == 1
@@ -316,20 +280,6 @@ def test_the_two_forms_refuse_each_others_actions() -> None:
         make_discrete(imitator=nn.Linear(5, 2)).dry_run(np.zeros(5, np.float32))
     with pytest.raises(ValueError, match="recurrent is True, but DiscreteBCQ does not support recurrent networks"):
         make_discrete(recurrent=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [make, make_discrete])
-def test_a_compiled_update_learns_as_an_ordinary_one(kind: Any) -> None:
-    def seeded(**options: Any) -> Any:
-        torch.manual_seed(0)
-        return kind(**options)
-
-    batches = [make_batch(seed) for seed in range(4)]
-    if kind is make_discrete:
-        obs, next_obs = torch.randn(2, 8, 5)
-        batches = [each.replace(obs=obs, next_obs=next_obs, action=torch.arange(8) % 2) for each in batches]
-    assert_same_when_compiled(seeded, batches)
 
 
 @pytest.mark.parametrize("bootstrap", [False, True])

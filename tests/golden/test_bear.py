@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from actor_critic_parts import ENV, make_batch, make_critic, make_policy
-from agent_parts import MAKE_BUFFER
-from hand_parts import Ramps, Slope, assert_same_when_compiled
+from actor_critic_parts import make_batch, make_policy
+from hand_parts import Ramps, Slope
+from registry import made
 from registry.constrained import make_vae, of_pairs
 from torch import nn
 
@@ -21,27 +21,8 @@ from pfrl_like.distributions import DiagonalGaussian
 from pfrl_like.functions import maximum_mean_discrepancy
 from pfrl_like.nn import ConditionalVAE, Lambda
 from pfrl_like.policies import SoftmaxCategoricalHead
-from pfrl_like.testing import check_agent
 
-
-def make(buffer: str = "uniform", critic: str = "numbers", **options: Any) -> Any:
-    """A small agent that begins to learn after 10 steps."""
-    torch.manual_seed(0)
-    policy, imitator = make_policy("squashed"), options.pop("imitator", None) or make_vae()
-    critics = [make_critic(critic) for _ in range(2)]
-    optimizers = [torch.optim.Adam(part.parameters(), lr=1e-2) for part in (policy, *critics)]
-    learning = {"replay_start_size": 10, "minibatch_size": 4, "n_action_samples": 3, "initial_temperature": 0.2}
-    return BEAR(
-        policy, *critics, *optimizers, MAKE_BUFFER[buffer](capacity=1_000), 0.9, imitator=imitator,
-        imitator_optimizer=torch.optim.Adam(imitator.parameters(), lr=1e-2), **{**learning, **options},
-    )  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
-@pytest.mark.parametrize("options", [{}, {"critic": "quantiles", "entropy_target": -2.0}])
-def test_agent_keeps_the_contracts(options: Any, buffer: str) -> None:
-    check_agent(functools.partial(make, buffer, **options), ENV)
+make = functools.partial(made, BEAR, entropy_target=None)
 
 
 # The discrepancy
@@ -189,8 +170,3 @@ def test_only_the_imitator_learns_before_rl_start_step() -> None:
 def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         make(**options).dry_run(make_batch().obs[0].numpy())
-
-
-@pytest.mark.slow
-def test_a_compiled_update_learns_as_an_ordinary_one() -> None:
-    assert_same_when_compiled(functools.partial(make, entropy_target=-2.0), map(make_batch, range(4)))

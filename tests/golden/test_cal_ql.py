@@ -6,33 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from actor_critic_parts import ENV, make_batch, make_critic, make_policy
-from agent_parts import MAKE_BUFFER
-from hand_parts import assert_same_when_compiled, with_nothing_after
+from actor_critic_parts import make_batch
+from hand_parts import with_nothing_after
+from registry import made
 from torch import Tensor
 
 from pfrl_like.agents import CQL, CalQL
 from pfrl_like.agents.offline.future_returns import future_returns
 from pfrl_like.batch import Batch, Continuation
 from pfrl_like.replay_buffers import HindsightReplayBuffer
-from pfrl_like.testing import check_agent
 
-
-def make(kind: Any = CalQL, buffer: Any = "uniform", critic: str = "numbers", **options: Any) -> Any:
-    """An agent whose parameters are those of the first seed."""
-    torch.manual_seed(0)
-    policy, critics = make_policy(), [make_critic(critic) for _ in range(2)]
-    optimizers = [torch.optim.SGD(part.parameters(), lr=0.05) for part in (policy, *critics)]
-    replay = MAKE_BUFFER[buffer](capacity=1_000) if isinstance(buffer, str) else buffer
-    learning = {"replay_start_size": 10, "minibatch_size": 4, "initial_temperature": 0.2, "n_action_samples": 3}
-    return kind(policy, *critics, *optimizers, replay, 0.9, **{**learning, **options})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
-@pytest.mark.parametrize("critic", ["numbers", "quantiles"])
-def test_agent_keeps_the_contracts(critic: str, buffer: str) -> None:
-    check_agent(functools.partial(make, buffer=buffer, critic=critic, entropy_target=-2.0), ENV)
+make = functools.partial(made, CalQL, n_action_samples=3)
 
 
 def test_returns_are_those_to_the_end_and_go_on_with_a_value_where_it_was_cut_off() -> None:
@@ -77,7 +61,7 @@ def test_the_policys_actions_count_at_least_the_return() -> None:
 def test_with_low_returns_it_is_cql_and_high_ones_take_the_gradient_from_the_policys_actions() -> None:
     losses = {}
     for name, kind, returns in (("cql", CQL, 0.0), ("low", CalQL, -1e6), ("high", CalQL, 50.0)):
-        agent = make(kind, alpha_threshold=None, initial_alpha=1.0)
+        agent = made(kind, n_action_samples=3, alpha_threshold=None, initial_alpha=1.0)
         batch = make_batch().replace(returns=torch.full((8,), returns))
         torch.manual_seed(1)
         losses[name] = torch.stack([loss for loss, _, _ in agent.critic_losses(batch)])
@@ -118,7 +102,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="recurrent is True, but CalQL does not support recurrent networks"):
         make(recurrent=True)
     with pytest.raises(TypeError, match="replay_buffer is HindsightReplayBuffer, which cannot return the steps after"):
-        make(buffer=HindsightReplayBuffer(100, lambda achieved, desired, info: None))
+        make(replay_buffer=HindsightReplayBuffer(100, lambda achieved, desired, info: None))
 
 
 def test_features_are_made_of_the_future_too() -> None:
@@ -128,9 +112,3 @@ def test_features_are_made_of_the_future_too() -> None:
     )
     ready = agent._prepare(batch.replace(continuation=continuation))
     torch.testing.assert_close(ready.continuation.next_obs, 2 * batch.obs[:1])
-
-
-@pytest.mark.slow
-def test_a_compiled_update_learns_as_an_ordinary_one() -> None:
-    batches = [with_nothing_after(make_batch(seed)) for seed in range(4)]
-    assert_same_when_compiled(functools.partial(make, entropy_target=-2.0), batches)

@@ -1,6 +1,5 @@
 """Decision Transformers: returns to go, what is seen of a sequence, what is acted by, worked out by hand."""
 
-import functools
 import math
 from typing import Any
 
@@ -8,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_policy
-from agent_parts import MAKE_BUFFER
 from gymnasium import spaces
 from hand_parts import with_nothing_after
 from pair_base import Noise
+from registry import made
 from torch import Tensor, nn
 
 from pfrl_like.agents import DecisionTransformer, DiscreteDecisionTransformer
@@ -23,7 +22,6 @@ from pfrl_like.errors import ExportError
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
-from pfrl_like.testing import check_agent
 
 
 def make_network(discrete: bool = False, context_size: int = 4) -> ReturnConditionedTransformer:
@@ -36,20 +34,9 @@ def make_network(discrete: bool = False, context_size: int = 4) -> ReturnConditi
     )  # fmt: skip
 
 
-def make(discrete: bool = False, buffer: str = "episodic", policy: Any = None, **options: Any) -> Any:
-    """A small agent that begins to learn after 10 steps."""
+def make(discrete: bool = False, policy: Any = None, **options: Any) -> Any:
     kind: Any = DiscreteDecisionTransformer if discrete else DecisionTransformer
-    policy = policy or make_network(discrete)
-    optimizer = torch.optim.Adam([*policy.parameters()] or [nn.Parameter(torch.zeros(1))], lr=1e-2)
-    learning = {"replay_start_size": 10, "minibatch_size": 3, "target_return": 3.0}
-    return kind(policy, optimizer, MAKE_BUFFER[buffer](capacity=1_000), **{**learning, **options})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("buffer", ["episodic", "prioritized episodic"])
-@pytest.mark.parametrize("discrete", [False, True])
-def test_agent_keeps_the_contracts(discrete: bool, buffer: str) -> None:
-    check_agent(functools.partial(make, discrete, buffer), None if discrete else ENV, n_steps=60)
+    return made(kind, policy=policy or make_network(discrete), **{"target_return": 3.0, **options})
 
 
 # What it learns from

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 import torch
 from actor_critic_parts import make_batch
-from registry import arguments_of
+from registry import made as make
 
 from pfrl_like.agents import COMBO, CQL
 from pfrl_like.agents.offline.combo import model_based_gap
 from pfrl_like.batch import Batch
-from pfrl_like.utils import set_random_seed
 
 VALUES = torch.tensor([[3.0, 1.0, 2.0, 5.0], [1.0, 4.0, 2.0, 1.0]]).log()
 DENSITY = torch.tensor([[0.5, 2.0, 1.0, 1.0], [0.25, 8.0, 1.0, 0.5]]).log()
@@ -32,11 +31,6 @@ def test_values_of_drawn_actions_count_in_imagined_states_and_those_of_the_data_
 def test_rows_of_one_kind_stand_for_both(imagined: bool) -> None:
     gap = model_based_gap(VALUES, DENSITY, DATA, torch.full((4,), imagined))
     torch.testing.assert_close(gap, torch.tensor(DRAWN) - DATA)
-
-
-def make(kind: Any, **options: Any) -> Any:
-    set_random_seed(0)
-    return kind(**arguments_of(kind, **options))
 
 
 def batch(marks: list[bool] | None) -> Batch:

@@ -36,9 +36,9 @@ def test_the_distance_is_summed_over_all_numbers_of_an_action() -> None:
 
 
 def test_actions_of_another_size_are_not_compared() -> None:
-    with pytest.raises(ValueError, match=r"got actions of shape \(3, 1\) and \(3, 2\), expected the same"):
+    with pytest.raises(ValueError, match=r"the actions have shapes \(3, 1\) and \(3, 2\), expected equal ones"):
         squared_distance(torch.zeros(3, 1), torch.zeros(3, 2))
-    with pytest.raises(ValueError, match=r"got actions of shape \(3, 2\) and \(3, 1\)"):
+    with pytest.raises(ValueError, match=r"the actions have shapes \(3, 2\) and \(3, 1\)"):
         maximum_mean_discrepancy(torch.zeros(5, 3, 2), torch.zeros(4, 3, 1), 1.0)
 
 

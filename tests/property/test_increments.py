@@ -61,7 +61,7 @@ def small_segments_few_spare_rows_and_no_waiting_for_the_disk():
         patch.setattr("os.fsync", lambda descriptor: None)
         patch.setattr("pfrl_like.storage.log_directory.MappedFile.sync", lambda file: None)
         patch.setattr("pfrl_like.replay_buffers.saved._LARGEST", 4)
-        patch.setattr("pfrl_like.replay_buffers.saved._WORN", 1)  # changes come as patches, however many
+        patch.setattr("pfrl_like.replay_buffers.saved._REWRITE_FACTOR", 1)  # changes come as patches, however many
         patch.setattr("pfrl_like.collections.prioritized.SMALLEST_SIZE", 2)
         patch.setattr("pfrl_like.columns.leaves._CHUNK_BYTES", 1)
         patch.setattr("pfrl_like.columns.frames._OWN_MAPPING", 1)

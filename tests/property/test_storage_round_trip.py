@@ -74,7 +74,7 @@ def test_state_dicts_come_back(value: Any) -> None:
 def test_arrays_come_back(arrays: dict[str, Any], header: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x"
-        write_arrays(path, header, arrays, durable=False)
+        write_arrays(path, header, arrays)
         loaded_header, loaded = read_arrays(path)
     assert loaded_header == header
     assert list(loaded) == list(arrays)

@@ -72,3 +72,13 @@ class Recorder:
 
     def get_statistics(self):
         return [("n_observed", len(self.observed))]
+
+
+class Bare:
+    """An agent that only acts and observes."""
+
+    def act(self, obs):
+        return 0
+
+    def observe(self, obs, reward, done, reset):
+        pass

@@ -1,6 +1,6 @@
 """Networks whose numbers can be worked out by hand, for golden tests; observations are [B, 1]."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -95,14 +95,3 @@ def with_nothing_after(batch: Batch) -> Batch:
     none = torch.zeros(0)
     after = Continuation(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long(), none.long())
     return batch.replace(continuation=after)
-
-
-def assert_same_when_compiled(make: Callable[..., Any], batches: Iterable[Batch]) -> None:
-    """A compiled agent has the errors of the plain one, under the same draws."""
-    twins = [make(compile=compile) for compile in (False, True)]
-    for seed, batch in enumerate(batches):
-        errors = []
-        for agent in twins:
-            torch.manual_seed(seed)
-            errors.append(agent.update(batch)[0])
-        torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)

@@ -22,6 +22,7 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     "Adam, AMSGrad": partial(Adam, lr=1e-2, amsgrad=True),
     "Adam, AMSGrad with L2": partial(Adam, lr=1e-2, amsgrad=True, weight_decay=0.1),
     "Adam, maximize": partial(Adam, lr=1e-2, maximize=True),
+    "Adam, decoupled": partial(Adam, lr=1e-2, weight_decay=0.1, decoupled_weight_decay=True),
     "Adam, fused": partial(Adam, lr=1e-2, fused=True),
     "Adam, not fused": partial(Adam, lr=1e-2, fused=False),
     "Adam, foreach": partial(Adam, lr=1e-2, foreach=True),

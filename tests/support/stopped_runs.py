@@ -133,7 +133,7 @@ def of_evaluation(plan: Plan) -> dict[str, Any]:
 class Maker:
     """Makes an environment; it draws nothing, and what it needs to know is not looked through for streams."""
 
-    is_elsewhere = True
+    has_no_rng = True
     plan: Plan
     seed: int
 

@@ -13,7 +13,7 @@ from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Budget, Flat, fl
 from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
-from pfrl_like.storage.atomic import refused
+from pfrl_like.storage.atomic import read_errors
 
 #: Prefix of the names of tuple elements, as in Minari: `_index_0`, `_index_1`, ...
 INDEX = "_index_"
@@ -240,7 +240,7 @@ def open_hdf5(path: str, max_bytes: int | None = None) -> Iterator[Members]:
     h5py = h5py_module()
     with open_regular(path) as plain:
         budget = Budget(os.fstat(plain.fileno()).st_size, max_bytes)
-    with refused(path, "is damaged, or does not contain a dataset"), h5py.File(path, "r") as file:
+    with read_errors(path, "is damaged, or does not contain a dataset"), h5py.File(path, "r") as file:
         yield Members(file, budget)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Budget, Flat, flat_from
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, open_regular
-from pfrl_like.storage.atomic import refused
+from pfrl_like.storage.atomic import read_errors
 
 _SUFFIX = ".npy"
 
@@ -38,7 +38,7 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
     Raises:
         CheckpointError: If the file is damaged, contains objects, or exceeds the limit.
     """
-    with open_regular(path) as file, refused(path, "is neither HDF5 nor an archive of arrays (.npz)"):
+    with open_regular(path) as file, read_errors(path, "is neither HDF5 nor an archive of arrays (.npz)"):
         with zipfile.ZipFile(file) as archive:
             arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
         stored_conventions = [str(arrays.pop(name)) if name in arrays else None for name in CONVENTIONS]

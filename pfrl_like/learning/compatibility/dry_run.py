@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
-from pfrl_like.batch import Batch, described
+from pfrl_like.batch import Batch, describe_nested
 from pfrl_like.learning.compatibility.parts import check_same_class
 from pfrl_like.learning.model_outputs import INPUT_ERRORS, OutputError, pair_hint, wrong_critic, wrong_value
 from pfrl_like.nn.empirical_normalization import holding_still
@@ -109,5 +109,5 @@ def name_in_errors(parts: str, batch: Batch) -> Iterator[None]:
         if type(error) not in (*INPUT_ERRORS, AttributeError, OutputError):  # out of memory, not implemented, ...
             raise
         kind = TypeError if isinstance(error, TypeError | AttributeError) else ValueError
-        inputs = f"observations {described(batch.obs)} and actions {described(batch.action)}"
+        inputs = f"observations {describe_nested(batch.obs)} and actions {describe_nested(batch.action)}"
         raise kind(f"{parts} failed on {inputs}: {error}{pair_hint(error)}") from error

@@ -100,7 +100,7 @@ def of_critics(make: Callable[[Any], Any], **options: Any) -> Made:
 SPREAD = {"q_function": Made(lambda all: multiplied(all["q_function"], 4.0))}
 THIRD = Made(lambda all: [begun_anew(copy.deepcopy(all["q_func1"]))])
 REPEATED = Effect(None, refused="multiple values for")
-REPLAYED = {"given": SEQUENCES, "held_by": DQN + "episodic_update_len_limits_the_sequences"}
+REPLAYED = {"given": SEQUENCES, "held_by": DQN + "burn_in_lengthens_the_sequences_and_takes_its_steps_off"}
 
 COMMON: Table = {
     "gpu": Effect(99, refused="cuda:99"),

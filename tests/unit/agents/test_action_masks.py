@@ -9,6 +9,7 @@ import pytest
 import torch
 from agent_parts import AGENTS, make_agent, make_q_function, sparing
 from gymnasium import spaces
+from registry import made
 from torch import nn
 
 from pfrl_like import agents
@@ -105,13 +106,9 @@ def make_masked_policy_agent(kind: Any, explorer: Any) -> Any:
         modules |= {f"q_func{i}": network(N_ACTIONS, DiscreteActionValueHead()) for i in (1, 2)}
     if kind is agents.DiscreteAWR:
         modules["v_func"] = network(1)
-    optimizers = {f"{name}_optimizer": torch.optim.Adam(module.parameters()) for name, module in modules.items()}
-    if kind is agents.DiscreteBC:
-        optimizers = {"optimizer": optimizers["policy_optimizer"]}
-    gamma = {} if kind is agents.DiscreteBC else {"gamma": 0.9}
-    made = kind(**modules, **optimizers, **gamma, replay_buffer=ReplayBuffer(), replay_start_size=10, minibatch_size=4)
-    made.explorer = explorer
-    return made
+    agent = made(kind, **modules)
+    agent.explorer = explorer
+    return agent
 
 
 @pytest.mark.parametrize("where", ["info", "obs"])
@@ -119,12 +116,12 @@ def test_functions_that_act_at_first_keep_to_the_mask_or_are_refused(where: str,
     def allowed(*, action_mask: Any = None) -> int:
         return int(np.flatnonzero(action_mask)[-1])
 
-    made = make_masked_policy_agent(agents.DiscreteSAC, None)
-    made.replay_start_size, made.burnin_action_func = 100, allowed
-    train_in_one_and_in_several(made, where, tmp_path)
-    made.burnin_action_func = spaces.Discrete(N_ACTIONS).sample
+    agent = make_masked_policy_agent(agents.DiscreteSAC, None)
+    agent.replay_start_size, agent.burnin_action_func = 100, allowed
+    train_in_one_and_in_several(agent, where, tmp_path)
+    agent.burnin_action_func = spaces.Discrete(N_ACTIONS).sample
     with pytest.raises(TypeError, match="sample has no keyword action_mask, but the environment masks actions"):
-        train_agent(made, MaskedEnv(where), 30, tmp_path)
+        train_agent(agent, MaskedEnv(where), 30, tmp_path)
 
 
 @pytest.mark.representatives(2)
@@ -143,11 +140,11 @@ class Lowest(Explorer):
 
 
 def test_explorers_for_one_environment_are_told_its_own_row() -> None:
-    made = make_masked_policy_agent(agents.DiscreteBC, Lowest())
+    agent = make_masked_policy_agent(agents.DiscreteBC, Lowest())
     mask = np.arange(N_ACTIONS) >= np.arange(3)[:, None]
     obs = list(np.zeros((3, 5), np.float32))
-    assert np.array(made.batch_act(obs, action_mask=mask)).tolist() == [0, 1, 2]
-    assert np.array(made.batch_act(obs, action_mask=mask[2])).tolist() == [2, 2, 2]
+    assert np.array(agent.batch_act(obs, action_mask=mask)).tolist() == [0, 1, 2]
+    assert np.array(agent.batch_act(obs, action_mask=mask[2])).tolist() == [2, 2, 2]
 
 
 def test_masks_may_begin_to_come_later() -> None:

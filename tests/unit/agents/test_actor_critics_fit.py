@@ -254,13 +254,6 @@ def test_arguments_that_do_not_fit_are_named() -> None:
             make_agent(agent, **changes)
 
 
-def test_who_was_active_is_said_of_every_environment() -> None:
-    agent, obs = make_agent("TD3"), [np.zeros(OBS, np.float32)] * 2
-    agent.batch_act(obs)
-    with pytest.raises(ValueError, match="the lengths are: obs 2, active 1"):
-        agent.batch_observe(obs, [0.0, 0.0], [False, False], [False, False], active=[True])
-
-
 @pytest.mark.parametrize("name", ["reward", "discount", "weight"])
 def test_columns_with_another_shape_than_rows_are_refused(name: str) -> None:
     batch = make_batch()

@@ -219,15 +219,6 @@ def test_batch_states_of_the_users_own_gets_the_list_of_observations_the_device_
 # Recurrent agents
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("length", "longest"), [(1, 1), (3, 3), (None, 7)])
-def test_episodic_update_len_limits_the_sequences(length: int | None, longest: int) -> None:
-    agent = make_agent(recurrent=True, episodic_update_len=length, replay_start_size=50)
-    updates = watch_updates(agent)
-    play_one(agent, Chain(terminates=False, time_limit=7), 100)
-    assert max(int(batch.lengths.max()) for _, batch in updates) == longest  # type: ignore[union-attr]
-
-
 def test_burn_in_lengthens_the_sequences_and_takes_its_steps_off() -> None:
     agent = make_agent(recurrent=True, episodic_update_len=3, burn_in=2, replay_start_size=50)
     updates, learnt = watch_updates(agent), []

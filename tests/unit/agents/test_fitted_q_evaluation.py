@@ -5,29 +5,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from actor_critic_parts import make_batch, make_critic, make_policy
-from agent_parts import make_q_function
+from actor_critic_parts import make_batch, make_policy
 from gymnasium import spaces
-from registry.actor_critics import discrete_policy
+from registry import made as make
 from torch import nn
 
-from pfrl_like import agents
 from pfrl_like.agents.offline.fitted_q_evaluation import expected_next_value
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.replay_buffers import ReplayBuffer
-
-
-def make(kind: str, policy: Any = None, q_funcs: Any = None, **options: Any) -> Any:
-    if kind == "DiscreteFittedQEvaluation":
-        policy, q_funcs = policy or discrete_policy(False), q_funcs or [make_q_function(obs_size=4) for _ in range(2)]
-    policy, q_funcs = policy or make_policy("gaussian"), q_funcs or [make_critic() for _ in range(2)]
-    optimizers = [torch.optim.Adam(each.parameters()) for each in q_funcs]
-    options = {"replay_start_size": 10, "minibatch_size": 4, "target_update_interval": 10, **options}
-    return getattr(agents, kind)(policy, q_funcs, optimizers, ReplayBuffer(1_000), 0.9, **options)
-
 
 PROBS = np.array([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]])
 
@@ -61,7 +48,7 @@ def test_each_critic_follows_its_own_target() -> None:
 def test_the_policy_is_neither_changed_nor_copied_and_the_explorer_adds_to_it() -> None:
     policy = make_policy("deterministic")
     before = [parameter.clone() for parameter in policy.parameters()]
-    agent = make("FittedQEvaluation", policy, explorer=AdditiveGaussian(0.5))
+    agent = make("FittedQEvaluation", policy=policy, explorer=AdditiveGaussian(0.5))
     assert agent.policy is policy and not hasattr(agent, "target_policy")
     for seed in range(10):
         agent.update(make_batch(seed))

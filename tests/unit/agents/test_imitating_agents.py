@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_policy
-from agent_parts import MAKE_BUFFER
 from argument_effects import modules_of
 from gymnasium import spaces
-from pair_base import adam
-from registry import arguments_of
+from hand_parts import with_nothing_after
+from registry import made as make
 from torch import nn
 
-from pfrl_like import agents
 from pfrl_like.agents.offline.awac import REDUCTIONS, binary_weight, sampled_advantage
 from pfrl_like.agents.offline.iql import state_value_of
 from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss
@@ -28,15 +26,7 @@ from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 from pfrl_like.testing.play import difference
 
 ACTOR_CRITICS = ("TD3PlusBC", "ReBRAC", "AWAC", "CRR", "IQL")
-KINDS = (*ACTOR_CRITICS, "BC", "DiscreteBC")
-
-
-def make(kind: str, buffer: str = "uniform", **options: Any) -> Any:
-    """A small agent for observations of 4 numbers that begins to learn after 10 steps; a policy comes alone."""
-    made = getattr(agents, kind)
-    if "policy" in options:
-        options["optimizer" if kind.endswith("BC") else "policy_optimizer"] = adam(options["policy"])
-    return made(**arguments_of(made, replay_buffer=MAKE_BUFFER[buffer](1_000), **options))
+KINDS = (*ACTOR_CRITICS, "AWR", "BC", "DiscreteBC")
 
 
 def recorded(discrete: bool = False, n: int = 48) -> MDPDataset:
@@ -58,7 +48,7 @@ def test_weights_count_in_every_loss(kind: str) -> None:
     batch = make_batch()
     if kind == "DiscreteBC":
         batch = batch.replace(action=torch.randint(2, (8,)))
-    batch = batch.replace(next_action=batch.action, weight=torch.zeros(8))
+    batch = with_nothing_after(batch).replace(next_action=batch.action, weight=torch.zeros(8))
     agent = make(kind)
     before = modules_of(agent, targets=False)
     for _ in range(2):
@@ -221,7 +211,7 @@ def test_an_environment_of_other_actions_is_refused() -> None:
 def test_a_value_function_of_something_else_is_refused() -> None:
     v_func, batch = make_policy("deterministic"), make_batch()
     with pytest.raises(TypeError, match="v_func gives DeltaVector"):
-        make("IQL", v_func=v_func, v_func_optimizer=adam(v_func)).dry_run(ENV.observation_space.sample())
+        make("IQL", v_func=v_func).dry_run(ENV.observation_space.sample())
     with pytest.raises(ValueError, match=r"v_func returns shape \(8, 4\) for 8 rows"):
         state_value_of(Lambda(lambda obs: obs), batch)
     with pytest.raises(ValueError, match="v_func returns DeltaVector for 8 rows"):

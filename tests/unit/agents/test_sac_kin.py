@@ -1,15 +1,14 @@
 """TQC, REDQ (and DroQ), CrossQ and discrete SAC: their equations by hand, their arguments, the contracts."""
 
-import functools
 import math
 from typing import Any
 
 import pytest
 import torch
-from actor_critic_parts import ENV, make_batch, make_critic, make_policy
-from agent_parts import MAKE_BUFFER
+from actor_critic_parts import ENV, make_batch, make_critic
 from on_policy_parts import Table
-from registry import arguments_of
+from pair_base import sgd
+from registry import made
 from torch import nn
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
@@ -27,33 +26,18 @@ from pfrl_like.q_functions import (
 )
 from pfrl_like.testing.play import play_one
 
-OPTIONS: Any = {"replay_start_size": 10, "minibatch_size": 4, "entropy_target": -2.0, "initial_temperature": 0.2}
-adam = functools.partial(torch.optim.Adam, lr=1e-2)
+
+def make_redq(n: int = 4, **options: Any) -> Any:
+    critics = [make_critic() for _ in range(n)]
+    return made(REDQ, q_funcs=critics, q_func_optimizers=[*map(sgd, critics)], **options)
 
 
-def make_sac(kind: Any, policy: nn.Module, critics: list[nn.Module], buffer: str = "uniform", **options: Any) -> Any:
-    optimizers = [adam(part.parameters()) for part in (policy, *critics)]
-    replay = MAKE_BUFFER[buffer](capacity=1_000)
-    return kind(policy, *critics, *optimizers, replay, 0.9, **{**OPTIONS, **options})
-
-
-def make_tqc(buffer: str = "uniform", **options: Any) -> Any:
-    return TQC(**arguments_of(TQC, replay_buffer=MAKE_BUFFER[buffer](1_000), **options))
-
-
-def make_redq(buffer: str = "uniform", n: int = 4, critics: Any = None, **options: Any) -> Any:
-    policy, critics = make_policy(), critics or [make_critic() for _ in range(n)]
-    replay, optimizers = MAKE_BUFFER[buffer](capacity=1_000), [adam(critic.parameters()) for critic in critics]
-    options = {"n_times_update": 2, **OPTIONS, **options}
-    return REDQ(policy, critics, adam(policy.parameters()), optimizers, replay, 0.9, **options)
-
-
-def make_crossq(buffer: str = "uniform", **options: Any) -> Any:
+def make_crossq(**options: Any) -> Any:
     def critic() -> nn.Module:
         layers = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1)
         return nn.Sequential(ConcatObsAndAction(), *layers)
 
-    return make_sac(CrossQ, make_policy(), [critic(), critic()], buffer, **{"policy_update_delay": 2, **options})
+    return made(CrossQ, q_func1=critic(), q_func2=critic(), **{"policy_update_delay": 2, **options})
 
 
 # TQC
@@ -68,14 +52,14 @@ def test_the_largest_quantiles_of_all_critics_are_left_out() -> None:
 
 
 def test_tqcs_target_is_the_mixture_and_its_policy_follows_the_mean() -> None:
-    agent = make_tqc(n_dropped=2)
+    agent = made(TQC, n_dropped=2)
     values = [QuantileDiscreteActionValue(torch.randn(3, 5, 1)) for _ in range(2)]
     assert agent._pool(values).quantiles.shape == (3, 6, 1)  # 2 * (5 - 2)
     assert agent._policy_pool([torch.tensor([1.0]), torch.tensor([4.0])]).item() == 2.5
     with pytest.raises(ValueError, match="n_dropped"):
-        make_tqc(n_dropped=-1)
+        made(TQC, n_dropped=-1)
     with pytest.raises(TypeError, match="a critic gives DiscreteActionValue, .* QuantileDiscreteActionValue"):
-        make_sac(TQC, make_policy(), [make_critic() for _ in range(2)]).update(make_batch())
+        made(TQC, q_func1=make_critic(), q_func2=make_critic()).update(make_batch())
 
 
 # REDQ
@@ -168,9 +152,7 @@ def test_crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alon
 
 
 def test_crossq_may_have_a_recurrent_policy() -> None:
-    options: dict[str, Any] = {"recurrent": True, "episodic_update_len": 4, "num_steps": 2}
-    critics = [make_critic() for _ in range(2)]
-    agent = make_sac(CrossQ, make_policy(recurrent=True), critics, "episodic", **options)
+    agent = made(CrossQ, recurrent=True, num_steps=2)
     play_one(agent, ENV, 30)
     assert agent.n_policy_updates > 0
     batch = agent._prepare(agent.replay_buffer.sample_sequences(4, 4, 0.9))
@@ -182,8 +164,7 @@ def test_crossq_may_have_a_recurrent_policy() -> None:
     expected = soft_reward(batch, log_prob, agent.temperature) + batch.discount * value.q_values.flatten() - q
     torch.testing.assert_close(td_error, expected)
     with pytest.raises(TypeError, match="q_func1 is RecurrentSequential, .* only the policy may be recurrent"):
-        critics = [make_critic(recurrent=True) for _ in range(2)]
-        make_sac(CrossQ, make_policy(recurrent=True), critics, "episodic", **options)
+        made(CrossQ, recurrent=True, q_func1=make_critic(recurrent=True))
 
 
 # Discrete actions
@@ -229,7 +210,7 @@ def quantiles_of(*quantiles: list[float]) -> nn.Module:
 
 def test_discrete_critics_of_distributions_learn_from_one_action_of_the_policy() -> None:
     critics = [quantiles_of([0.0, 4.0], [8.0, 6.0]), quantiles_of([3.0, 0.0], [3.0, 20.0])]
-    agent = make_sac(DiscreteSAC, POLICY, critics, entropy_target=None, initial_temperature=0.2)
+    agent = made(DiscreteSAC, policy=POLICY, q_func1=critics[0], q_func2=critics[1], entropy_target=None)
     first, second = (BATCH.replace(next_action_mask=torch.tensor([mask])) for mask in ([True, False], [False, True]))
     # The second critic holds less of the first action, 3 on the average, the first one of the second action, 5.
     for batch, mean in ((first, 3.0), (second, 5.0)):
@@ -247,7 +228,7 @@ def test_discrete_critics_of_distributions_learn_from_one_action_of_the_policy()
 def test_discrete_critics_are_of_one_form() -> None:
     critics = [quantiles_of([0.0, 4.0]), q_of(0.0, 4.0)]
     for pair in (critics, critics[::-1]):
-        agent = make_sac(DiscreteSAC, POLICY, pair)
+        agent = made(DiscreteSAC, policy=POLICY, q_func1=pair[0], q_func2=pair[1])
         with pytest.raises(
             TypeError, match="the critics return .*ActionValue, .*ActionValue, which cannot be compared"
         ):

@@ -266,9 +266,3 @@ def test_values_of_awr_are_those_of_states(name: str) -> None:
         np.testing.assert_array_equal(given, [values, np.zeros(7)])
     with pytest.raises(TypeError, match="with_sdt"):
         made.predict_value(OBS, actions, with_sdt=True)
-
-
-def test_a_model_of_another_algorithm_is_refused() -> None:
-    fitted("SAC").save_model("sac.pt")
-    with pytest.raises(CheckpointError, match="is a model of SAC, expected DQN"):
-        make("DQN").load_model("sac.pt")

@@ -223,5 +223,5 @@ def test_a_pipeline_comes_back_from_json() -> None:
     pipeline = AugmentationPipeline([RandomShift(shift_size=10), "color_jitter"])
     again = AugmentationPipeline(json.loads(json.dumps(pipeline.describe())))
     assert list(again) == list(pipeline) and repr(again) == repr(pipeline)
-    with pytest.raises(TypeError, match="cannot be described"):
+    with pytest.raises(TypeError, match="the pipeline contains .*, expected only Augmentation objects"):
         AugmentationPipeline([np.negative]).describe()

@@ -90,7 +90,7 @@ def test_masked_takes_categoricals_of_both(cls: type) -> None:
 
 def test_masked_refuses_what_is_not_categorical() -> None:
     gaussian = torch.distributions.Normal(torch.zeros(2, 3), 1.0)
-    with pytest.raises(TypeError, match=r"action_mask came with a policy that gives Normal; only categorical"):
+    with pytest.raises(TypeError, match=r"action_mask: the policy returns Normal, expected a categorical distribution"):
         masked(gaussian, MASK)
 
 

@@ -78,7 +78,7 @@ def test_parameters_have_a_row_for_each_state_even_if_the_scale_is_shared() -> N
 
 def test_other_distributions_are_refused() -> None:
     for function in (parameters_of, with_parameters, detached, lambda d: rows_of(d, [0])):
-        with pytest.raises(TypeError, match="distribution is Beta, whose parameters are not known"):
+        with pytest.raises(TypeError, match="distribution is Beta, expected a Gaussian"):
             function(Beta(torch.ones(2), torch.ones(2)))
     with pytest.raises(TypeError, match="distribution is Tensor"):
         parameters_of(X)

@@ -15,7 +15,7 @@ from tape_parts import ENVS, Images, Noisy, Sim, seeded
 
 from pfrl_like.envs import SerialVectorEnv, episode_tape
 from pfrl_like.envs.episode_tape import EpisodeTape, RestoreResult
-from pfrl_like.random_streams.streams import GlobalDraws, kept_states
+from pfrl_like.random_streams.streams import GlobalDraws, state_restorers
 from pfrl_like.utils.plain_values import many_to_json
 from pfrl_like.wrappers import Monitor
 from pfrl_like.wrappers.atari_wrappers import EpisodicLifeEnv
@@ -213,10 +213,10 @@ def test_steps_that_wait_to_be_summed_up_are_known_as_they_were(draws_from: int,
 
 def test_states_of_streams_that_are_not_what_they_say_are_refused() -> None:
     nothing = "eNoDAAAAAAE="
-    assert kept_states({"calls": [], "states": nothing}) == {}
+    assert state_restorers({"calls": [], "states": nothing}) == {}
     for calls, states in (([[0, "numpy"]], nothing), ([[0, "other"]], nothing), ([], "x"), (5, nothing), ([], 5)):
         with pytest.raises(ValueError, match="cannot be read"):
-            kept_states({"calls": calls, "states": states})
+            state_restorers({"calls": calls, "states": states})
 
 
 @pytest.mark.slow
@@ -225,14 +225,14 @@ def test_states_that_stay_as_they_are_may_be_many() -> None:
     draws.call(0, random.random)
     for position in range(1, 30_000):  # 2,509 bytes each
         draws.call(position, lambda: None)
-    assert len(kept_states(draws.to_plain())) == 30_000
+    assert len(state_restorers(draws.to_plain())) == 30_000
 
 
 def test_a_chain_of_states_is_not_longer_than_its_text_explains() -> None:
     calls = [[0, "torch"]] * 30_000
     states = base64.b64encode(zlib.compress(bytes(len(torch.get_rng_state()) * len(calls)), 9)).decode()
     with pytest.raises(ValueError, match="bytes, expected at most"):
-        kept_states({"calls": calls, "states": states})
+        state_restorers({"calls": calls, "states": states})
 
 
 def test_a_monitor_goes_on_counting(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from experiment_fakes import Counting
+from experiment_fakes import Bare, Counting
 
 from pfrl_like.experiments import (
     LinearInterpolationHook,
@@ -132,20 +132,14 @@ def test_demonstrations_can_be_loaded_again(agent, tmp_path, extent, n):
 
 
 def test_demonstrations_keep_masks_even_of_an_agent_that_takes_none(tmp_path):
-    class Bare:
-        def act(self, obs):
-            return 0
-
-        def observe(self, obs, reward, done, reset):
-            pass
-
+    class Evaluated(Bare):
         def eval_mode(self):
             return contextlib.nullcontext()
 
         def dry_run(self, obs, action_space):
             self.seen = action_space
 
-    agent, mask = Bare(), np.array([True, False])
+    agent, mask = Evaluated(), np.array([True, False])
     buffer = collect_demonstrations(agent, Counting(3, mask=mask), 3, None, tmp_path)
     batch = buffer.sample_batch(3)
     assert batch.action_mask.tolist() == batch.next_action_mask.tolist() == [[True, False]] * 3

@@ -1,6 +1,5 @@
 """Runs that were stopped go on from their newest checkpoint as if they had not been."""
 
-import os
 import shutil
 import signal
 import sys
@@ -231,33 +230,6 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path):
 
 
 # What is kept
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("keep, kept", [(1, ["110_finish"]), (3, ["100_checkpoint", "110_finish", "75_checkpoint"])])
-def test_so_many_checkpoints_are_kept_and_the_best_agent(keep, kept, tmp_path):
-    serial(tmp_path, 110, keep_checkpoints=keep)
-    assert sorted(path.name for path in tmp_path.glob("*_*") if path.name[0].isdigit()) == kept
-    assert sorted(path.parent.name for path in tmp_path.glob("*/run")) == kept
-    assert (tmp_path / "best").is_dir()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="a file takes the place of a directory")
-@pytest.mark.parametrize("choice", ["raise", "warn"])
-def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(choice, tmp_path, caplog):
-    def fill_disk(env, agent, t):
-        if t == 40:
-            (tmp_path / "50_checkpoint").write_text("in the way")
-
-    if choice == "raise":
-        with pytest.raises(CheckpointError, match="50_checkpoint"):
-            serial(tmp_path, step_hooks=[fill_disk], on_checkpoint_failure=choice)
-    else:
-        serial(tmp_path, step_hooks=[fill_disk], on_checkpoint_failure=choice)
-        assert "50_checkpoint could not be saved: " in caplog.text
-        assert (tmp_path / "75_checkpoint" / "run").is_dir()
-    assert (tmp_path / "25_checkpoint" / "run").is_dir() == (choice == "raise")
 
 
 @pytest.mark.slow

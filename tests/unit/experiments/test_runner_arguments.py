@@ -22,6 +22,7 @@ from pfrl_like.envs import SerialVectorEnv
 HERE = "unit/experiments/"
 RUNS = HERE + "test_train_agent.py::test_"
 RESUME = HERE + "test_resume.py::test_"
+SAVED = RESUME + "nothing_stays_of_what_could_not_be_saved"
 DIRECTORY = HERE + "test_output_dir.py::test_"
 
 
@@ -159,12 +160,8 @@ RUNNING = {
     "log_interval": Effect(6, "log", held_by=RUNS + "interval_and_window_of_the_log"),
     "return_window_size": Effect(1, "log", given={"log_interval": 6}, held_by=RUNS + "interval_and_window_of_the_log"),
     "resume": Effect(held_by=RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been"),
-    "keep_checkpoints": Effect(
-        1, "files", given={"checkpoint_freq": 3}, held_by=RESUME + "so_many_checkpoints_are_kept_and_the_best_agent"
-    ),
-    "on_checkpoint_failure": Effect(
-        held_by=RESUME + "a_checkpoint_that_cannot_be_written_ends_training_or_does_not"
-    ),
+    "keep_checkpoints": Effect(1, "files", given={"checkpoint_freq": 3}, held_by=SAVED),
+    "on_checkpoint_failure": Effect(held_by=SAVED),
 }  # fmt: skip
 OF_TRAIN = {
     **RUNNING,
@@ -240,7 +237,6 @@ HELD = {
         ASYNC + "seeds_and_episode_limit_reach_each_process",
         ASYNC + "profiles_and_checkpoints_are_written",
         ASYNC + "without_shared_memory_the_agent_of_process_0_is_saved",
-        ASYNC + "agents_that_each_process_makes_share_those_of_the_first",
         ASYNC + "processes_learn_shared_parameters_with_shared_statistics",
         ASYNC + "a_run_goes_on_from_its_newest_agent",
         ASYNC + "a_good_score_ends_training_in_all_processes",
@@ -256,8 +252,7 @@ HELD = {
         OFFLINE + "a_run_leaves_what_other_runs_leave",
         OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
         RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been",
-        RESUME + "so_many_checkpoints_are_kept_and_the_best_agent",
-        RESUME + "a_checkpoint_that_cannot_be_written_ends_training_or_does_not",
+        SAVED,
     ],
     experiments.EpochRunner: [
         EPOCHS + "another_environment_and_loggers_of_ones_own_are_used",

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from experiment_fakes import Counting, Recorder
+from experiment_fakes import Bare, Counting, Recorder
 from resume_parts import small_dqn
 from run_parts import Hook, Sink, record, steps_of, table
 
@@ -89,13 +89,6 @@ def test_error_while_observing_is_saved_under_the_step_it_belongs_to(agent, tmp_
 
 
 def test_agent_that_only_acts_and_observes_is_trained(tmp_path, caplog):
-    class Bare:
-        def act(self, obs):
-            return 0
-
-        def observe(self, obs, reward, done, reset):
-            pass
-
     train_agent(Bare(), Counting(2, mask=np.array([True, True])), 4, tmp_path)
     assert "no method save" in caplog.text and (tmp_path / "report.html").exists()
 

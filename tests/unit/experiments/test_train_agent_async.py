@@ -331,13 +331,6 @@ def test_processes_learn_shared_parameters_with_shared_statistics(tmp_path, star
     other.load(tmp_path / "best")
 
 
-@pytest.mark.slow
-def test_agents_that_each_process_makes_share_those_of_the_first(tmp_path):
-    agent = run(tmp_path, make_agent=lambda index: make_a3c(process_idx=index), global_step_hooks=[Sharing(tmp_path)])
-    assert not torch.equal(parameters(agent), parameters(make_a3c()))
-    assert (tmp_path / "process-1").read_text() == "False True"
-
-
 @pytest.mark.parametrize("form", ["agent", "make_agent"])
 def test_without_shared_memory_the_agent_of_process_0_is_saved(tmp_path, form):
     agent = make_a3c()

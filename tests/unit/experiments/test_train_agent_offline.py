@@ -1,6 +1,7 @@
 import logging
 from typing import Any
 
+import actor_critic_parts
 import gymnasium
 import numpy as np
 import pytest
@@ -9,14 +10,12 @@ from resume_parts import small_dqn
 from run_parts import Hook, Sink, record, resumed, table
 from torch import nn
 
-from pfrl_like.agents import DQN, TD3
+from pfrl_like.agents import DQN
 from pfrl_like.algos import DiscreteCQL
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
-from pfrl_like.experiments import train_agent, train_agent_offline
+from pfrl_like.experiments import train_agent_offline
 from pfrl_like.experiments.train_agent_offline import DatasetSource
-from pfrl_like.explorers import AdditiveGaussian
-from pfrl_like.policies import DeterministicHead
 from pfrl_like.q_functions import DiscreteActionValueHead, FCSAQFunction
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
 
@@ -56,15 +55,6 @@ def test_the_record_tells_the_reward_convention_of_the_dataset(tmp_path):
     assert told == {MDPDataset: "next_row", Selection: "next_row", ReplayBuffer: None}
 
 
-@pytest.mark.slow
-def test_the_agent_goes_on_online_with_the_same_data(tmp_path):
-    dataset = recorded()
-    trained, _ = train_agent_offline(agent(ReplayBuffer.from_dataset(dataset)), dataset, 10, tmp_path / "offline")
-    train_agent(trained, gymnasium.make("CartPole-v1"), 20, tmp_path / "online")
-    assert dict(trained.get_statistics())["n_updates"] == 30
-    assert len(trained.replay_buffer) == dataset.n_steps + 20
-
-
 def test_a_prioritized_buffer_is_a_dataset_too(tmp_path):
     buffer = PrioritizedReplayBuffer.from_dataset(recorded())
     train_agent_offline(agent(), buffer, 20, tmp_path)
@@ -85,13 +75,9 @@ def made_of(obs_size: int, actions: np.ndarray) -> MDPDataset:
     return MDPDataset.from_arrays(np.zeros((n, obs_size), np.float32), actions, np.zeros(n), np.zeros(n))
 
 
-def actor_critic(actions_of_critics: int = 2) -> TD3:
-    policy = nn.Sequential(nn.Linear(4, 2), nn.Tanh(), DeterministicHead())
-    parts = [policy, *(FCSAQFunction(4, actions_of_critics, 8, 1) for _ in range(2))]
-    return TD3(
-        *parts, *[torch.optim.SGD(part.parameters(), 0.01) for part in parts], ReplayBuffer(1000), 0.9,
-        AdditiveGaussian(0.1), minibatch_size=8, replay_start_size=8,
-    )  # fmt: skip
+def actor_critic(actions_of_critics: int = 2) -> Any:
+    critics: list[nn.Module] = [FCSAQFunction(4, actions_of_critics, 8, 1) for _ in range(2)]
+    return actor_critic_parts.make_agent("TD3", q_funcs=critics, replay_start_size=8, minibatch_size=8)
 
 
 @pytest.mark.parametrize(

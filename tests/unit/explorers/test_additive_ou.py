@@ -48,7 +48,7 @@ def test_environment_that_becomes_active_later_starts_its_process_then() -> None
 
 def test_single_and_batched_choices_share_the_process() -> None:
     explorer = AdditiveOU(sigma=0.0, mu=1.0)
-    explorer.ou_state, explorer._begun = np.zeros(2, dtype=np.float32), np.ones(1, dtype=bool)
+    explorer.ou_state, explorer._started = np.zeros(2, dtype=np.float32), np.ones(1, dtype=bool)
     assert explorer.select_actions(0, ZERO[:1]).tolist() == [[np.float32(0.15)] * 2]
     assert explorer.select_action(1, lambda: ZERO[0])[0] == pytest.approx(0.15 + 0.15 * 0.85)
     assert explorer.ou_state.shape == (2,)
@@ -88,7 +88,7 @@ def test_saved_generator_of_its_own_goes_on_where_it_was(make: Any) -> None:
     assert (other.select_actions(1, ZERO[:, :1]) == explorer.select_actions(1, ZERO[:, :1])).all()
 
 
-def test_process_that_has_not_begun_can_be_saved() -> None:
+def test_process_that_has_not_started_can_be_saved() -> None:
     explorer = AdditiveOU()
     explorer.load_state_dict(AdditiveOU().state_dict())
     assert explorer.ou_state is None
@@ -108,7 +108,7 @@ def test_noise_is_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_a_process_without_a_stationary_state_starts_with_mu() -> None:
-    with pytest.raises(ValueError, match="theta is 0.0, expected a number between 0 and 2 unless start_with_mu"):
+    with pytest.raises(ValueError, match="theta is 0.0, expected a number between 0 and 2, or start_with_mu=True"):
         AdditiveOU(theta=0.0)
 
 

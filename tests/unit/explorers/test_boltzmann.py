@@ -28,5 +28,5 @@ def test_inactive_environments_keep_the_greedy_action_and_cost_no_draw() -> None
 
 def test_continuous_actions_are_refused() -> None:
     value = QuadraticActionValue(torch.zeros(1, 1), torch.ones(1, 1, 1), torch.zeros(1))
-    with pytest.raises(TypeError, match="action_value is QuadraticActionValue, but Boltzmann needs"):
+    with pytest.raises(TypeError, match="action_value is QuadraticActionValue, expected a Discrete"):
         Boltzmann().select_action(0, never, value)

@@ -18,7 +18,7 @@ from pfrl_like.explorers import (
 
 @pytest.mark.parametrize("explorer", [AdditiveGaussian(0.5), AdditiveOU()], ids=lambda made: type(made).__name__)
 def test_noise_on_integers_is_refused_with_a_way_out(explorer: Any) -> None:
-    message = f"greedy actions have dtype int64, but {type(explorer).__name__} adds noise .* epsilon-greedy explorers"
+    message = f"{type(explorer).__name__}: greedy actions have dtype int64, expected floating.* epsilon-greedy explorer"
     with pytest.raises(TypeError, match=message):
         explorer.select_actions(0, np.array([0, 1]))
     with pytest.raises(TypeError, match=message):

@@ -186,7 +186,6 @@ def test_batch_states_and_phi_make_the_features() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"t_max": 0}, ValueError, "t_max"),
         ({"gamma": 1.5}, ValueError, "gamma is 1.5"),
         ({"gamma": "x"}, TypeError, "gamma"),
         ({"max_grad_norm": -1}, ValueError, "max_grad_norm"),

@@ -193,7 +193,7 @@ def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callab
     class Agent:
         """Acts, and does not predict."""
 
-    with pytest.raises(TypeError, match=r"algo is Agent, expected .* predict; .*eval_performance and ope.evaluate_off"):
+    with pytest.raises(TypeError, match=r"algo is Agent, expected .* predict: .*eval_performance and ope.evaluate_off"):
         scorer(Agent(), data())
 
 
@@ -207,7 +207,7 @@ def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callab
 @pytest.mark.parametrize("told", [True, False], ids=["episodes", "no episodes"])
 def test_what_makes_scorers_is_none(maker: Callable[..., object], call: str, told: bool) -> None:
     name = maker.__name__
-    with pytest.raises(TypeError, match=rf"{name} was called like a .* makes a scorer: pass {name}\({call}\) instead"):
+    with pytest.raises(TypeError, match=rf"{name} was called like a .* a scorer: pass {name}\({call}\) instead"):
         maker(Greedy(1), data() if told else None)
 
 

@@ -110,7 +110,7 @@ def test_other_inputs_than_tensors_run_as_they_are() -> None:
     compiled = CompiledFunction(lambda x: x, Owner(), "a test")
     for value in (None, 1.5, "text", (X, None)):
         assert compiled(value) is value
-    with pytest.raises(TypeError, match="a region takes tensors, got str"):
+    with pytest.raises(TypeError, match="value is str, expected tensors"):
         form(("text",))
 
 

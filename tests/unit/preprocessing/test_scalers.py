@@ -101,13 +101,13 @@ def test_nan_is_found_in_a_later_piece(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: StandardScaler(mean=[1.0]), ValueError, "not given: std"),
+        (lambda: StandardScaler(mean=[1.0]), ValueError, "needs mean and std, but std is None"),
         (lambda: MinMaxScaler(ROWS, minimum=[0.0]), ValueError, "not both"),
         (lambda: MinMaxScaler(minimum=[2.0], maximum=[1.0]), ValueError, "no less than minimum"),
         (lambda: StandardScaler(mean=[1.0], std=[-1.0]), ValueError, "negative"),
         (lambda: StandardScaler(mean=[1.0], std=[1.0, 2.0]), ValueError, "different shapes"),
         (lambda: StandardScaler(mean=[1.0], std=[np.nan]), NonFiniteError, "std"),
-        (lambda: MinMaxActionScaler(SimpleNamespace(actions=np.array([0, 1]))), TypeError, "actions have no scale"),
+        (lambda: MinMaxActionScaler(SimpleNamespace(actions=np.array([0, 1]))), TypeError, "actions cannot be scaled"),
         (lambda: MultiplyRewardScaler(0.0), ValueError, "multiplier is 0"),
         (lambda: MinMaxRewardScaler(multiplier=0.0), ValueError, "multiplier is 0"),
         (lambda: StandardRewardScaler(multiplier="a"), TypeError, "multiplier is 'a'"),  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ def test_nan_is_found_in_a_later_piece(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: ConstantShiftRewardScaler(float("nan")), ValueError, "shift is nan"),
         (lambda: ReturnBasedRewardScaler(return_max=1.0), ValueError, "either a dataset or return_max and return_min"),
         (lambda: ReturnBasedRewardScaler(return_max=1.0, return_min=1.0), ValueError, "expected more than return_min"),
-        (lambda: ReturnBasedRewardScaler([np.ones(2)]), ValueError, "range of returns must not be 0"),
+        (lambda: ReturnBasedRewardScaler([np.ones(2)]), ValueError, "for equal returns use a MultiplyRewardScaler"),
         (lambda: ReturnBasedRewardScaler([np.array([np.nan])]), NonFiniteError, "rewards of episode 0 has nan"),
         (lambda: ReturnBasedRewardScaler(3), TypeError, "cannot fit a scaler"),
     ],
@@ -175,8 +175,8 @@ def test_returns_are_those_of_episodes() -> None:
         ("standrd", "observations", ValueError, "'standrd'.*nearest is 'standard'"),
         ("minmax", "actions", ValueError, "scaler of actions is 'minmax'.*nearest is 'min_max'"),
         ("clip", "rewards", ValueError, "low and high are None"),
-        (MinMaxScaler(), "actions", ValueError, "a scaler of observations, not of actions"),
-        (MultiplyRewardScaler(2.0), "observations", ValueError, "a scaler of rewards, not of observations"),
+        (MinMaxScaler(), "actions", ValueError, "scales observations, expected a scaler of actions"),
+        (MultiplyRewardScaler(2.0), "observations", ValueError, "scales rewards, expected a scaler of observations"),
     ],
 )
 def test_what_names_no_scaler_is_refused(scaler: Any, column: str, error: type[Exception], message: str) -> None:

@@ -112,7 +112,7 @@ def test_the_proposal_has_a_group_of_its_own() -> None:
         groups = q_functions.fqf_parameter_groups(network, lr=1e-9)
         assert groups[1] == {"params": list(q_function.proposal.parameters()), "lr": 1e-9}
         assert len(groups[0]["params"]) + 2 == len(list(network.parameters()))
-    with pytest.raises(ValueError, match="q_function is Linear, which contains no FullyParametrizedQFunction"):
+    with pytest.raises(ValueError, match="q_function is Linear, expected a module that contains a FullyParametrized"):
         q_functions.fqf_parameter_groups(nn.Linear(1, 1))
 
 

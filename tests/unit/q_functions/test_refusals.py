@@ -66,5 +66,5 @@ def test_a_negative_weight_of_the_entropy_is_refused() -> None:
 
 @pytest.mark.parametrize("name", [*LATE, "FCSAQFunction", "FCBNSAQFunction", "DropoutFCSAQFunction"])
 def test_an_observation_without_an_action_is_refused(name: str) -> None:
-    with pytest.raises(TypeError, match="expected an observation and an action, or a pair of both, got one Tensor"):
+    with pytest.raises(TypeError, match="got one Tensor, expected an observation and an action, or a pair"):
         getattr(q_functions, name)(3, 1, 8, 1)(torch.zeros(2, 4))

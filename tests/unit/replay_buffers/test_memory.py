@@ -280,8 +280,8 @@ def test_a_dataset_is_made_of_a_container():
 @pytest.mark.parametrize(
     ("make", "memory", "message"),
     [
-        (ReplayBuffer, (), "memory: got tuple, expected a container of items with append"),
-        (ReplayBuffer, 7, "memory: got int, expected a container"),
+        (ReplayBuffer, (), "memory: got tuple, expected None, or a container with append"),
+        (ReplayBuffer, 7, "memory: got int, expected None, or a container"),
         (PrioritizedReplayBuffer, PrioritizedBuffer(), "memory: got PrioritizedBuffer, expected None"),
         (EpisodicReplayBuffer, [], "memory: got list, expected None"),
     ],

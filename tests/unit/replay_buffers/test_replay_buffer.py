@@ -104,9 +104,7 @@ def test_no_environment_at_all_is_no_step():
     ("changed", "message"),
     [
         (dict(env_ids=[0]), "env_ids: got 1"),
-        (dict(terminated=[False]), "obs 2, action 2, reward 2, next_obs 2, terminated 1, truncated 2"),
-        (dict(truncated=[False] * 3), "lengths: .* terminated 2, truncated 3"),
-        (dict(obs=np.zeros((3, 1))), "lengths: obs 3, action 2"),
+        (dict(terminated=[False]), "'next_obs': 2, 'terminated': 1, 'truncated': 2"),
     ],
 )
 def test_columns_of_different_lengths_are_refused(changed, message):

@@ -86,7 +86,7 @@ def test_a_transition_is_one_object_for_as_long_as_somebody_has_it():
     assert step["reward"] == 5.0
     del step
     gc.collect()
-    assert len(buffer._handed_out) == 0
+    assert len(buffer._transition_cache) == 0
 
 
 def test_copies_are_ordinary_dicts_and_lists():

@@ -115,8 +115,6 @@ def test_errors_come_back_to_a_prioritised_buffer_of_pfrls_interface_whose_weigh
     assert batch.discount.tolist() == [0.0, 0.0]
     agent.update_from_replay()
     assert len(buffer.errors) == 1 and len(buffer.errors[0]) == 2 and min(buffer.errors[0]) >= 0
-    with pytest.raises(TypeError, match="has no priorities"):
-        Plain().update_priorities([0], [1.0])
 
 
 def test_errors_of_sequences_come_back_in_the_order_of_the_sample():

@@ -42,7 +42,7 @@ def test_who_may_decide_is_asked_by_the_name_of_the_file(path: Path) -> None:
             asked.append(name)
             yield
 
-    file.told = told
+    file.error_context = told
     with full_from(0):
         file.append(b"lost\n")
         with pytest.raises(CheckpointError):
@@ -65,7 +65,7 @@ def test_no_piece_is_there_before_those_of_the_other_file(path: Path) -> None:
 
 
 def test_beyond_what_may_wait_the_file_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "MOST_WAITING", 10)
+    monkeypatch.setattr(journal, "MAX_BUFFERED", 10)
     file = AppendedFile(path)
     with full_from(4):
         file.append(b"one\n")

@@ -31,7 +31,7 @@ def test_layout_in_memory_does_not_matter(array: Any, path: Path) -> None:
 
 def test_columns_longer_than_a_piece_come_back(path: Path) -> None:
     array = np.arange((1 << 24) + 5, dtype=np.uint8)
-    write_arrays(path, {}, {"x": array, "y": array[:3]}, durable=False)
+    write_arrays(path, {}, {"x": array, "y": array[:3]})
     arrays = read_arrays(path)[1]
     assert np.array_equal(arrays["x"], array)
     assert np.array_equal(arrays["y"], array[:3])

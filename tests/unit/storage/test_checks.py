@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.checks import check_like, fitted_optimizer_state, nan_state, non_finite_parameter
+from pfrl_like.storage.checks import check_like, checked_optimizer_state, nan_state, non_finite_parameter
 
 
 def adam(steps: int = 2, **options: Any) -> torch.optim.Optimizer:
@@ -63,7 +63,7 @@ def test_nan_in_an_optimiser_is_named() -> None:
 @pytest.mark.parametrize("live_steps", [0, 2], ids=["fresh", "used"])
 def test_a_state_of_the_same_optimiser_fits(live_steps: int) -> None:
     state = adam().state_dict()
-    fitted = fitted_optimizer_state(state, adam(live_steps), "file")
+    fitted = checked_optimizer_state(state, adam(live_steps), "file")
     assert fitted["state"] == state["state"]
     assert fitted["param_groups"][0]["lr"] == 0.01
 
@@ -71,7 +71,7 @@ def test_a_state_of_the_same_optimiser_fits(live_steps: int) -> None:
 def test_the_live_choice_of_kernel_is_kept() -> None:
     state = adam().state_dict()
     state["param_groups"][0].update(capturable=True, fused=True, foreach=False)
-    fitted = fitted_optimizer_state(state, adam(), "file")["param_groups"][0]
+    fitted = checked_optimizer_state(state, adam(), "file")["param_groups"][0]
     assert (fitted["capturable"], fitted["fused"], fitted["foreach"]) == (False, None, None)
 
 
@@ -82,27 +82,27 @@ def test_steps_may_be_integers_as_before_pytorch_1_12() -> None:
     for key in ("maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"):
         del state["param_groups"][0][key]
     live = adam(0)
-    live.load_state_dict(fitted_optimizer_state(state, live, "file"))
+    live.load_state_dict(checked_optimizer_state(state, live, "file"))
     assert next(iter(live.state.values()))["step"] == 2
 
 
 def test_a_rho_that_adadelta_refuses_is_refused() -> None:
     live = torch.optim.Adadelta(nn.Linear(2, 3).parameters(), rho=1.0)
     state = copy.deepcopy(live.state_dict())
-    fitted_optimizer_state(state, live, "file")
+    checked_optimizer_state(state, live, "file")
     state["param_groups"][0]["rho"] = 1.1
     with pytest.raises(CheckpointError, match=r"\['rho'\] is 1.1; expected a number up to 1"):
-        fitted_optimizer_state(state, live, "file")
+        checked_optimizer_state(state, live, "file")
 
 
 @pytest.mark.parametrize("maximize", [True, False])
 def test_a_state_that_would_go_the_other_way_is_refused(maximize: bool) -> None:
     state = adam(maximize=maximize).state_dict()
     with pytest.raises(CheckpointError, match=rf"\['maximize'\] is {maximize}; expected {not maximize}"):
-        fitted_optimizer_state(state, adam(maximize=not maximize), "file")
+        checked_optimizer_state(state, adam(maximize=not maximize), "file")
     del state["param_groups"][0]["maximize"]  # as of old versions of PyTorch
     live = adam(maximize=True)
-    live.load_state_dict(fitted_optimizer_state(state, live, "file"))
+    live.load_state_dict(checked_optimizer_state(state, live, "file"))
     assert live.param_groups[0]["maximize"] is True
 
 
@@ -116,10 +116,10 @@ def test_negative_second_moments_are_refused(name: str, key: str) -> None:
     model(torch.ones(1, 2)).sum().backward()
     live.step()
     state = copy.deepcopy(live.state_dict())
-    fitted_optimizer_state(state, live, "file")
+    checked_optimizer_state(state, live, "file")
     state["state"][0][key][0, 0] = -1e-9
     with pytest.raises(CheckpointError, match=rf"state\[0\]\['{key}'\] has negative numbers"):
-        fitted_optimizer_state(state, live, "file")
+        checked_optimizer_state(state, live, "file")
 
 
 def test_second_moments_of_complex_parameters_fit() -> None:
@@ -127,15 +127,15 @@ def test_second_moments_of_complex_parameters_fit() -> None:
     live = torch.optim.Adam([parameter])
     parameter.abs().sum().backward()
     live.step()
-    fitted_optimizer_state(live.state_dict(), live, "file")
+    checked_optimizer_state(live.state_dict(), live, "file")
 
 
 def test_settings_of_a_schedule_may_be_absent_or_added() -> None:
     state, live = adam().state_dict(), adam()
     live.param_groups[0]["initial_lr"] = 0.5
-    fitted_optimizer_state(state, live, "file")
+    checked_optimizer_state(state, live, "file")
     state["param_groups"][0]["initial_lr"] = 0.5
-    fitted_optimizer_state(state, adam(), "file")
+    checked_optimizer_state(state, adam(), "file")
 
 
 def change(path: tuple[Any, ...], value: Any) -> Any:
@@ -191,10 +191,10 @@ TOO_LARGE = [(1.5, 0.9), (0.9, 1.0), tuple(torch.tensor([0.9, 1.5]))]
 @pytest.mark.parametrize("live_steps", [0, 2], ids=["fresh", "used"])
 def test_a_state_that_does_not_fit_is_refused(state: Any, message: str, live_steps: int) -> None:
     with pytest.raises(CheckpointError, match=f"file: is the state of a different optimiser: .*{message}"):
-        fitted_optimizer_state(state, adam(live_steps), "file")
+        checked_optimizer_state(state, adam(live_steps), "file")
 
 
 def test_a_state_of_another_class_of_optimiser_is_refused() -> None:
     sgd = torch.optim.SGD(nn.Linear(2, 3).parameters(), lr=0.1)
     with pytest.raises(CheckpointError, match="has no 'momentum'"):
-        fitted_optimizer_state(adam().state_dict(), sgd, "file")
+        checked_optimizer_state(adam().state_dict(), sgd, "file")

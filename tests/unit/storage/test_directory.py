@@ -358,7 +358,7 @@ def test_what_cannot_be_saved_or_read_again_leaves_the_old_save(
     before = sorted(tmp_path.iterdir())
     monkeypatch.setattr(directory, "_MAX_STATE", 1 << 20)
     if len(files) == 50:
-        monkeypatch.setattr(directory, "MAX_MANIFEST", 1 << 12)
+        monkeypatch.setattr(directory.manifest, "MAX_MANIFEST", 1 << 12)
     with pytest.raises(CheckpointError, match=message):
         save_directory(tmp_path, files, state, kind="agent", class_name="x", info=info)
     assert sorted(tmp_path.iterdir()) == before and load(tmp_path) == 1

@@ -201,8 +201,8 @@ class TakesNaN(DQN):
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        (TakesAnything, "the constructor took the unknown keyword not_an_argument, expected a TypeError"),
-        (NeverLearns, "nothing has changed after 40 steps of training"),
+        (TakesAnything, "the constructor accepted the unknown keyword not_an_argument, expected a TypeError"),
+        (NeverLearns, "the agent's state has not changed after 40 steps of training"),
         (DrawsFromElsewhere, "the same seed gave two different agents"),
         (ActsOutside, r"the agent chose an action outside the action space: action is np.int64\(2\)"),
         (ActsOtherwiseAlone, "a batch of one environment gave other numbers than the environment alone"),
@@ -213,8 +213,8 @@ class TakesNaN(DQN):
         (CountsTwice, "t is 20 after 5 steps in 3 environments, expected 15"),
         (TellsText, r"get_statistics returned \('loss', 'small'\), expected a pair of a name and a number"),
         (TellsMoreLater, "get_statistics returned the names"),
-        (SavesHalf, r"the loaded agent differs from the saved one: .*is 40 and 0"),
-        (ForgetsItsTurn, "a run that was stopped and resumed from its checkpoint has different results"),
+        (SavesHalf, r"the loaded agent differs from the saved agent: .*is 40 and 0"),
+        (ForgetsItsTurn, "a run that was interrupted and resumed from its checkpoint has different results"),
         (kind_of(CutsOffAsTerminal, DQN), "done=False and reset=True was stored with the discount 0.0, expected 0.9"),
         (kind_of(NeverTerminal, DQN), "done=True and reset=False was stored with the discount 0.8.*, expected 0.0"),
         (NeverBootstraps, "with a discount of 0.9 .* the TD error ignores the next observation"),
@@ -256,7 +256,7 @@ def test_an_explorer_that_ignores_masks_is_found_where_there_are_masks() -> None
 
 
 def test_an_agent_that_is_made_at_random_is_told_from_one_that_does_not_resume() -> None:
-    only = mock.patch.object(agent_checks, "CHECKS", (agent_checks.check_a_stopped_run_goes_on,))
+    only = mock.patch.object(agent_checks, "CHECKS", (agent_checks.check_an_interrupted_run_resumes,))
     with only, pytest.raises(AssertionError, match="same seed, both uninterrupted, .*does make_agent"):
         check_agent(functools.partial(make_agent, DrawsFromElsewhere))
 

@@ -55,10 +55,10 @@ class Chatty(DQN):
         (Converting, "gamma was 0.9 and is 0.5 after construction"),
         (Wide, "predict returned the shape"),
         (Forgetful, "training continued differently"),
-        (Idle, "update changed nothing"),
+        (Idle, "update changed no parameter"),
         (Silent, "fit returned None"),
         (Random, "the same seed resulted in different parameters"),
-        (Chatty, "wrote something"),
+        (Chatty, "wrote files"),
     ],
 )
 def test_what_is_broken_is_named(kind: Any, sentence: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

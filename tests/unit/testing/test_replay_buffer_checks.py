@@ -101,7 +101,7 @@ class LongSequences(EpisodicReplayBuffer):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (TakesAnything, "the constructor took the unknown keyword not_an_argument"),
+        (TakesAnything, "the constructor accepted the unknown keyword not_an_argument"),
         (JoinsEpisodes, "len is .* after 20 steps of ended episodes|gave items with the steps"),
         (JoinsEnvironments, "sampling everything gave items with the steps"),
         (DrawsTwice, "sampling everything gave items with the steps"),
@@ -111,8 +111,8 @@ class LongSequences(EpisodicReplayBuffer):
         (ForgetsTheCutOff, "discount"),
         (LoadsNothing, "len is 20 before saving and 0 after loading"),
         (KeepsPrioritiesOfNothing, "update_priorities did nothing in a buffer without priorities"),
-        (Indifferent, "the item of 20 with the only large error came .* times in 200 draws"),
-        (WeighsWrongly, "the item that comes most often has the weight"),
+        (Indifferent, "the only item of 20 with a large error was sampled .* times in 200 samples"),
+        (WeighsWrongly, "the item with the largest error has the weight"),
         (LongSequences, r"\d steps were sampled with max_len=3"),
     ],
 )

@@ -340,7 +340,6 @@ BAD: list[tuple[str, dict[str, Any], type[Exception]]] = [
     ("PPO", {"max_recurrent_sequence_len": 0}, ValueError),
     *(("A2C", {name: 0}, ValueError) for name in ("update_steps", "num_processes")),
     *(("A2C", {name: -1}, ValueError) for name in ("tau", "pi_loss_coef", "average_value_decay")),
-    ("REINFORCE", {"batchsize": 0}, ValueError),
     ("REINFORCE", {"beta": -1}, ValueError),
     *(("TRPO", {name: 0}, ValueError) for name in ("update_interval", "vf_epochs", "conjugate_gradient_max_iter")),
     *(("TRPO", {key: -1}, ValueError) for key in ("max_kl", "conjugate_gradient_damping", "line_search_max_backtrack")),
