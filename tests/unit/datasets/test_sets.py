@@ -242,8 +242,8 @@ def test_minari_sets_are_read_where_they_are_or_fetched(
     ("env_spec", "expected"),
     [
         (None, "names the environment None"),
-        (json.dumps({"id": "antigravity:Some-v0"}), "'antigravity:Some-v0', expected the id of one"),
-        (json.dumps({"id": "Unknown-v0"}), "which gymnasium cannot make.*import what registers it"),
+        (json.dumps({"id": "antigravity:Some-v0"}), "'antigravity:Some-v0', expected an environment id"),
+        (json.dumps({"id": "Unknown-v0"}), "which gymnasium cannot make.*import its package"),
     ],
 )  # fmt: skip
 def test_metadata_name_a_registered_environment_and_import_nothing(
