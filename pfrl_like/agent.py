@@ -13,7 +13,7 @@ from torch import nn
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
-from pfrl_like.utils.contexts import MODES, Mode, evaluating_here, with_plain_mode
+from pfrl_like.utils.contexts import MODES, Mode, evaluating_in_thread, state_with_mode
 from pfrl_like.utils.reprs import never_raising, shown
 
 
@@ -32,7 +32,7 @@ class Agent(ABC):
             cls.training = Mode(training)  # type: ignore[assignment]
 
     def __getstate__(self) -> Any:
-        return with_plain_mode(super().__getstate__(), self)
+        return state_with_mode(super().__getstate__(), self)
 
     @never_raising
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class Agent(ABC):
         Raises:
             RuntimeError: If `acts_from_memory` is True and another thread is in the context.
         """
-        with evaluating_here(self, alone=getattr(self, "acts_from_memory", False)):
+        with evaluating_in_thread(self, alone=getattr(self, "acts_from_memory", False)):
             yield
 
     @property

@@ -58,7 +58,7 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does what he should has the time for it, on a loaded machine, too: to end, and to say where he is."""
-    for name in ("processes.supervisor._WORDS", "experiments.signals.PATIENCE"):
+    for name in ("processes.supervisor._REPORT_SECONDS", "experiments.signals.PATIENCE"):
         monkeypatch.setattr(f"pfrl_like.{name}", PATIENCE)
     for name in ("GRACE", "TRACEBACK_SECONDS"):
         monkeypatch.setattr(f"pfrl_like.experiments.async_source.{name}", PATIENCE)
@@ -68,7 +68,7 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_words(no_haste: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is stopped says nothing, however long one listens."""
-    monkeypatch.setattr("pfrl_like.processes.supervisor._WORDS", 0.1)
+    monkeypatch.setattr("pfrl_like.processes.supervisor._REPORT_SECONDS", 0.1)
 
 
 @pytest.fixture

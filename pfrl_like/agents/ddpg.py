@@ -20,7 +20,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import constructor_only, renamed
+from pfrl_like.utils.checks import alias, constructor_only
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
@@ -195,6 +195,6 @@ class DDPG(OffPolicyActorCritic):
         td_error, stats = super().update_step(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}
 
-    n_updates = renamed("optim_t", "Number of updates.")
+    n_updates = alias("optim_t", "Number of updates.")
     q_function = property(attrgetter("q_func"), doc="The critic.")
     target_q_function = property(attrgetter("target_q_func"), doc="Target network of the critic.")

@@ -21,7 +21,7 @@ from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import check_function, constructor_only, renamed
+from pfrl_like.utils.checks import alias, check_function, constructor_only
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
@@ -246,7 +246,7 @@ class TD3(OffPolicyActorCritic):
         """Return the numbers of updates of the policy and of the critics."""
         return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
 
-    policy_n_updates = renamed("n_policy_updates", "Number of updates of the policy.")
+    policy_n_updates = alias("n_policy_updates", "Number of updates of the policy.")
 
     @property
     def q_func_n_updates(self) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor
 from pfrl_like import agents
 from pfrl_like.algos.fitting.networks import ActorCritic, adam, deterministic_policy
 from pfrl_like.explorers import Greedy
-from pfrl_like.utils.checks import renamed
+from pfrl_like.utils.checks import alias
 
 
 class DDPG(ActorCritic):
@@ -64,7 +64,7 @@ class DDPG(ActorCritic):
     n_critics = 1
     regularizing_rate: float = 1e-10
 
-    reguralizing_rate = renamed("regularizing_rate", "Another name of `regularizing_rate`, as in d3rlpy.")
+    reguralizing_rate = alias("regularizing_rate", "Another name of `regularizing_rate`, as in d3rlpy.")
 
     def _policy(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         return deterministic_policy(self._encoder(observation_shape), action_size, self.regularizing_rate)

@@ -1,4 +1,4 @@
-"""Statistics of datasets (mean, standard deviation, range) and checks that find suspicious data."""
+"""Statistics of datasets, and checks that find possible problems in the data."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ _CHUNK_BYTES = 1 << 26
 
 
 def statistics(table: Table, discrete: bool) -> dict[str, dict[str, Any]]:
-    """Return statistics of returns, rewards, continuous actions and array observations; unknown values are ignored."""
+    """Return the statistics of returns, rewards, continuous actions and array observations, without unknown values."""
     returns = np.bincount(table.episode[1:], weights=table.reward, minlength=len(table.lengths))
     rewards = np.delete(table.previous_reward, table.starts[(table.made_up & NO_REWARD) > 0] - 1)
     result = {"return": _moments_of(returns)}
@@ -32,12 +32,12 @@ def statistics(table: Table, discrete: bool) -> dict[str, dict[str, Any]]:
 
 
 def known_rows(table: Table, bit: int) -> Indices:
-    """Return the rows in which a column is known: all rows, except last rows of episodes without the value."""
+    """Return the rows in which a column is known: all rows except last rows whose bit is set in `Table.made_up`."""
     return np.delete(np.arange(1, table.n_rows + 1), table.ends[(table.made_up & bit) > 0] - 1)
 
 
 def chunks(table: Table, rows: Indices) -> Iterator[NDArray[Any]]:
-    """Yield the array observations of these rows in chunks, which saves memory."""
+    """Yield the array observations of some rows in chunks, to save memory."""
     row_bytes = int(np.prod(table.obs_shape)) * table.obs.leaves[0].dtype.itemsize
     size = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // max(1, row_bytes)))
     for start in range(0, len(rows), size):
@@ -50,7 +50,11 @@ def _moments_of(values: NDArray[Any]) -> dict[str, Any]:
 
 
 def moments(parts: Callable[[], Iterable[NDArray[Any]]]) -> dict[str, Any]:
-    """Return mean, std, min and max along the first axis of arrays. `parts` yields the arrays; it is called twice."""
+    """Return mean, std, min and max over the rows of several arrays.
+
+    Args:
+        parts: Function that returns the arrays. The function is called twice.
+    """
     sums_and_bounds = [(len(part), part.sum(0, dtype=np.float64), part.min(0), part.max(0)) for part in parts()]
     counts, sums, lows, highs = zip(*sums_and_bounds, strict=True)
     count = sum(counts)
@@ -59,7 +63,7 @@ def moments(parts: Callable[[], Iterable[NDArray[Any]]]) -> dict[str, Any]:
     return {"mean": mean, "std": np.sqrt(squares / count), "min": np.min(lows, 0), "max": np.max(highs, 0)}
 
 
-_NAMED = 5
+_MAX_SHOWN = 5
 _ASSUMED = (
     "reward_convention was not passed to MDPDataset, so rewards[t + 1] was read as the reward of actions[t] ({!r}); "
     "if rewards[t] is the reward of actions[t], pass reward_convention='same_row'"
@@ -73,13 +77,13 @@ class Finding(NamedTuple):
         kind: "nan", "outside", "constant", "duplicate", "empty" or "convention".
         where: "observations", a part of nested observations such as "observations['image'][0]", "actions", "episodes"
             or "rewards".
-        message: Description of the problem, with its first places.
-        places: All places of the problem, shape [k]. For "nan" and "outside": rows of the dataset's arrays, as in
-            `dataset.actions[place]`. Arrays passed to `from_arrays` may have different row numbers. For "constant":
-            dimensions of a column. For "duplicate" and "empty": episode numbers. For "convention": no places. A
-            terminal state without its own row is reported at the row of the last step.
-        steps: For places that are rows: the episode number and the step number in the episode, counted from 0, shape
-            [k, 2], as in `dataset[episode].actions[step]`. None for other places.
+        message: Description of the problem, with the first `places`.
+        places: All places of the problem, shape [k]. For "nan" and "outside", places are rows of the dataset's arrays,
+            as in `dataset.actions[place]`. Arrays passed to `from_arrays` may have different row numbers. For
+            "constant", places are dimensions of a column. For "duplicate" and "empty", places are episode numbers. For
+            "convention", there are no places. If a terminal state has no row, the row of the last step is reported.
+        steps: For "nan" and "outside", the episode number and the step number in the episode of each place, counted
+            from 0, shape [k, 2], as in `dataset[episode].actions[step]`. Otherwise None.
     """
 
     kind: str
@@ -94,21 +98,22 @@ def findings(table: Table, observation_space: Any, action_space: Any) -> list[Fi
     problems: list[Finding] = []
     actions = known_rows(table, NO_ACTION)
     for place, leaf, space in _parts(table.obs.structure, observation_space):
-        problems += _of_observations(table.of_leaf(leaf), place, space)
-    own = table.action[actions - 1]
+        problems += _observation_findings(table.of_leaf(leaf), place, space)
+    known = table.action[actions - 1]
     if action_space is not None:
-        outside = ~inside_of(action_space, own, "action_space")
+        outside = ~is_inside(action_space, known, "action_space")
         problems += _rows("outside", "actions", "lie outside the space", table, actions[outside])
-    problems += _constant(moments(lambda: [own]), "actions")
+    problems += _constant(moments(lambda: [known]), "actions")
     problems += _listed("empty", "episodes", "have no transitions", np.flatnonzero(table.lengths == 0))
     problems += _listed("duplicate", "episodes", "repeat earlier episodes", _duplicates(table))
     if table.declared is False:
-        problems += [Finding("convention", "rewards", _ASSUMED.format(table.convention), np.zeros(0, np.int64))]
+        text = _ASSUMED.format(table.convention)
+        problems += [Finding("convention", "rewards", text, np.zeros(0, np.int64))]
     return problems
 
 
 def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[str, int, Any]]:
-    """Yield for each part of nested observations its place, the number of its leaf, and its space (None if not given).
+    """Yield for each part of nested observations its place, the index of its leaf, and its space.
 
     Raises:
         ValueError: If the space has a different nesting.
@@ -128,8 +133,8 @@ def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[
         yield from _parts(part, spaces[key], f"{place}[{key!r}]")
 
 
-def _of_observations(table: Table, place: str, space: Any) -> list[Finding]:
-    """Return findings about observations, or about one part of nested observations."""
+def _observation_findings(table: Table, place: str, space: Any) -> list[Finding]:
+    """Return the findings about array observations, or about one part of nested observations."""
     where, name = f"observations{place}", f"observation_space{place}"
     if not table.is_array:
         if space is None:
@@ -142,15 +147,18 @@ def _of_observations(table: Table, place: str, space: Any) -> list[Finding]:
         problems += _rows("nan", where, "contain NaN or infinity", table, rows[~np.concatenate(finite)])
     problems += _constant(moments(lambda: chunks(table, rows)), where)
     if space is not None:
-        inside = [inside_of(space, part, name) for part in chunks(table, rows)]
+        inside = [is_inside(space, part, name) for part in chunks(table, rows)]
         problems += _rows("outside", where, "lie outside the space", table, rows[~np.concatenate(inside)])
     return problems
 
 
-def inside_of(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
-    """Return for each of the values [n, ...] True if it lies in a Box or Discrete space, shape [n].
+def is_inside(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
+    """Return True for each value that is inside a Box or Discrete space, shape [n].
 
-    `name` is the name of the space argument in error messages.
+    Args:
+        space: The space.
+        values: The values, shape [n, ...].
+        name: Name of the space argument in error messages.
 
     Raises:
         ValueError: If the space is neither Box nor Discrete, or has a different shape than the values.
@@ -162,24 +170,23 @@ def inside_of(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
         return (values >= start) & (values < start + int(space.n))
     if not hasattr(space, "low") or tuple(space.shape) != values.shape[1:]:
         raise ValueError(f"{name}: got {space}, expected a Box of shape {values.shape[1:]}, or Discrete")
-    inside: NDArray[np.bool_] = ((values >= space.low) & (values <= space.high)).reshape(len(values), -1).all(1)
-    return inside
+    return np.asarray(((values >= space.low) & (values <= space.high)).reshape(len(values), -1).all(1))
 
 
 def _rows(kind: str, where: str, what: str, table: Table, rows: Indices) -> list[Finding]:
     steps = np.stack([table.episode[rows], table.position[rows]], axis=1)
-    places = np.searchsorted(table.shown.rows, rows, side="right") - 1
-    named = [
+    places = np.searchsorted(table.view.rows, rows, side="right") - 1
+    place_texts = [
         f"{place} (episode {i}, step {t})"
-        for place, (i, t) in zip(places[:_NAMED].tolist(), steps[:_NAMED].tolist(), strict=True)
+        for place, (i, t) in zip(places[:_MAX_SHOWN].tolist(), steps[:_MAX_SHOWN].tolist(), strict=True)
     ]
-    problems = _listed(kind, where, f"{what} in these rows of dataset.{where}", places, named)
+    problems = _listed(kind, where, f"{what} in these rows of dataset.{where}", places, place_texts)
     return [finding._replace(steps=steps) for finding in problems]
 
 
-def _constant(found: dict[str, Any], where: str) -> list[Finding]:
-    low, high = np.atleast_1d(found["min"]), np.atleast_1d(found["max"])
-    # Images are checked as a whole: pixels at the border are constant in most good datasets.
+def _constant(stats: dict[str, Any], where: str) -> list[Finding]:
+    low, high = np.atleast_1d(stats["min"]), np.atleast_1d(stats["max"])
+    # Images must be constant as a whole, because single pixels are constant in most datasets.
     same = low == high if low.ndim == 1 else np.atleast_1d((low == high).all())
     return _listed("constant", where, "have the same value in all rows, in these dimensions", np.flatnonzero(same))
 
@@ -188,22 +195,22 @@ def _duplicates(table: Table) -> Indices:
     tables = [table.of_leaf(leaf) for leaf in range(len(table.obs.leaves))]
     if not all(part.is_array for part in tables):
         return np.zeros(0, np.int64)
-    seen: set[bytes] = set()
-    again = []
+    digests: set[bytes] = set()
+    duplicates = []
     for i, (start, length) in enumerate(zip(table.starts.tolist(), table.lengths.tolist(), strict=True)):
         rows = np.arange(start, start + length + 1)
         columns = [*(part.observations(rows) for part in tables), table.action[rows - 1], table.reward[rows - 1]]
         digest = hashlib.blake2b(b"".join(column.tobytes() for column in columns), digest_size=16).digest()
-        if length and digest in seen:
-            again.append(i)
-        seen.add(digest)
-    return np.array(again, np.int64)
+        if length and digest in digests:
+            duplicates.append(i)
+        digests.add(digest)
+    return np.array(duplicates, np.int64)
 
 
-def _listed(kind: str, where: str, what: str, places: Indices, named: list[str] | None = None) -> list[Finding]:
-    """Return a list with one finding whose message shows the first places or `named`; [] if `places` is empty."""
+def _listed(kind: str, where: str, what: str, places: Indices, place_texts: list[str] | None = None) -> list[Finding]:
+    """Return a list with one finding, or [] if `places` is empty. The message contains the first places."""
     if not len(places):
         return []
-    shown = ", ".join(named or map(str, places[:_NAMED].tolist()))
-    more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
-    return [Finding(kind, where, f"{where} {what}: {shown}{more}", places)]
+    text = ", ".join(place_texts or map(str, places[:_MAX_SHOWN].tolist()))
+    more = f" and {len(places) - _MAX_SHOWN} more" if len(places) > _MAX_SHOWN else ""
+    return [Finding(kind, where, f"{where} {what}: {text}{more}", places)]

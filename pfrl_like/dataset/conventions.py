@@ -1,4 +1,4 @@
-"""Conversion of arrays in either reward convention to tables, with the checks for all data."""
+"""Functions that check arrays and convert them to tables, in both reward conventions."""
 
 from typing import Any
 
@@ -21,10 +21,7 @@ documented. In most recorded data rewards[t] is the reward of actions[t] ("same_
     1  right       5.0         1                                     none       5.0
 
 Pass the convention of your data: MDPDataset(..., reward_convention="same_row"), or reward_convention="next_row"."""
-_INTEGER_VECTORS = (
-    "actions are integers of shape {shape}, which MDPDataset treats as continuous: pass discrete_action=True if they "
-    "are discrete, or actions.astype(np.float32) if they are continuous"
-)
+_INTEGER_VECTORS = "actions are integers of shape {shape}, treated as continuous: pass discrete_action=True for indices"
 
 _CHUNK_BYTES = 1 << 26
 _ROUNDING = 1e-4  # tolerance for a log-probability of 0 that was computed in single precision
@@ -50,16 +47,16 @@ def table_from_arrays(
     its reward is ignored.
 
     Args:
-        observations: Array [n, ...], which is not copied, or a dict or tuple of arrays, which are copied.
+        observations: Array [n, ...], which is not copied. Or a dict or tuple of arrays, which are copied.
         actions: Actions, shape [n, A], or [n] or [n, 1] if they are discrete.
         rewards: Rewards, shape [n].
         terminals: Terminal flags, shape [n].
-        timeouts: Truncation flags, shape [n]; None if no episode was truncated.
+        timeouts: Truncation flags, shape [n]. None if no episode was truncated.
         discrete_action: True if actions are indices.
         reward_convention: `NEXT_ROW` or `SAME_ROW`.
-        next_observations: Observations after the steps, only with `SAME_ROW`; None if they are unknown.
-        log_probs: Log-probabilities (densities) of the actions in their own rows, shape [n]; None if they were not
-            recorded.
+        next_observations: Observations after the steps, only with `SAME_ROW`. None if they are unknown.
+        log_probs: Log-probabilities (densities) of the actions, in the rows of the actions, shape [n]. None if they
+            were not recorded.
 
     Raises:
         ValueError: If lengths, shapes or values are invalid; the message contains the row.
@@ -73,10 +70,7 @@ def table_from_arrays(
     timeout = np.zeros(n, np.bool_) if timeouts is None else flags_of("timeouts", timeouts, n)
     if (terminal & timeout).any():
         row = int(np.argmax(terminal & timeout))
-        raise ValueError(
-            f"terminals and timeouts: both are set in row {row}, expected at most one: a step that is both "
-            "ended in a terminal state, so pass `timeouts & ~terminals`"
-        )
+        raise ValueError(f"terminals and timeouts: both are set in row {row}: pass `timeouts & ~terminals` as timeouts")
     log_prob = None if log_probs is None else log_probs_of("log_probs", log_probs, n, discrete_action)
     last = terminal | timeout
     last[-1] = True
@@ -97,12 +91,12 @@ def table_from_arrays(
         _check_continuity(before, after, last)
         field = shared_field(np.concatenate([before, after[ends]]))
         extended, end_obs = np.ones(len(ends), np.bool_), n + np.arange(len(ends))
-    return assembled(
+    return table_from_rows(
         field, action, reward, terminal[ends], ends, extended, lead=lead, end_obs=end_obs, log_prob=log_prob
     )
 
 
-def assembled(
+def table_from_rows(
     obs: Field,
     action: NDArray[Any],
     reward: NDArray[np.float64],
@@ -124,57 +118,53 @@ def assembled(
         terminated: True if the episode ended in a terminal state, shape [E].
         ends: Last rows of the episodes, shape [E].
         extended: True if the last row is a step, False if it contains the last observation, shape [E].
-        lead: Rewards before the first action, shape [E]; None if unknown.
-        obs_row: Rows of `obs` that contain the observations, shape [n]; None if row i contains observation i.
-        end_obs: Row of `obs` that contains the last observation of each extended episode, shape [extended.sum()]; None
+        lead: Rewards in the rows of the first observations, before any action, shape [E]. None if unknown.
+        obs_row: Rows of `obs` that contain the observations, shape [n]. If None, row i contains observation i.
+        end_obs: Row of `obs` that contains the last observation of each extended episode, shape [extended.sum()]. None
             if unknown.
-        log_prob: Log-probabilities of the actions, shape [n]; None if they were not recorded.
+        log_prob: Log-probabilities of the actions, shape [n]. None if they were not recorded.
     """
     n, rows_in = len(action), np.diff(ends, prepend=-1)
     obs_row = np.arange(n) if obs_row is None else obs_row
     added = ends[extended]  # a row for the last observation is inserted after each of these rows
 
-    def spread(values: NDArray[Any]) -> NDArray[Any]:
+    def with_added_rows(values: NDArray[Any]) -> NDArray[Any]:
         return np.insert(values, added + 1, 0, 0) if len(added) else values
 
     lengths = rows_in + extended - 1
     last_rows = np.cumsum(lengths + 1) - 1
-    all_obs_rows, all_rewards = spread(obs_row), spread(reward)
+    all_obs_rows, all_rewards = with_added_rows(obs_row), with_added_rows(reward)
     all_obs_rows[last_rows[extended]] = obs_row[added] if end_obs is None else end_obs
     all_rewards[last_rows] = 0.0
     made_up = np.where(extended, NO_ACTION | (NO_OBS if end_obs is None else 0), 0) | (NO_REWARD if lead is None else 0)
     lead = np.zeros(len(ends)) if lead is None else lead
-    recorded = None if log_prob is None else spread(log_prob)
-    return Table(obs, all_obs_rows, spread(action), all_rewards, terminated, lengths, lead, made_up, recorded)
+    recorded = None if log_prob is None else with_added_rows(log_prob)
+    return Table(obs, all_obs_rows, with_added_rows(action), all_rewards, terminated, lengths, lead, made_up, recorded)
 
 
 def _check_continuity(obs: NDArray[Any], following: NDArray[Any], last: NDArray[np.bool_]) -> None:
-    """Raise an error if a next observation is not the observation of the next row."""
+    """Raise an error if the next observation of a step is not the observation of the next step in the episode."""
     for start in range(0, len(last) - 1, step := _chunk(obs)):
         stop = min(start + step, len(last) - 1)
         same = (obs[start + 1 : stop + 1] == following[start:stop]).reshape(stop - start, -1).all(1) | last[start:stop]
         if not same.all():
             row = start + int(np.argmin(same))
-            raise ValueError(
-                f"next_observations: row {row} differs from row {row + 1} of observations, in the same episode; "
-                f"set timeouts[{row}] if the episode was truncated"
-            )
+            advice = f"set timeouts[{row}] if the episode was truncated"
+            raise ValueError(f"next_observations: row {row} differs from row {row + 1} of observations: {advice}")
 
 
-def in_named_convention(table: Table, named: str | None) -> Table:
-    """Return the table in the reward convention `named`, or in "next_row" with a warning if `named` is None.
-
-    The warning is emitted once per process.
-    """
+def in_convention_or_default(table: Table, named: str | None) -> Table:
+    """Return the table in the reward convention `named`. If it is None, use "next_row", and warn once per process."""
     if named is None:
         warn_once("reward_convention", _ASSUMED)
     return table.declared_as(named or NEXT_ROW, named is not None)
 
 
 def logged_convention(data: Any) -> dict[str, str]:
-    """Return a log entry with the reward convention of a dataset, or of the dataset that an object samples from.
+    """Return the reward convention of a dataset, or of the dataset that an object samples from, as a log entry.
 
-    The entry is empty if the source has only one possible convention: `from_arrays`, replay buffers, Minari.
+    The entry is empty if the source of the data has only one possible convention: `from_arrays`, replay buffers,
+        Minari.
     """
     while hasattr(data, "dataset"):
         data = data.dataset
@@ -185,18 +175,17 @@ def logged_convention(data: Any) -> dict[str, str]:
 
 
 def warn_of_integer_vectors(actions: Any) -> None:
-    """Warn, once per process, that integer actions [n, 1], which may be indices, are treated as continuous."""
+    """Warn, once per process, if actions are integers [n, 1], which may be indices but are treated as continuous."""
     array = np.asarray(actions)
     if array.dtype.kind in "biu" and array.shape[1:] == (1,) and array.min() >= 0:
         warn_once("discrete_action", _INTEGER_VECTORS.format(shape=array.shape))
 
 
 def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
-    """Return actions as [n] int64 if they are discrete, else as [n, A] floats.
+    """Return discrete actions as int64, shape [n], or continuous actions as floats, shape [n, A].
 
     Raises:
-        ValueError: If their number or shape is wrong, or if discrete actions are not indices; the message contains the
-            row.
+        ValueError: If the number or the shape of actions is wrong, or if discrete actions are not indices.
         NonFiniteError: If an action is NaN or infinite.
     """
     array = _array("actions", actions)
@@ -204,16 +193,16 @@ def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
         raise ValueError(f"actions: got {len(array)} rows, expected {n} like observations")
     if not discrete:
         if array.ndim != 2:
-            advice = "; pass discrete_action=True, or actions.reshape(-1, 1) if they are continuous"
+            advice = ": pass discrete_action=True, or actions.reshape(-1, 1) if they are continuous"
             hint = advice if array.ndim == 1 else ""
             raise ValueError(f"actions: got shape {array.shape}, expected ({n}, size of an action){hint}")
-        _refuse_non_finite("actions", array)
+        _check_finite("actions", array)
         return array if array.dtype.kind == "f" else array.astype(np.float32)
     if array.size != n:
         raise ValueError(f"actions: got shape {array.shape}, expected ({n},) of discrete actions")
     flat = array.reshape(n)
-    _refuse_non_finite("actions", flat)
-    _refuse_rows("actions", flat, (flat < 0) | (flat % 1 != 0), "integers >= 0")
+    _check_finite("actions", flat)
+    _check_rows("actions", flat, (flat < 0) | (flat % 1 != 0), "integers >= 0")
     return flat.astype(np.int64)
 
 
@@ -225,22 +214,20 @@ def numbers_of(name: str, values: Any, n: int) -> NDArray[np.float64]:
         NonFiniteError: If a number is NaN or infinite.
     """
     array = _flat(name, values, n)
-    _refuse_non_finite(name, array)
+    _check_finite(name, array)
     return array.astype(np.float64)
 
 
 def log_probs_of(name: str, values: Any, n: int, discrete: bool) -> NDArray[np.float64]:
-    """Return log-probabilities of discrete actions, or log-densities of continuous actions, shape [n].
-
-    Log-densities may be positive.
+    """Return log-probabilities of discrete actions, or log-densities of continuous actions, which may be positive, [n].
 
     Raises:
-        ValueError: If the shape is wrong, or a log-probability is above 0; the message contains the row.
+        ValueError: If the shape is wrong, or a log-probability is above 0.
         NonFiniteError: If a number is NaN or infinite.
     """
     array = numbers_of(name, values, n)
     if discrete:
-        _refuse_rows(name, array, array > _ROUNDING, "log-probabilities <= 0")
+        _check_rows(name, array, array > _ROUNDING, "log-probabilities <= 0")
     return array
 
 
@@ -248,15 +235,15 @@ def flags_of(name: str, values: Any, n: int) -> NDArray[np.bool_]:
     """Return flags, shape [n], from an array [n] or [n, 1] of 0 and 1.
 
     Raises:
-        ValueError: If the shape is wrong, or a number is neither 0 nor 1; the message contains the row.
+        ValueError: If the shape is wrong, or a number is neither 0 nor 1.
     """
     array = _flat(name, values, n)
-    _refuse_rows(name, array, (array != 0) & (array != 1), "0 or 1")
+    _check_rows(name, array, (array != 0) & (array != 1), "0 or 1")
     return array.astype(np.bool_)
 
 
-def _refuse_rows(name: str, array: NDArray[Any], bad: NDArray[np.bool_], expected: str) -> None:
-    """Raise an error that contains the first bad row, if there are bad rows."""
+def _check_rows(name: str, array: NDArray[Any], bad: NDArray[np.bool_], expected: str) -> None:
+    """Raise an error that contains the first row in which `bad` is True, if there is such a row."""
     if bad.any():
         row = int(np.argmax(bad))
         raise ValueError(f"{name}: got {array[row]} in row {row}, expected {expected}")
@@ -277,13 +264,15 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
-    """Return a field of stacked observations [n, ...], whose first row is 0, and n.
+    """Return a field that contains stacked observations [n, ...] from row 0 on, and n.
 
-    Arrays are shared; dicts and tuples are copied. `name` is the name of the observations in error messages.
-    Memory-mapped files are not checked for NaN and infinity.
+    Args:
+        values: An array, which is not copied, or a dict or tuple of arrays, which are copied. Memory-mapped arrays are
+            not checked for NaN and infinity.
+        name: Name of the observations in error messages.
 
     Raises:
-        ValueError: If a leaf is not an array of real numbers, or if nested arrays differ in length or have no rows.
+        ValueError: If a part is not an array of real numbers, or if arrays differ in length or have no rows.
         NonFiniteError: If a value is NaN or infinite.
     """
     structure, leaves = structure_of(values)
@@ -298,7 +287,7 @@ def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
         raise ValueError(f"{name}: got an empty array, expected at least one row")
     for leaf, array in zip(leaves, plain, strict=True):
         if not isinstance(leaf, np.memmap):
-            _refuse_non_finite(name, array)
+            _check_finite(name, array)
     if structure == 0:
         return shared_field(plain[0]), n
     rows = Rows()
@@ -310,7 +299,7 @@ def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
     return field, n
 
 
-def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:
+def _check_finite(name: str, array: NDArray[Any]) -> None:
     """Raise an error that contains the first row with NaN or infinity, if there is such a row."""
     if array.dtype.kind != "f":
         return
@@ -322,5 +311,5 @@ def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:
 
 
 def _chunk(array: NDArray[Any]) -> int:
-    """Return the number of rows that are checked at a time."""
+    """Return the number of rows in a chunk."""
     return max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))

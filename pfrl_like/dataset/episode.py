@@ -1,4 +1,4 @@
-"""Episodes, which are lists of transitions, and a function that joins several episodes into one table."""
+"""`Episode`, a list of transitions, and functions for lists of episodes."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.conventions import table_from_arrays
-from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table, joined
+from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table, concatenate_tables
 from pfrl_like.dataset.transition import Transition, Transitions
 from pfrl_like.utils.reprs import never_raising
 
@@ -17,18 +17,19 @@ _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
 
 
 class Episode(Sequence[Transition]):
-    """An episode with n rows, which are n - 1 transitions. The reward of an action is in the next row.
+    """An episode of n - 1 transitions.
 
-    This is the convention of the constructor's arrays. Episodes of a dataset use the dataset's `reward_convention`.
+    The constructor takes arrays with n rows, in which the reward of an action is in the row after the action. The
+    episodes of a dataset use the `reward_convention` of the dataset.
 
     Args:
         observation_shape: Shape of an observation.
         action_size: Length of an action vector or, if actions are discrete, the number of actions.
         observations: Observations, shape [n, ...].
         actions: Actions, shape [n, A], or [n] if discrete.
-        rewards: Rewards, shape [n]; the first reward belongs to the first observation, before any action.
-        terminals: Flags, shape [n]. Only the last flag may be set; it means that the episode ended in a terminal state.
-            None sets the last flag.
+        rewards: Rewards, shape [n]. The first reward is in the row of the first observation, before any action.
+        terminals: Flags, shape [n]. Only the last flag may be set: then the episode ended in a terminal state. If None,
+            the last flag is set.
         log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape [n].
             Values in last rows are ignored, but must be valid log-probabilities. None if they were not recorded.
 
@@ -59,7 +60,7 @@ class Episode(Sequence[Transition]):
             log_probs=log_probs,
         )  # fmt: skip
         if len(table.lengths) != 1:
-            raise ValueError(f"terminals: flag {table.lengths[0]} is set, expected only the last flag to be set")
+            raise ValueError(f"terminals: row {table.lengths[0]} is set, expected only the last row to be set")
         if table.obs_shape != tuple(observation_shape):
             raise ValueError(f"observations: got shape {table.obs_shape} each, expected {tuple(observation_shape)}")
         largest = int(table.action.max()) + 1 if discrete else table.action.shape[1]
@@ -69,7 +70,7 @@ class Episode(Sequence[Transition]):
 
     @classmethod
     def of_table(cls, table: Table, number: int, action_size: int) -> Self:
-        """Episode `number` of a table."""
+        """Return episode `number` of a table."""
         episode = cls.__new__(cls)
         episode.table, episode.number, episode._action_size = table, number, action_size
         return episode
@@ -98,11 +99,11 @@ class Episode(Sequence[Transition]):
         return hash((id(self.table), self.number))
 
     def size(self) -> int:
-        """Number of transitions."""
+        """Return the number of transitions."""
         return len(self)
 
     def get_observation_shape(self) -> Any:
-        """Shape of an observation."""
+        """Return the shape of an observation."""
         return self.table.obs_shape
 
     def get_action_size(self) -> int:
@@ -112,22 +113,22 @@ class Episode(Sequence[Transition]):
     @property
     def observations(self) -> Any:
         """Observations, [n, ...]."""
-        return self.table.observations(np.arange(self._own.start, self._own.stop) + 1)
+        return self.table.observations(np.arange(self._rows.start, self._rows.stop) + 1)
 
     @property
     def actions(self) -> NDArray[Any]:
         """Actions, [n, A], or [n] if discrete."""
-        return self.table.action[self._own]
+        return self.table.action[self._rows]
 
     @property
     def rewards(self) -> NDArray[np.float64]:
         """Rewards, [n]. The reward of the action in row t is in row t + 1, or in row t with "same_row"."""
-        rewards = self.table.current_reward[self._own]
+        rewards = self.table.current_reward[self._rows]
         rewards.setflags(write=False)
         return rewards
 
-    def told(self, column: str) -> Any:
-        """Return all known "observations", "actions" or "rewards", in either convention; placeholders are omitted."""
+    def known_values(self, column: str) -> Any:
+        """Return the "observations", "actions" or "rewards" of the episode, without placeholders for unknown values."""
         table, made_up = self.table, int(self.table.made_up[self.number])
         rows = self.steps if made_up & _NO_LAST.get(column, 0) else np.append(self.steps, table.ends[self.number])
         if column == "observations":
@@ -138,14 +139,14 @@ class Episode(Sequence[Transition]):
 
     @property
     def log_probs(self) -> NDArray[np.float64] | None:
-        """Recorded log-probabilities (densities) of the actions, [n]; None if they were not recorded."""
+        """Recorded log-probabilities (densities) of the actions, [n]. None if they were not recorded."""
         recorded = self.table.log_prob
-        return None if recorded is None else recorded[self._own]
+        return None if recorded is None else recorded[self._rows]
 
     @property
     def terminals(self) -> NDArray[np.bool_]:
-        """True if the state of the row is terminal, [n]; with "same_row", if the state after its step is terminal."""
-        flags = np.zeros(self._own.stop - self._own.start, np.bool_)
+        """True if the state of the row is terminal, [n]. With "same_row", if the state after its step is terminal."""
+        flags = np.zeros(self._rows.stop - self._rows.start, np.bool_)
         flags[-1:] = self.terminated
         return flags
 
@@ -156,49 +157,51 @@ class Episode(Sequence[Transition]):
 
     @cached_property
     def transitions(self) -> list[Transition]:
-        """The transitions, created on first access; they are views of the arrays."""
+        """The transitions, which are views of the arrays and are created on first access."""
         return [*Transitions(self.table, self.steps, self._action_size)]
 
     def build_transitions(self) -> None:
-        """Create the transitions now; otherwise they are created on the first access to `transitions`."""
+        """Create the transitions now, and not on the first access to `transitions`."""
         _ = self.transitions
 
     def compute_return(self) -> float:
-        """Return the sum of the rewards of the episode's actions; a reward before the first action is excluded."""
-        return float(self.table.reward[self._own].sum())
+        """Return the sum of the rewards of the episode's actions, without the reward before the first action."""
+        return float(self.table.reward[self._rows].sum())
 
     @property
-    def _own(self) -> slice:
+    def _rows(self) -> slice:
         """Rows of the table's arrays that belong to this episode."""
         start = int(self.table.starts[self.number]) - 1
         lacks_last = self.table.convention == SAME_ROW and self.terminated
         return slice(start, start + len(self) + (not lacks_last))
 
 
-def listed(episodes: Any) -> list[Episode]:
-    """Return the given episodes, or the episodes of a dataset, as a list.
+def as_episodes(episodes: Any) -> list[Episode]:
+    """Return a list of the episodes of a dataset, or of some episodes.
 
     Raises:
         ValueError: If there are no transitions.
         TypeError: If an item is not an episode.
     """
-    found = getattr(episodes, "episodes", episodes)
-    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
-        raise TypeError(f"episodes is {type(found).__name__}, expected a dataset or a list of episodes")
-    chosen = list(found)
-    for i, episode in enumerate(chosen):
+    items = getattr(episodes, "episodes", episodes)
+    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+        raise TypeError(f"episodes is {type(items).__name__}, expected a dataset or a list of episodes")
+    items = list(items)
+    for i, episode in enumerate(items):
         if not isinstance(episode, Episode):
             raise TypeError(f"episodes[{i}] is {type(episode).__name__}, expected an Episode")
-    if not sum(map(len, chosen)):
+    if not sum(map(len, items)):
         raise ValueError("episodes: got no transitions, expected at least one")
-    return chosen
+    return items
 
 
-def in_one_table(episodes: Sequence[Episode]) -> tuple[Table, Indices]:
-    """Return a table that contains these episodes, and their numbers in it; the table of one dataset is not copied.
+def common_table(episodes: Sequence[Episode]) -> tuple[Table, Indices]:
+    """Return a table that contains some episodes, and the numbers of the episodes in this table.
+
+    If all episodes belong to one dataset, the table is not copied.
 
     Raises:
-        ValueError: If the observations or actions have different kinds.
+        ValueError: If the episodes have different kinds of observations or actions.
     """
     tables = {id(episode.table): episode.table for episode in episodes}
     kinds = {
@@ -208,5 +211,5 @@ def in_one_table(episodes: Sequence[Episode]) -> tuple[Table, Indices]:
     if len(kinds) > 1:
         raise ValueError(f"episodes have {'; '.join(sorted(kinds))}, expected the same kinds in all episodes")
     first = dict(zip(tables, np.cumsum([0, *(len(table.lengths) for table in tables.values())]), strict=False))
-    table = joined([*tables.values()]) if len(tables) > 1 else episodes[0].table
+    table = concatenate_tables([*tables.values()]) if len(tables) > 1 else episodes[0].table
     return table, np.array([first[id(episode.table)] + episode.number for episode in episodes])

@@ -1,4 +1,4 @@
-"""Datasets as named arrays with n rows, which files store, and a limit on the memory that a file may use."""
+"""`Flat`, the arrays that files of datasets contain, and `Budget`, a limit on the memory that a file may use."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,11 +19,11 @@ ARRAYS = (
     *REQUIRED, "timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "action_size",
     "log_probs",
 )  # fmt: skip
-#: Names under which files and frames store the reward convention of their arrays and of the dataset.
+#: Names under which files store the reward convention of their arrays, and the reward convention of the dataset.
 CONVENTIONS = CONVENTION, SHOWN = "reward_convention", "shown_convention"
 #: Upper limit on the number of discrete actions of a dataset.
 MOST_ACTIONS = 1 << 24
-#: Number of bytes that every file may use in memory, and ratio by which the memory may exceed the size of a large file.
+#: Number of bytes that every file may use in memory, and maximum ratio of the memory to the size of a larger file.
 FLOOR, RATIO = 1 << 26, 128
 
 
@@ -32,7 +32,7 @@ class Budget:
 
     Args:
         size: Size of the file in bytes.
-        max_bytes: The limit in bytes; None means max(`RATIO` * size, `FLOOR`).
+        max_bytes: The limit in bytes. If None, max(`RATIO` * size, `FLOOR`).
     """
 
     def __init__(self, size: int, max_bytes: int | None = None) -> None:
@@ -43,13 +43,11 @@ class Budget:
         """Subtract `size` bytes from the budget, before they are allocated.
 
         Raises:
-            BudgetError: If fewer bytes are left; pass a larger `max_bytes`.
+            BudgetError: If fewer bytes are left.
         """
         if size > self.left:
-            raise BudgetError(
-                f"{what} needs {size} bytes, but {self.bound} leaves {self.left} bytes; if you trust the file, "
-                "pass a larger max_bytes"
-            )
+            advice = "if you trust the file, pass a larger max_bytes"
+            raise BudgetError(f"{what} needs {size} bytes, but {self.bound} leaves {self.left} bytes: {advice}")
         self.left -= size
 
 
@@ -57,68 +55,65 @@ class Flat(NamedTuple):
     """Content of a dataset file.
 
     Attributes:
-        arrays: Arrays by name; observations may be dicts and tuples of arrays.
-        convention: Reward convention of the arrays; None if the file does not contain it.
-        discrete: True if actions are indices; None if the file does not contain this information.
-        action_size: Minimum number of discrete actions; 0 if the file does not contain it.
-        shown: Reward convention of the dataset, which may differ from the convention of the arrays; None if the file
-            does not contain it.
+        arrays: Arrays by name. Observations may be dicts and tuples of arrays.
+        convention: Reward convention of the arrays. None if the file does not contain it.
+        discrete: True if actions are indices. None if the file does not contain this information.
+        action_size: Minimum number of discrete actions. 0 if the file does not contain it.
+        dataset_convention: Reward convention of the dataset, which may differ from the convention of the arrays. None
+            if the file does not contain it.
     """
 
     arrays: dict[str, Any]
     convention: str | None
     discrete: bool | None
     action_size: int = 0
-    shown: str | None = None
+    dataset_convention: str | None = None
 
     def conventions(self) -> dict[str, Any]:
         """Return the reward conventions of the file, by name."""
-        return {CONVENTION: self.convention} | ({} if self.shown is None else {SHOWN: self.shown})
+        of_dataset = {} if self.dataset_convention is None else {SHOWN: self.dataset_convention}
+        return {CONVENTION: self.convention, **of_dataset}
 
     def numbers(self) -> dict[str, Any]:
-        """Return the scalars that a file stores in addition to its arrays, in the form that `flat_from` reads."""
+        """Return the scalars that a file contains in addition to its arrays, by name."""
         size = {"action_size": self.action_size} if self.action_size else {}
         return {"discrete_action": bool(self.discrete)} | size
 
 
 def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:
-    """Convert a table to arrays in a reward convention; None uses the table's own convention.
+    """Convert a table to arrays in a reward convention. If it is None, use the convention of the table.
 
     `NEXT_ROW` keeps all data. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, the rows of an episode that
-    ended in a terminal state are its steps; an episode without a step is dropped. A truncated episode has an additional
-    last row with the observation after the last step.
+    ended in a terminal state are its steps, so that an episode without a step is dropped. A truncated episode has an
+    additional last row with the observation after the last step.
 
     Raises:
         ValueError: If the convention is unknown, or if the result has no rows.
     """
     convention = table.convention if convention is None else convention
-    shown = table.in_convention(convention)
-    if not len(shown.rows):
+    view = table.in_convention(convention)
+    if not len(view.rows):
         raise ValueError(f"reward_convention: {convention!r} stores transitions, but the dataset has no transitions")
     arrays = {
-        "observations": table.observations(shown.rows),
-        "actions": part(table.action, shown.rows),
-        "rewards": shown.reward,
-        "terminals": shown.terminal,
-        "timeouts": shown.timeout,
-        "episode_terminals": shown.last,
-    }
+        "observations": table.observations(view.rows), "actions": part(table.action, view.rows),
+        "rewards": view.reward, "terminals": view.terminal, "timeouts": view.timeout, "episode_terminals": view.last,
+    }  # fmt: skip
     if table.log_prob is not None:
-        arrays["log_probs"] = part(table.log_prob, shown.rows)
+        arrays["log_probs"] = part(table.log_prob, view.rows)
     if convention == NEXT_ROW:
         arrays["made_up"] = table.made_up
     named = table.convention if table.declared else None
     return Flat(arrays, convention, discrete, action_size if discrete else 0, named)
 
 
-def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None) -> Flat:
-    """Convert the arrays of a file to its content; arrays that contain a single number become attributes.
+def flat_from(arrays: dict[str, Any], convention: str | None, dataset_convention: str | None) -> Flat:
+    """Convert the arrays of a file to a `Flat`. Arrays that contain a single number become attributes.
 
     Args:
         arrays: Arrays by name.
-        convention: Reward convention of the arrays; None if the file does not contain it.
-        shown: Reward convention of the dataset, which may differ from the convention of the arrays; None if the file
-            does not contain it.
+        convention: Reward convention of the arrays. None if the file does not contain it.
+        dataset_convention: Reward convention of the dataset, which may differ from the convention of the arrays. None
+            if the file does not contain it.
 
     Raises:
         ValueError: If the number of actions is invalid.
@@ -127,28 +122,33 @@ def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None)
     if not np.shape(size) == () or not 0 <= size <= MOST_ACTIONS or int(size) != size:
         raise ValueError(f"action_size is {size!r:.80}, expected a number of actions")
     kind = None if discrete is None else bool(np.any(discrete))
-    return Flat(arrays, convention, kind, int(size), shown)
+    return Flat(arrays, convention, kind, int(size), dataset_convention)
 
 
-def shown_as(table: Table, shown: str | None, convention: str) -> Table:
-    """Return the table, read in `convention`, in the convention `shown`, or in "next_row" if `shown` is None.
+def in_dataset_convention(table: Table, dataset_convention: str | None, convention: str) -> Table:
+    """Return a table in the reward convention of the dataset.
+
+    Args:
+        table: Table from arrays in `convention`.
+        dataset_convention: Reward convention of the dataset. If None, "next_row".
+        convention: Reward convention of the arrays.
 
     Raises:
-        ValueError: If `shown` is not a convention.
+        ValueError: If `dataset_convention` is not a convention.
     """
-    if shown is None:
+    if dataset_convention is None:
         return table.declared_as(NEXT_ROW, True if convention == NEXT_ROW else None)
-    return table.declared_as(shown)
+    return table.declared_as(dataset_convention)
 
 
 def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | None) -> tuple[Table, bool, int]:
-    """Convert a file's arrays to a table; also returns True if its actions are discrete, and their minimum number.
+    """Convert the content of a file to a table. Also return True if actions are discrete, and their minimum number.
 
     Args:
         flat: Content of a file.
         reward_convention: Reward convention for files that do not contain it.
-        discrete_action: True if actions are indices, for files that do not contain this information; None decides by
-            dtype and shape.
+        discrete_action: True if actions are indices, for files that do not contain this information. If None, the dtype
+            and the shape decide.
 
     Raises:
         ValueError: If the arrays are invalid, contradict the arguments, or have an unknown convention.
@@ -156,13 +156,11 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
     arrays = flat.arrays
     if missing := [name for name in REQUIRED if name not in arrays]:
         raise ValueError(f"has no {', '.join(missing)}; expected {', '.join(REQUIRED)}")
-    convention = agreed("reward_convention", flat.convention, reward_convention)
+    convention = consistent_value("reward_convention", flat.convention, reward_convention)
     if convention is None:
-        raise ValueError(
-            "does not contain the reward convention: pass reward_convention='next_row' (rewards[t + 1] is the reward "
-            "of actions[t], as in d3rlpy before 1.0) or reward_convention='same_row' (as in D4RL)"
-        )
-    discrete = agreed("discrete_action", flat.discrete, discrete_action)
+        advice = "pass 'next_row' (d3rlpy before 1.0) or 'same_row' (D4RL) as reward_convention"
+        raise ValueError(f"does not contain the reward convention: {advice}")
+    discrete = consistent_value("discrete_action", flat.discrete, discrete_action)
     if discrete is None:
         discrete = looks_discrete(np.asarray(arrays["actions"]))
     table = table_from_arrays(
@@ -174,18 +172,18 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
     )  # fmt: skip
     if "made_up" in arrays:
         table = table.with_made_up(arrays["made_up"])
-    return shown_as(table, flat.shown, convention), discrete, flat.action_size
+    return in_dataset_convention(table, flat.dataset_convention, convention), discrete, flat.action_size
 
 
 def looks_discrete(actions: NDArray[Any]) -> bool:
-    """True if actions look like indices: they are integers, one in each row."""
+    """True if actions may be indices, because each row contains a single integer."""
     return actions.dtype.kind in "iu" and actions.size == len(actions)
 
 
 def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
-    """Return flags of the rows in which episodes were truncated; None if unknown.
+    """Return flags of the rows in which episodes were truncated. None if unknown.
 
-    D4RL sets both flags of a terminal step at the time limit; this function treats such a step as terminal.
+    If both flags of a step are set, as in D4RL for terminal steps at the time limit, the step is terminal.
     """
     name = "timeouts" if "timeouts" in arrays else "episode_terminals"
     if name not in arrays or (name == "timeouts" and convention != SAME_ROW):
@@ -196,12 +194,12 @@ def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
     return np.where(terminal != 0, False, ended) if name == "timeouts" else (ended != 0) & (terminal == 0)
 
 
-def agreed(name: str, stored: Any, given: Any) -> Any:
-    """Return the value that the data or an argument specifies; None if neither specifies a value.
+def consistent_value(name: str, stored: Any, argument: Any) -> Any:
+    """Return the value that the data or an argument contains. None if both are None.
 
     Raises:
         ValueError: If the data and the argument contradict each other.
     """
-    if stored is not None and given is not None and stored != given:
-        raise ValueError(f"{name}: got {given!r}, but the data contain {stored!r}")
-    return given if stored is None else stored
+    if stored is not None and argument is not None and stored != argument:
+        raise ValueError(f"{name}: got {argument!r}, but the data contain {stored!r}")
+    return argument if stored is None else stored

@@ -13,7 +13,7 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns import Indices, packed, stacks
 from pfrl_like.columns.structure import map_structure
 from pfrl_like.dataset.check import Finding, findings, statistics
-from pfrl_like.dataset.conventions import in_named_convention, table_from_arrays, warn_of_integer_vectors
+from pfrl_like.dataset.conventions import in_convention_or_default, table_from_arrays, warn_of_integer_vectors
 from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.table import NEXT_ROW, Table, part
@@ -26,37 +26,35 @@ from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 class MDPDataset(DatasetSources, Sequence[Episode]):
     """A dataset of recorded episodes.
 
-    The reward convention defines which reward belongs to which action. Each dataset has one reward convention. Its
-    attributes, episodes, transitions, `append` and `dump` use this convention, and so do objects that are created from
-    the dataset. Agents are trained on the same steps in both conventions.
+    The reward convention defines which reward belongs to which action. The arrays, episodes, transitions, `append` and
+    `dump` of a dataset, and objects that are created from the dataset, use its reward convention. Agents are trained on
+    the same steps in both conventions.
 
     - "next_row": the reward of the action in row t is in row t + 1, in the same row as the observation after the action
-      (d3rlpy before 1.0). An episode of T steps has T + 1 rows. The last row contains the last observation, and its
-      action
-      is ignored. The reward in the first row of an episode does not belong to an action.
-    - "same_row": the reward of the action in row t is in row t (gymnasium, D4RL, d3rlpy from 1.0 on). A row whose
-      `terminals` is set is an ordinary step, the last step of its episode: T rows are T steps. The last row of a
-      truncated
-      episode contains the last observation, because the outcome of its action is unknown. Its action is ignored, and
-      its
-      reward is replaced by 0. `from_arrays(next_observations=...)` keeps such steps.
+      (d3rlpy before 1.0). An episode of T steps has T + 1 rows. The last row contains the last observation, and the
+      action in the last row is ignored. The reward in the first row of an episode does not belong to an action.
+    - "same_row": the reward of the action in row t is in row t (gymnasium, D4RL, d3rlpy from 1.0 on). The last row of a
+      terminated episode, whose `terminals` is set, is a step: T rows are T steps. The last row of a truncated episode
+      contains the last observation. The action in this row is ignored and its reward is replaced by 0, because the
+      observation after this action is unknown. `from_arrays(next_observations=...)` keeps these steps.
 
     An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. An episode that does
     not end in a terminal state is truncated, and the value of its last state is bootstrapped.
 
     Args:
-        observations: Array [n, ...], which is not copied, or a dict or tuple of arrays.
+        observations: Array [n, ...], which is not copied. Or a dict or tuple of arrays.
         actions: Actions, shape [n, A], or [n] if discrete.
         rewards: Rewards, shape [n].
-        terminals: Flags, shape [n]: True if the state of the row is terminal; with "same_row", True if the state after
-            the step of the row is terminal.
+        terminals: Flags, shape [n]: True if the state of the row is terminal. With "same_row", True if the state after
+            the row's step is terminal.
         discrete_action: True if actions are indices. If False, integers [n, 1] are treated as continuous, with a
             warning.
         timeouts: Flags, shape [n]: True if the episode was truncated in the state of the row. None if no episode was
             truncated.
         log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape [n].
             Values in last rows are ignored, but must be valid log-probabilities. None if they were not recorded.
-        reward_convention: "next_row" or "same_row". None uses "next_row" and emits a warning once per process.
+        reward_convention: "next_row" or "same_row". If None, "next_row" is used, and a warning is issued once per
+            process.
 
     Raises:
         ValueError: If lengths, shapes or values are invalid (the message contains the row), or if the convention is
@@ -80,10 +78,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             observations, actions, rewards, terminals, timeouts, discrete_action=bool(discrete_action),
             reward_convention=NEXT_ROW if reward_convention is None else reward_convention, log_probs=log_probs,
         )  # fmt: skip
-        table = in_named_convention(table, reward_convention)
+        table = in_convention_or_default(table, reward_convention)
         if not discrete_action:
             warn_of_integer_vectors(actions)
-        self._use(table, discrete_action)
+        self._set_table(table, discrete_action)
 
     @property
     def reward_convention(self) -> str:
@@ -98,11 +96,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         leaves = table.obs.leaves
         observed = map_structure(lambda i: dtype_and_shape(leaves[i]), table.obs.structure)
         is_mapped = any(_is_mapped(leaf.data) for each in self._tables for leaf in each.obs.leaves)
-        return (
-            f"{type(self).__name__}({len(self):,} episodes, {self.n_steps:,} transitions, observations {observed} "
-            f"{'on disk' if is_mapped else 'in memory'}, {kind} {table.action.dtype} actions of size "
-            f"{self.get_action_size()})"
-        )
+        counts = f"{len(self):,} episodes, {self.n_steps:,} transitions"
+        actions = f"{kind} {table.action.dtype} actions of size {self.get_action_size()}"
+        place = "on disk" if is_mapped else "in memory"
+        return f"{type(self).__name__}({counts}, observations {observed} {place}, {actions})"
 
     def __len__(self) -> int:
         return sum(len(table.lengths) for table in self._tables)
@@ -131,7 +128,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         return self._episodes
 
     def build_episodes(self) -> None:
-        """Create the episodes now; otherwise they are created on the first access to `episodes`."""
+        """Create the episodes now, and not on the first access to `episodes`."""
         _ = self.episodes
 
     # Arrays
@@ -139,36 +136,36 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     @property
     def observations(self) -> Any:
         """Observations, [n, ...]."""
-        return self.table.observations(self.table.shown.rows)
+        return self.table.observations(self.table.view.rows)
 
     @property
     def actions(self) -> NDArray[Any]:
-        """Actions, [n, A], or [n] if discrete; 0 in the last row of an episode whose last action is unknown."""
-        return part(self.table.action, self.table.shown.rows)
+        """Actions, [n, A], or [n] if discrete. Unknown actions in the last rows of episodes are 0."""
+        return part(self.table.action, self.table.view.rows)
 
     @property
     def rewards(self) -> NDArray[np.float64]:
         """Rewards, [n]. The reward of the action in row t is in row t + 1, or in row t with "same_row"."""
-        return self.table.shown.reward
+        return self.table.view.reward
 
     @property
     def terminals(self) -> NDArray[np.bool_]:
-        """True if the state of the row is terminal, [n]; with "same_row", if the state after its step is terminal."""
-        return self.table.shown.terminal.copy()
+        """True if the state of the row is terminal, [n]. With "same_row", if the state after its step is terminal."""
+        return self.table.view.terminal.copy()
 
     @property
     def timeouts(self) -> NDArray[np.bool_]:
         """Flags, [n]: True if the episode was truncated in the state of the row."""
-        return self.table.shown.timeout.copy()
+        return self.table.view.timeout.copy()
 
     @property
     def log_probs(self) -> NDArray[np.float64] | None:
-        """Recorded log-probabilities (densities) of the actions, [n]; None if they were not recorded."""
+        """Recorded log-probabilities (densities) of the actions, [n]. None if they were not recorded."""
         recorded = self.table.log_prob
-        return None if recorded is None else part(recorded, self.table.shown.rows)
+        return None if recorded is None else part(recorded, self.table.view.rows)
 
     def to_arrays(self) -> dict[str, Any]:
-        """Return arrays with one row per transition, in which each row has the reward of its own action.
+        """Return arrays with one row per transition, in which the reward of an action is in the row of the action.
 
         The keys are the argument names of `from_arrays`: observations, actions, rewards, terminals, timeouts,
         next_observations, and, if recorded, log_probs. If a terminal state is unknown, next_observations repeats the
@@ -178,13 +175,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         last = table.columns.successor[steps] == 0
         recorded = {} if table.log_prob is None else {"log_probs": table.log_prob[steps - 1]}
         return recorded | {
-            "observations": table.observations(steps),
-            "actions": table.action[steps - 1],
-            "rewards": table.reward[steps - 1],
-            "terminals": table.terminal[steps],
-            "timeouts": last & ~table.terminal[steps],
-            "next_observations": table.next_observations(steps),
-        }
+            "observations": table.observations(steps), "actions": table.action[steps - 1],
+            "rewards": table.reward[steps - 1], "terminals": table.terminal[steps],
+            "timeouts": last & ~table.terminal[steps], "next_observations": table.next_observations(steps),
+        }  # fmt: skip
 
     def get_observation_shape(self) -> Any:
         """Return the shape of an observation, or of each part of a nested observation."""
@@ -194,7 +188,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """True if actions are indices."""
         return self.discrete_action
 
-    # Changes; episodes returned earlier keep their content
+    # Changes, which do not affect episodes that were returned earlier
 
     def append(
         self,
@@ -208,30 +202,30 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     ) -> None:
         """Add episodes from arrays like those of the constructor, in the reward convention of this dataset.
 
-        If no convention was given, the convention is "next_row", and the warning of the constructor is emitted. To add
-        arrays in the other convention, call `dataset.extend(MDPDataset(..., reward_convention=...))`.
+        If the constructor's `reward_convention` was None, the constructor's warning is issued again. To add arrays in
+        the other convention, call `dataset.extend(MDPDataset(..., reward_convention=...))`.
 
         Raises:
-            ValueError: If the arrays do not match this dataset or each other; nothing is added.
+            ValueError: If the arrays do not match this dataset or each other. Nothing is added.
         """
         table = table_from_arrays(
             observations, actions, rewards, terminals, timeouts, discrete_action=self.discrete_action,
             reward_convention=self.reward_convention, log_probs=log_probs,
         )  # fmt: skip
-        self._extend(in_named_convention(table, self.reward_convention if self._tables[0].declared else None))
+        self._extend(in_convention_or_default(table, self.reward_convention if self._tables[0].declared else None))
 
     def extend(self, dataset: "MDPDataset | Sequence[Episode]") -> None:
         """Add the episodes of another dataset, or a list of episodes, in this dataset's reward convention.
 
         Raises:
-            ValueError: If observations or actions are of a different kind, or if only one of the two datasets has
+            ValueError: If observations or actions are of a different kind, or if only one dataset has
                 `log_probs`.
             TypeError: If `dataset` is not a dataset, or an item is not an episode.
         """
         dataset = dataset if isinstance(dataset, MDPDataset) else self.from_episodes(dataset)
         if dataset.discrete_action != self.discrete_action:
-            given, expected = (("continuous", "discrete")[each.discrete_action] for each in (dataset, self))
-            raise ValueError(f"dataset: has {given} actions, expected {expected} actions")
+            got, expected = (("continuous", "discrete")[each.discrete_action] for each in (dataset, self))
+            raise ValueError(f"dataset: has {got} actions, expected {expected} actions")
         self._extend(dataset.table)
         self._known_actions = max(self._known_actions, dataset._known_actions)
 
@@ -243,8 +237,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Clip the rewards.
 
         Args:
-            low: Minimum reward; None or -infinity for no bound.
-            high: Maximum reward; None or infinity for no bound.
+            low: Minimum reward. None or -infinity for no bound.
+            high: Maximum reward. None or infinity for no bound.
 
         Raises:
             ValueError: If `low` is above `high`, if a bound is NaN, if `low` is infinity, or if `high` is -infinity.
@@ -262,24 +256,24 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     # Statistics and checks
 
     def compute_stats(self) -> dict[str, dict[str, Any]]:
-        """Return mean, std, min and max of "return", "reward", continuous "action" and array "observation".
+        """Return the mean, std, min and max of returns, rewards, continuous actions and array observations.
 
-        The statistics of actions and observations are per dimension. Unknown values, for instance the last action of an
-        episode, are ignored.
+        The keys are "return", "reward", "action" and "observation". The statistics of actions and observations are per
+        dimension. Unknown values, for example the action in the last row of an episode, are ignored.
         """
         return statistics(self.table, self.discrete_action)
 
     def check(self, observation_space: Any = None, action_space: Any = None) -> list[Finding]:
         """Find NaN, constant columns, duplicate or empty episodes, and values outside the given spaces.
 
-        A missing reward convention is also reported. All data are read once, including memory-mapped files. Each part
-        of nested observations is checked separately. Reported rows are rows of `observations` and `actions` of this
-        dataset. They are reported with episode and step, as in `self[9].actions[5]`. Arrays passed to `from_arrays`
-        have different row numbers, because they do not have rows for the last observations.
+        A missing reward convention is also reported. All data are read, including memory-mapped files. Each part of
+        nested observations is checked separately. Reported rows are rows of `observations` and `actions` of this
+        dataset, together with episode and step, as in `self[9].actions[5]`. Arrays passed to `from_arrays` may have
+        other row numbers, because they may have no rows for last observations.
 
         Args:
-            observation_space: Box or Discrete, or a Dict or Tuple of these; None if unknown.
-            action_space: Box or Discrete; None if unknown.
+            observation_space: Box or Discrete, or a Dict or Tuple of these. None if unknown.
+            action_space: Box or Discrete. None if unknown.
 
         Raises:
             ValueError: If a space is neither Box nor Discrete, or has a different shape than the values.
@@ -300,25 +294,25 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         continuation: float = 0,
         rng: RandomSource = None,
     ) -> Batch:
-        """Draw distinct transitions for `agent.update`; double precision is converted to single precision.
+        """Sample distinct transitions for `agent.update`. Double precision is converted to single precision.
 
         Args:
             n: Number of transitions.
             gamma: Discount factor per step.
             device: Device of the tensors.
-            num_steps: Number of steps per item, for n-step returns; fewer at the end of an episode.
+            num_steps: Number of steps of n-step returns. At the end of an episode, fewer steps are used.
             n_frames: Number of images to stack, as in `TransitionMiniBatch`.
             next_actions: True to fill `Batch.next_action`.
-            continuation: Number of steps after each item in `Batch.continuation`; infinity for all steps, 0 for no
-                steps.
-            rng: NumPy generator; None uses the global NumPy stream.
+            continuation: Number of steps after each transition that `Batch.continuation` contains. Infinity for all
+                steps, 0 for no steps.
+            rng: NumPy generator. If None, the global NumPy stream is used.
 
         Raises:
             ValueError: If there are fewer than `n` transitions, or if an argument is out of range.
             TypeError: If `num_steps` or `n_frames` is not an integer, or `rng` is not a NumPy generator.
         """
         return self.batch(
-            drawn(n, self.n_steps, rng), gamma, device, num_steps=num_steps, n_frames=n_frames,
+            sample_indices(n, self.n_steps, rng), gamma, device, num_steps=num_steps, n_frames=n_frames,
             next_actions=next_actions, continuation=continuation,
         )  # fmt: skip
 
@@ -333,7 +327,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         next_actions: bool = False,
         continuation: float = 0,
     ) -> Batch:
-        """Return a batch of the transitions with these numbers, 0 to `n_steps` - 1, in the form of `sample_batch`.
+        """Return a batch like `sample_batch`, of the transitions with the numbers `index`, from 0 to `n_steps` - 1.
 
         Raises:
             ValueError: If an argument is out of range.
@@ -349,7 +343,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             rows, index, None, num_steps, gamma, device,
             next_actions=next_actions, continuation=continuation, stacked=stacked,
         )  # fmt: skip
-        return _all_single(batch)
+        return _to_single_precision(batch)
 
     def sample_sequences(
         self,
@@ -362,24 +356,26 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         continuation: float = 0,
         rng: RandomSource = None,
     ) -> Batch:
-        """Draw distinct steps, each with the steps after it, as sequences: the longest first, packed time first.
+        """Sample distinct first steps, and return each with the steps after it as a packed sequence.
+
+        The sequences are sorted by descending length, and packed time first.
 
         Args:
             n: Number of sequences.
-            max_len: Maximum number of steps of a sequence; None continues each sequence to the end of its episode.
+            max_len: Maximum number of steps of a sequence. If None, sequences continue to the end of their episodes.
             gamma: Discount factor per step.
             device: Device of the tensors.
             next_actions: True to fill `Batch.next_action`.
-            continuation: Number of steps after each item in `Batch.continuation`; infinity for all steps, 0 for no
-                steps.
-            rng: NumPy generator; None uses the global NumPy stream.
+            continuation: Number of steps after each transition that `Batch.continuation` contains. Infinity for all
+                steps, 0 for no steps.
+            rng: NumPy generator. If None, the global NumPy stream is used.
 
         Raises:
             ValueError: If there are fewer than `n` transitions, or `max_len` is less than 1.
             TypeError: If `max_len` is not an integer, or `rng` is not a NumPy generator.
         """
         check_counts(optional=True, max_len=max_len)
-        table, index = self.table, drawn(n, self.n_steps, rng)
+        table, index = self.table, sample_indices(n, self.n_steps, rng)
         first = table.steps[index]
         lengths = table.ends[table.episode[first]] - first
         lengths = lengths if max_len is None else np.minimum(lengths, max_len)
@@ -390,28 +386,28 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             rows, index[order], None, 1, gamma, device, lengths[order],
             next_actions=next_actions, continuation=continuation,
         )  # fmt: skip
-        return _all_single(batch)
+        return _to_single_precision(batch)
 
     def sample(self, n: int, n_frames: int = 1, *, rng: RandomSource = None) -> TransitionMiniBatch:
-        """Draw distinct transitions as a minibatch of arrays.
+        """Sample distinct transitions as a minibatch of arrays.
 
         Raises:
             ValueError: If there are fewer than `n` transitions, or `n_frames` is less than 1.
             TypeError: If `n_frames` is not an integer, or `rng` is not a NumPy generator.
         """
         check_counts(n_frames=n_frames)
-        rows = self.table.steps[drawn(n, self.n_steps, rng)]
+        rows = self.table.steps[sample_indices(n, self.n_steps, rng)]
         lazily = Transitions(self.table, rows, self.get_action_size())
         return TransitionMiniBatch.of_rows(lazily, self.table, rows, n_frames)
 
 
-def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
-    """Draw distinct numbers of transitions, [n]. The cost does not depend on the size of the dataset.
+def sample_indices(n: int, held: int, rng: RandomSource = None) -> Indices:
+    """Sample distinct indices of transitions, [n]. The cost does not depend on the size of the dataset.
 
     Args:
-        n: Number of transitions to draw.
-        held: Number of transitions to draw from.
-        rng: NumPy generator; None uses the global NumPy stream.
+        n: Number of indices to sample.
+        held: Number of transitions to sample from.
+        rng: NumPy generator. If None, the global NumPy stream is used.
 
     Raises:
         ValueError: If `held` is less than `n`, or `n` is less than 1.
@@ -422,7 +418,7 @@ def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
     return sample_n_k(held, n, rng)
 
 
-def _all_single(batch: Batch) -> Batch:
+def _to_single_precision(batch: Batch) -> Batch:
     def single(values: Any) -> Any:
         return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)
 

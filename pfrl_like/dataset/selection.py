@@ -8,8 +8,8 @@ import torch
 
 from pfrl_like.batch import Batch, Continuation, map_nested
 from pfrl_like.columns import Indices
-from pfrl_like.dataset.episode import in_one_table, listed
-from pfrl_like.dataset.mdp_dataset import MDPDataset, drawn
+from pfrl_like.dataset.episode import as_episodes, common_table
+from pfrl_like.dataset.mdp_dataset import MDPDataset, sample_indices
 from pfrl_like.dataset.transition import Transition, TransitionMiniBatch, Transitions
 from pfrl_like.utils.random import RandomSource
 
@@ -21,8 +21,8 @@ class Selection:
 
     Args:
         episodes: A dataset, or episodes.
-        told_next: True to omit transitions into unrecorded terminal states; the next observation of such a transition
-            is a placeholder. Needed if next observations are training targets.
+        told_next: True to omit transitions into unrecorded terminal states, whose next observation is a placeholder.
+            Needed if next observations are training targets.
 
     Attributes:
         dataset: The dataset that contains the episodes.
@@ -34,16 +34,16 @@ class Selection:
     """
 
     def __init__(self, episodes: Any, told_next: bool = False) -> None:
-        self.episodes = chosen = listed(episodes)
-        table, numbers = in_one_table(chosen)
+        self.episodes = as_episodes(episodes)
+        table, numbers = common_table(self.episodes)
         self.discrete_action = table.action.ndim == 1
         self.dataset = MDPDataset.of_table(table, self.discrete_action)
         self.observation_shape: tuple[int, ...] = table.obs_shape
-        self.action_size = max(episode.get_action_size() for episode in chosen)
+        self.action_size = max(episode.get_action_size() for episode in self.episodes)
         begin = np.cumsum(table.lengths) - table.lengths
         self.index = np.concatenate([begin[number] + np.arange(table.lengths[number]) for number in numbers])
         if told_next:
-            self.index = self.index[np.isin(table.steps[self.index], table.told_steps)]
+            self.index = self.index[np.isin(table.steps[self.index], table.steps_with_next_obs)]
             if not len(self.index):
                 raise ValueError("episodes: every transition ends in a terminal state whose observation is unknown")
 
@@ -53,25 +53,24 @@ class Selection:
     @property
     def rows(self) -> Indices:
         """Rows of the transitions in the table of `dataset`, [n]."""
-        rows: Indices = self.dataset.table.steps[self.index]
-        return rows
+        return np.asarray(self.dataset.table.steps[self.index])
 
     def transitions(self) -> Sequence[Transition]:
-        """All transitions, each created on access."""
+        """Return all transitions. Each is created on access."""
         return Transitions(self.dataset.table, self.rows, self.action_size)
 
     def batch(self, index: Indices, *arguments: Any, **options: Any) -> Batch:
-        """Return a batch of the transitions with these numbers; other arguments are arguments of `MDPDataset.batch`."""
+        """Return a batch of the transitions with the numbers `index`, like `MDPDataset.batch`."""
         return self.dataset.batch(self.index[index], *arguments, **options)
 
     def sample_batch(self, n: int, *arguments: Any, rng: RandomSource = None, **options: Any) -> Batch:
-        """Draw distinct transitions like `MDPDataset.sample_batch`.
+        """Sample distinct transitions like `MDPDataset.sample_batch`.
 
         Raises:
             ValueError: If there are fewer than `n` transitions.
             TypeError: If `rng` is not a NumPy generator.
         """
-        return self.batch(drawn(n, len(self), rng), *arguments, **options)
+        return self.batch(sample_indices(n, len(self), rng), *arguments, **options)
 
 
 def batch_of(
@@ -89,7 +88,7 @@ def batch_of(
         gamma: Discount factor per step.
         device: Device of the tensors.
         discrete_action: True if actions are indices.
-        continuation: If it is not 0, `Batch.continuation` contains all steps after the transitions.
+        continuation: If 0, `Batch.continuation` is None. Otherwise it contains all steps after the transitions.
     """
 
     def tensor(values: Any) -> torch.Tensor:
@@ -108,20 +107,20 @@ def batch_of(
 
 
 def _continuation(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Continuation:
-    """Return the steps after the transitions, found through the links between transitions."""
-    place: dict[Any, int] = {}
+    """Return the steps after the transitions, which are linked by `next_transition`."""
+    index: dict[Any, int] = {}
     nexts: list[Transition | None] = []
     heads = [transition.next_transition for transition in minibatch]
     for following in heads:
-        while following is not None and following not in place:
-            place[following] = len(place)
+        while following is not None and following not in index:
+            index[following] = len(index)
             following = following.next_transition
             nexts.append(following)
-    steps = [*place]
-    first, after = ([place.get(each, -1) for each in those] for those in (heads, nexts))
-    of_steps = batch_of(TransitionMiniBatch(steps or [minibatch[0]], minibatch.n_frames), gamma, device, False)
+    steps = [*index]
+    first, after = ([index.get(each, -1) for each in transitions] for transitions in (heads, nexts))
+    batch = batch_of(TransitionMiniBatch(steps or [minibatch[0]], minibatch.n_frames), gamma, device, False)
     cut = [i for i, step in enumerate(steps) if after[i] < 0 and not step.terminal]
     links = [torch.tensor(numbers, dtype=torch.int64, device=device) for numbers in (first, after, cut)]
     n = len(steps)
-    next_obs = map_nested(lambda leaf: leaf[:n], of_steps.next_obs)
-    return Continuation(links[0], of_steps.reward[:n], of_steps.discount[:n], next_obs, *links[1:])
+    next_obs = map_nested(lambda leaf: leaf[:n], batch.next_obs)
+    return Continuation(links[0], batch.reward[:n], batch.discount[:n], next_obs, *links[1:])

@@ -1,4 +1,4 @@
-"""Conversions of datasets: arrays, files, replay buffers and pandas frames."""
+"""Conversions of `MDPDataset` from and to arrays, files, replay buffers and pandas frames."""
 
 import os
 import tempfile
@@ -9,23 +9,23 @@ from typing import Any, Self
 import numpy as np
 
 from pfrl_like.columns import Columns, Indices
-from pfrl_like.dataset.conventions import assembled, log_probs_of, table_from_arrays
-from pfrl_like.dataset.episode import Episode, in_one_table, listed
+from pfrl_like.dataset.conventions import log_probs_of, table_from_arrays, table_from_rows
+from pfrl_like.dataset.episode import Episode, as_episodes, common_table
 from pfrl_like.dataset.flat import flat_of, looks_discrete, table_of
 from pfrl_like.dataset.io.dataframe import frame_of, table_from_frame
 from pfrl_like.dataset.io.hdf5 import is_hdf5, read_hdf5, write_hdf5
 from pfrl_like.dataset.io.minari import read_minari, write_minari
 from pfrl_like.dataset.io.npz import read_npz, write_npz
-from pfrl_like.dataset.table import NO_OBS, SAME_ROW, Table, joined
+from pfrl_like.dataset.table import NO_OBS, SAME_ROW, Table, concatenate_tables
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers import PersistentReplayBuffer, ReplayBuffer
 from pfrl_like.utils.checks import check_counts
 
 
 def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
-    """Convert a copy of a buffer's steps to a table; also returns True if the actions are discrete.
+    """Copy the steps of a buffer to a table. Also return True if the actions are discrete.
 
-    Running episodes are truncated. An episode also ends after a step that was made terminal in the buffer. An episode
+    Running episodes are truncated. An episode ends after a step that was changed to terminal in the buffer. An episode
     is truncated after a step whose next observation is not the observation of the following step.
 
     Raises:
@@ -40,24 +40,27 @@ def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
     action = columns.action.plain
     if action is None or action.dtype.kind not in "biuf" or action.ndim > 2:
         raise ValueError("buffer: expected actions that are numbers or vectors of numbers")
-    rows, ends = in_episodes(columns, rows)
-    at, following = columns.obs_row[rows], columns.next_row[rows]
-    known, terminal = following[ends] != at[ends], columns.terminal[rows[ends]]
+    rows, ends = sort_by_episode(columns, rows)
+    obs_row, next_row = columns.obs_row[rows], columns.next_row[rows]
+    known, terminal = next_row[ends] != obs_row[ends], columns.terminal[rows[ends]]
     discrete = action.ndim == 1 and action.dtype.kind != "f"
-    chosen = action[rows].astype(np.int64) if discrete else action[rows].reshape(len(rows), -1)
+    actions = action[rows].astype(np.int64) if discrete else action[rows].reshape(len(rows), -1)
     extended = known | terminal
-    held = columns.stacked_extras(rows).get("log_prob")
-    # An unknown terminal state is shown as the observation before it, as in all datasets.
-    table = assembled(
-        columns.obs, chosen, columns.reward[rows], terminal, ends, extended,
-        obs_row=at, end_obs=following[ends][extended],
-        log_prob=None if held is None else log_probs_of("log_prob", held, len(rows), discrete),
+    log_prob = columns.stacked_extras(rows).get("log_prob")
+    # An unknown terminal state is replaced by the observation before it.
+    table = table_from_rows(
+        columns.obs, actions, columns.reward[rows], terminal, ends, extended,
+        obs_row=obs_row, end_obs=next_row[ends][extended],
+        log_prob=None if log_prob is None else log_probs_of("log_prob", log_prob, len(rows), discrete),
     )  # fmt: skip
-    return joined([table.with_made_up(table.made_up | np.where(~known & terminal, NO_OBS, 0))]), discrete
+    return concatenate_tables([table.with_made_up(table.made_up | np.where(~known & terminal, NO_OBS, 0))]), discrete
 
 
-def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
-    """Return the rows sorted by episode, in the order of the first steps, and the place of each episode's last step."""
+def sort_by_episode(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
+    """Return the rows sorted by episode, and the positions of the last steps of episodes in the sorted rows.
+
+    Episodes are in the order of their first steps.
+    """
     count = len(rows)
     place = np.full(columns.steps.size, -1, np.int64)
     place[rows] = np.arange(count)
@@ -65,7 +68,7 @@ def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
     after = np.where(successor > 0, place[np.maximum(successor, 0)], -1)
     linked = after >= 0
     linked[linked] = columns.next_row[rows[linked]] == columns.obs_row[rows[after[linked]]]
-    linked &= ~columns.terminal[rows]  # a step in the middle of an episode may have been made terminal
+    linked &= ~columns.terminal[rows]  # a user may have changed a step in the middle of an episode to terminal
     head, depth = np.arange(count), np.zeros(count, np.int64)
     head[after[linked]] = np.flatnonzero(linked)
     depth[after[linked]] = 1
@@ -79,7 +82,7 @@ def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
 
 PathLike = str | os.PathLike[str]
 
-#: File extensions of formats that `dump` does not write; all other extensions except `.npz` mean HDF5.
+#: File extensions that `dump` rejects. All other extensions except `.npz` mean HDF5.
 _OTHER_FORMATS = {
     ".arrow", ".csv", ".feather", ".json", ".jsonl", ".mat", ".npy", ".parquet", ".pickle", ".pkl", ".pt", ".tsv",
     ".txt", ".xlsx", ".zip",
@@ -87,16 +90,16 @@ _OTHER_FORMATS = {
 
 
 class DatasetSources:
-    """Conversions of an `MDPDataset` from and to other forms of the same data."""
+    """Mixin of `MDPDataset` with the conversions from and to other formats."""
 
     @classmethod
     def of_table(cls, table: Table, discrete_action: bool, action_size: int = 0) -> Self:
         """Return a dataset of a table, with at least `action_size` discrete actions."""
         dataset = cls.__new__(cls)
-        dataset._use(table, discrete_action, action_size)
+        dataset._set_table(table, discrete_action, action_size)
         return dataset
 
-    def _use(self, table: Table, discrete_action: bool, action_size: int = 0) -> None:
+    def _set_table(self, table: Table, discrete_action: bool, action_size: int = 0) -> None:
         self._tables = [table]
         self.discrete_action = bool(discrete_action)
         self._known_actions = action_size
@@ -106,7 +109,7 @@ class DatasetSources:
     def table(self) -> Table:
         """Table of all episodes."""
         if len(self._tables) > 1:
-            self._tables = [joined(self._tables)]
+            self._tables = [concatenate_tables(self._tables)]
         return self._tables[0]
 
     def get_action_size(self) -> int:
@@ -119,21 +122,22 @@ class DatasetSources:
 
     @classmethod
     def from_episodes(cls, episodes: Any) -> Self:
-        """Return a dataset of some episodes, for example a slice or one part of scikit-learn's `train_test_split`.
+        """Return a dataset of some episodes, for example a slice, or a part from scikit-learn's `train_test_split`.
 
-        The dataset has all discrete actions of the datasets that contained the episodes, including actions that no
-        episode uses. Its reward convention is the convention of the first episode's dataset.
+        The number of discrete actions is the maximum over the datasets of the episodes. The reward convention is the
+        convention of the first episode's dataset.
 
         Args:
-            episodes: Episodes of one or several datasets, or a dataset. Observations of episodes of one dataset are not
-                copied.
+            episodes: Episodes of one or several datasets, or a dataset. If all episodes belong to one dataset, their
+                observations are not copied.
 
         Raises:
             ValueError: If there are no transitions, or if the episodes have different kinds of observations or actions.
             TypeError: If an item is not an episode.
         """
-        table, numbers = in_one_table(chosen := listed(episodes))
-        size = max(episode.get_action_size() for episode in chosen)
+        episodes = as_episodes(episodes)
+        table, numbers = common_table(episodes)
+        size = max(episode.get_action_size() for episode in episodes)
         return cls.of_table(table.of_episodes(numbers), table.action.ndim == 1, size)
 
     # Arrays
@@ -151,25 +155,25 @@ class DatasetSources:
         *,
         log_probs: Any = None,
     ) -> Self:
-        """Return a dataset of arrays in which each row has the reward of its own action (gymnasium, D4RL, `to_arrays`).
+        """Return a dataset of arrays in which the reward of an action is in the row of the action (gymnasium, D4RL).
 
-        The dataset has the same steps as a dataset constructed with `reward_convention="same_row"`, but its attributes
-        use "next_row".
+        The dataset has the same steps as a dataset that is constructed with `reward_convention="same_row"`, but its own
+        reward convention is "next_row".
 
         An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. The outcome of the
         last action of a truncated episode is known only from `next_observations`. Without `next_observations`, the last
         row is the last observation of the episode, and its reward is ignored.
 
         Args:
-            observations: Array [n, ...], which is not copied unless `next_observations` is given, or a dict or tuple of
+            observations: Array [n, ...], which is not copied unless `next_observations` is given. Or a dict or tuple of
                 arrays.
             actions: Actions, shape [n, A], or [n] if discrete.
             rewards: Rewards, shape [n].
             terminals: Flags, shape [n]: True if the step ended in a terminal state.
             timeouts: Flags, shape [n]: True if the episode was truncated after the step. None if no episode was
                 truncated.
-            next_observations: Observations after the steps, shape [n, ...]; None if they are unknown.
-            discrete_action: True if actions are indices. None means True if each row has a single integer.
+            next_observations: Observations after the steps, shape [n, ...]. None if they are unknown.
+            discrete_action: True if actions are indices. If None, actions are indices if each row has a single integer.
             log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape
                 [n]. Values in last rows are ignored, but must be valid log-probabilities. None if they were not
                 recorded.
@@ -204,9 +208,8 @@ class DatasetSources:
 
         As in `from_arrays`, the outcome of the last action of a truncated episode is known only from
         `next_observations`. Without `next_observations`, the last row is the last observation, so T rows contain T - 1
-        steps. `reward_convention` defines how rewards are read. If the frame was written by `to_dataframe`, the
-        attributes of the dataset have the same convention as the dataset that was written. For other frames they use
-        "next_row".
+        steps. If the frame is a result of `to_dataframe`, the dataset has the reward convention of the dataset that was
+        converted. For other frames, the reward convention of the dataset is "next_row".
 
         Args:
             frame: The frame.
@@ -214,13 +217,13 @@ class DatasetSources:
             actions: The column of discrete actions, or a list of the columns of continuous actions.
             reward: Column of the reward.
             terminal: Column of terminal flags.
-            timeout: Column of truncation flags; None if no episode was truncated.
-            episode: Column whose value changes when a new episode begins; None if there is no such column.
-            reward_convention: "same_row" as in `from_arrays`, or "next_row" as in the constructor. None uses
-                `frame.attrs["reward_convention"]`, which frames of `to_dataframe` have, or "same_row" for other frames.
-            log_prob: Column of the log-probabilities, see `log_probs` of the constructor; None if they were not
-                recorded.
-            next_observations: Columns of the observation after the step, as many as `observations`; only with
+            timeout: Column of truncation flags. None if no episode was truncated.
+            episode: Column whose value changes when a new episode begins. None if there is no such column.
+            reward_convention: Reward convention of the frame: "same_row" as in `from_arrays`, or "next_row" as in the
+                constructor. If None, the value is `frame.attrs["reward_convention"]`, which results of `to_dataframe`
+                have, and "same_row" for other frames.
+            log_prob: Column of the log-probabilities (densities) of the actions. None if they were not recorded.
+            next_observations: Columns of the observation after the step, as many as `observations`, only with
                 "same_row". None if there are no such columns.
 
         Raises:
@@ -230,21 +233,19 @@ class DatasetSources:
             TypeError: If `frame` is not a frame, or if `observations` or `next_observations` is not a list.
         """
         optional = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
-        given = frame, observations, actions, next_observations, reward, optional, reward_convention
-        return cls.of_table(*table_from_frame(*given))
+        arguments = frame, observations, actions, next_observations, reward, optional, reward_convention
+        return cls.of_table(*table_from_frame(*arguments))
 
     def to_dataframe(self, *, reward_convention: str | None = None) -> Any:
         """Return a pandas frame with one row per time step, which `from_dataframe` reads.
 
-        Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode (the episode number,
-        counted from 0), and, if recorded, log_prob. `frame.attrs["reward_convention"]` contains the convention. Formats
-        without `attrs`, such as CSV files, lose the convention. `from_dataframe` then reads the frame as "same_row",
-        unless its argument `reward_convention` is given.
+        The columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode (the episode
+        number, counted from 0), and, if recorded, log_prob. `frame.attrs["reward_convention"]` contains the reward
+        convention, which formats without `attrs`, such as CSV files, lose. Pass it to `from_dataframe` then.
 
         Args:
-            reward_convention: "next_row": rewards are in the row after their action. "same_row": rewards are in the row
-                of their action. None uses the convention of the dataset; the frame then has the same rows as the
-                attributes.
+            reward_convention: With "next_row", rewards are in the row after their action. With "same_row", rewards are
+                in the row of their action. If None, the convention of the dataset is used.
 
         Raises:
             MissingDependencyError: If pandas is not installed.
@@ -259,13 +260,12 @@ class DatasetSources:
         """Write the dataset to one file, atomically: a NumPy archive if the name ends with `.npz`, else HDF5.
 
         Args:
-            fname: The file; an existing file of this name is replaced. File extensions of other formats, such as
+            fname: The file. An existing file of this name is replaced. File extensions of other formats, such as
                 `.csv`, are rejected.
-            reward_convention: "next_row": rewards are in the row after their action, and all data are kept. "same_row":
-                rewards are in the row of their action, in the form that d3rlpy reads from version 1.0 on. This form
-                omits the last observation of an episode that ended in a terminal state, and therefore omits such an
-                episode if it has no transitions. None uses the convention of the dataset; the file then has the same
-                rows as the attributes.
+            reward_convention: With "next_row", rewards are in the row after their action, and all data are kept. With
+                "same_row", rewards are in the row of their action, and d3rlpy reads the file from version 1.0 on. The
+                last observation of an episode that ended in a terminal state is then omitted, and so is such an episode
+                if it has no transitions. If None, the convention of the dataset is used.
 
         Raises:
             ValueError: If the convention is unknown, if there are no transitions with "same_row", or if the file
@@ -276,10 +276,8 @@ class DatasetSources:
         path = os.fspath(fname)
         ending = os.path.splitext(path)[1].lower()
         if ending in _OTHER_FORMATS:
-            raise ValueError(
-                f"fname is {path!r}, but datasets are not written as {ending}: use the extension .h5 (HDF5) or .npz; "
-                "to_dataframe returns a pandas DataFrame, which can write other formats"
-            )
+            advice = "use the extension .h5 (HDF5) or .npz, or write the result of to_dataframe"
+            raise ValueError(f"fname is {path!r}, but datasets are not written as {ending}: {advice}")
         write = write_npz if ending == ".npz" else write_hdf5
         write(path, flat_of(self.table, self.discrete_action, reward_convention, self.get_action_size()))
 
@@ -295,17 +293,19 @@ class DatasetSources:
     ) -> Self:
         """Read a dataset from a file: a file of `dump`, an HDF5 file of d3rlpy, or arrays with the same names.
 
-        A file of `dump` results in a dataset with the same `reward_convention`; other files result in "next_row". Use
-        `load_minari` for folders of Minari, `from_directory` for folders of runs, and `from_dataframe` for frames.
+        A dataset from a file of `dump` has the `reward_convention` of the dataset that was written. A dataset from
+        another file has "next_row". Use `load_minari` for folders of Minari, `from_directory` for folders of runs, and
+        `from_dataframe` for frames.
 
         Args:
             fname: The file.
             reward_convention: Convention for files that do not contain it: "next_row" (`rewards[t + 1]` is the reward
-                of `actions[t]`; d3rlpy before 1.0) or "same_row" (D4RL).
-            discrete_action: True if actions are indices, for files that do not contain this information; None decides
-                by dtype.
-            memory_map: True to leave the observations in the HDF5 file, which must not change; only `check` then checks
-                their values. None does so if they are larger than 1 GiB and contiguous in the file.
+                of `actions[t]`, as in d3rlpy before 1.0) or "same_row" (as in D4RL).
+            discrete_action: True if actions are indices, for files that do not contain this information. If None, the
+                dtype and the shape decide.
+            memory_map: True to leave the observations in the HDF5 file, which must not change later. Loading then does
+                not check the observations for NaN and infinity, but `check` does. If None, observations are left in the
+                file if they are larger than 1 GiB and contiguous.
             max_bytes: Limit on the memory of the arrays, in bytes, for a file of any size. None means 128 times the
                 file size, at least 64 MiB.
 
@@ -337,7 +337,7 @@ class DatasetSources:
         Args:
             directory: The directory of all datasets, `MINARI_DATASETS_PATH`.
             dataset_id: Id of the dataset, for instance "cartpole/mixed-v0".
-            env_spec: `env.spec.to_json()` of the environment; None if unknown.
+            env_spec: `env.spec.to_json()` of the environment. None if unknown.
 
         Raises:
             ValueError: If the id is invalid, or if there are no transitions.
@@ -349,7 +349,7 @@ class DatasetSources:
 
     @classmethod
     def load_minari(cls, directory: PathLike, *, max_bytes: int | None = None) -> Self:
-        """Read a dataset of Minari; only h5py is needed.
+        """Read a dataset of Minari. The package Minari is not needed, but h5py is.
 
         Args:
             directory: The dataset's folder, `<MINARI_DATASETS_PATH>/<dataset id>`, or its subfolder `data`.
@@ -377,8 +377,7 @@ class DatasetSources:
 
         Args:
             buffer: The replay buffer.
-            reward_convention: Convention of the dataset, "next_row" or "same_row". None uses "next_row"; `append` then
-                emits the constructor's warning, because the convention of its arrays is unknown.
+            reward_convention: Convention of the dataset, "next_row" or "same_row". If None, "next_row".
 
         Raises:
             ValueError: If the buffer is empty, if its actions are not numbers or vectors, or if the convention is
@@ -395,7 +394,7 @@ class DatasetSources:
         """Return a dataset of a run's recorded steps: a persistent replay buffer, or a run's `demonstrations.replay`.
 
         Args:
-            directory: The directory of a persistent buffer, which is not changed and may be in use; or a directory that
+            directory: Directory of a persistent buffer, which may be in use and is not changed. Or a directory that
                 contains `demonstrations.replay`.
 
         Raises:
@@ -408,14 +407,14 @@ class DatasetSources:
             buffer.load(str(saved))
             return cls.from_buffer(buffer)
         if not (path / "meta.json").exists():
-            raise CheckpointError(path, "holds neither a persistent replay buffer nor demonstrations.replay")
+            raise CheckpointError(path, "contains neither a persistent replay buffer nor demonstrations.replay")
         with tempfile.TemporaryDirectory() as copy, PersistentReplayBuffer(copy, None, ancestor=path) as recorded:
             return cls.from_buffer(recorded)
 
     def to_columns(self) -> tuple[Columns, list[Indices]]:
-        """Return columns, and the rows of each episode's steps in the columns, for `ReplayBuffer.from_dataset`.
+        """Return columns, and the rows of each episode's steps in these columns, for `ReplayBuffer.from_dataset`.
 
-        Actions are converted to single precision, like actions of policies. Episodes without a step are dropped.
+        Actions are converted to single precision. Episodes without a step are dropped.
         """
         steps, lengths = self.table.steps, self.table.lengths
         rows = np.split(steps, np.cumsum(lengths[lengths > 0])[:-1]) if len(steps) else []

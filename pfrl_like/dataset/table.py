@@ -1,4 +1,4 @@
-"""Table of finished episodes; datasets, episodes and transitions are views of a table."""
+"""`Table`: columns of finished episodes, of which datasets, episodes and transitions are views."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -16,7 +16,8 @@ from pfrl_like.columns.structure import map_structure
 NO_OBS, NO_ACTION, NO_REWARD = 1, 2, 4
 ALL_BITS = NO_OBS | NO_ACTION | NO_REWARD
 
-#: Row of the reward of an action: the next row, which contains the observation after the action, or the same row.
+#: Reward conventions: the reward of an action is in the next row, with the observation after the action, or in the same
+#: row as the action.
 NEXT_ROW, SAME_ROW = "next_row", "same_row"
 
 
@@ -24,17 +25,15 @@ def check_convention(convention: str) -> None:
     """Raise an error if a reward convention is unknown.
 
     Raises:
-        ValueError: If it is unknown.
+        ValueError: If the reward convention is unknown.
     """
     if convention not in (NEXT_ROW, SAME_ROW):
-        raise ValueError(
-            f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] belongs to actions[t]) or "
-            f"{SAME_ROW!r} (rewards[t] belongs to actions[t])"
-        )
+        expected = "'next_row' (rewards[t + 1] belongs to actions[t]) or 'same_row' (rewards[t] does)"
+        raise ValueError(f"reward_convention: got {convention!r}, expected {expected}")
 
 
 def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:
-    """Return rows of a column, read-only: a view if `rows` selects all rows, else a copy."""
+    """Return rows of a column, read-only. The result is a view if `rows` are all rows, otherwise a copy."""
     if len(rows) == len(column):
         return column[:]
     taken: NDArray[Any] = column[rows - 1]
@@ -42,13 +41,13 @@ def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:
     return taken
 
 
-class Shown(NamedTuple):
-    """The rows of a table that arrays of a reward convention contain.
+class RowView(NamedTuple):
+    """Rows of a table that arrays in a reward convention contain.
 
     Attributes:
         rows: Rows of the table, shape [n].
         reward: Rewards, shape [n].
-        terminal: True if the state of the row, or with "same_row" the state after its step, is terminal, shape [n].
+        terminal: True if the state of the row is terminal, shape [n]. With "same_row", if the state after its step is.
         timeout: True for the last rows of truncated episodes, shape [n].
         last: True for the last rows of all episodes, shape [n].
     """
@@ -62,26 +61,25 @@ class Shown(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Episodes of T steps, each with T + 1 rows: the steps, then a row for the last observation, which is not a step.
+    """Columns of episodes. An episode of T steps has T + 1 rows: the steps, and a row for the last observation.
 
-    Rows are the rows of `columns`; the first row is 1. A table is never changed; `dataclasses.replace` creates a new
-    table.
+    Rows are counted from 1, as in `columns`. A table is never changed: methods return new tables.
 
     Attributes:
         obs: The observations.
         obs_row: For each row, the row of its observation in `obs`, shape [n]. If a terminal state is unknown, its row
             refers to the observation before it.
-        action: Actions, shape [n, ...]; 0 in last rows without a known action.
-        reward: Reward of the action in the same row, shape [n]; 0 in the last rows.
+        action: Actions, shape [n, ...]. 0 in last rows without a known action.
+        reward: Reward of the action in the same row, shape [n]. 0 in last rows.
         terminated: True if the episode ended in a terminal state, False if it was truncated, shape [E].
-        lengths: Number of steps of each episode, shape [E]; may be 0.
+        lengths: Number of steps of each episode, which may be 0, shape [E].
         lead: Reward in the row of the first observation, before any action, shape [E].
-        made_up: Bits for the unknown parts of each episode, shape [E].
-        log_prob: Log-probabilities (densities) of the actions under the behaviour policy, shape [n]; meaningless in
-            last rows. None if they were not recorded.
-        convention: Reward convention that datasets, episodes and transitions use. Training ignores it.
-        declared: True if the user or a file named the convention, False if it was assumed, None if the source has only
-            one possible convention.
+        made_up: Bits for the unknown parts of each episode, which are replaced by placeholders, shape [E].
+        log_prob: Log-probabilities (densities) of the actions under the behaviour policy, shape [n]. Undefined in last
+            rows. None if they were not recorded.
+        convention: Reward convention of datasets, episodes and transitions. Training does not depend on it.
+        declared: True if the user or a file specified the convention, False if neither did, None if the source of the
+            data has only one possible convention.
     """
 
     obs: Field
@@ -117,13 +115,13 @@ class Table:
         return np.delete(np.arange(1, self.n_rows + 1), self.ends - 1)
 
     @cached_property
-    def told_steps(self) -> Indices:
-        """Steps whose next observation is known, shape [up to sum(lengths)]."""
+    def steps_with_next_obs(self) -> Indices:
+        """Rows of the steps whose next observation is known, at most sum(lengths)."""
         return np.setdiff1d(self.steps, self.ends[(self.made_up & NO_OBS) > 0] - 1, assume_unique=True)
 
     @cached_property
     def position(self) -> Indices:
-        """For each row, the number of earlier rows of its episode, shape [n + 1]; entry 0 is unused."""
+        """For each row, the number of earlier rows of its episode, shape [n + 1]. Entry 0 is unused."""
         return np.concatenate([[0], np.arange(1, self.n_rows + 1) - np.repeat(self.starts, self.lengths + 1)])
 
     @cached_property
@@ -143,29 +141,29 @@ class Table:
         """For each row, the reward of the action in the row before, shape [n]."""
         previous = np.concatenate([[0.0], self.reward[:-1]])
         previous[self.starts - 1] = self.lead
-        previous.setflags(write=False)  # it is a copy
+        previous.setflags(write=False)  # a change would have no effect
         return previous
 
     @cached_property
     def current_reward(self) -> NDArray[np.float64]:
-        """For each row, the reward in arrays of the table's convention, shape [n]."""
+        """For each row, the reward that arrays in the table's convention contain in this row, shape [n]."""
         return self.reward if self.convention == SAME_ROW else self.previous_reward
 
     @cached_property
     def next_reward(self) -> NDArray[np.float64]:
-        """For each step, the reward in the next row in the table's convention, shape [n]; meaningless in last rows."""
+        """For each row, the reward that arrays in the table's convention contain in the next row, shape [n]."""
         return np.append(self.reward[1:], 0.0) if self.convention == SAME_ROW else self.reward
 
     @cached_property
-    def shown(self) -> "Shown":
-        """The rows of the table in its own convention."""
+    def view(self) -> "RowView":
+        """The rows that arrays in the table's convention contain."""
         return self.in_convention(self.convention)
 
-    def in_convention(self, convention: str) -> "Shown":
-        """Return the rows that arrays of a convention contain, with their rewards and flags.
+    def in_convention(self, convention: str) -> "RowView":
+        """Return the rows that arrays in a reward convention contain, with their rewards and flags.
 
-        `NEXT_ROW` contains all rows. `SAME_ROW` omits the last row of an episode that ended in a terminal state, so its
-        last row is its last step.
+        With `NEXT_ROW`, these are all rows. With `SAME_ROW`, the last row of an episode that ended in a terminal state
+        is omitted, so that the last step is the last row.
 
         Raises:
             ValueError: If the convention is unknown.
@@ -180,12 +178,12 @@ class Table:
             rows = np.flatnonzero(~terminal)[1:]
             reward, terminal, last = self.reward, self.terminal, last | self.terminal
         timeout = last & ~terminal
-        shown = Shown(rows, part(reward, rows), terminal[rows], timeout[rows], last[rows])
-        shown.reward.setflags(write=False)
-        return shown
+        view = RowView(rows, part(reward, rows), terminal[rows], timeout[rows], last[rows])
+        view.reward.setflags(write=False)
+        return view
 
     def declared_as(self, convention: str, declared: bool | None = True) -> "Table":
-        """Return the same table in a convention that was named, or that was assumed if `declared` is False.
+        """Return the same table with another reward convention, and with another value of `declared`.
 
         Raises:
             ValueError: If the convention is unknown.
@@ -195,7 +193,7 @@ class Table:
 
     @cached_property
     def next_row(self) -> Indices:
-        """For each step, the row of its next observation, shape [n]; meaningless in last rows."""
+        """For each step, the row of its next observation in `obs`, shape [n]. Undefined in last rows."""
         return np.append(self.obs_row[1:], self.obs_row[-1])
 
     @cached_property
@@ -204,8 +202,8 @@ class Table:
         return self._columns(self.obs, self.action)
 
     def to_columns(self) -> Columns:
-        """Return new columns, which the caller may append to; plain observations are shared until the first append."""
-        table = self if isinstance(self.obs.rows, SharedRows) else joined([self])
+        """Return new columns, to which the caller may append. Array observations are copied at the first append."""
+        table = self if isinstance(self.obs.rows, SharedRows) else concatenate_tables([self])
         obs = shared_field(self.obs.leaves[0].data) if table is self else table.obs
         return table._columns(obs, self.action.astype(np.float32) if self.action.dtype == np.float64 else self.action)
 
@@ -230,11 +228,11 @@ class Table:
         return columns
 
     def observations(self, rows: Indices) -> Any:
-        """Return observations of some rows, stacked; a view if the rows are contiguous in one array."""
+        """Return the stacked observations of some rows, as a view if the rows are contiguous in one array."""
         return self._observed(self.obs_row[rows - 1])
 
     def next_observations(self, rows: Indices) -> Any:
-        """Return the observations after some steps, stacked."""
+        """Return the stacked observations after some steps."""
         return self._observed(self.next_row[rows - 1])
 
     def _observed(self, at: Indices) -> Any:
@@ -244,7 +242,7 @@ class Table:
         return self.obs.stacked(at)
 
     def like(self, other: "Table") -> "Table":
-        """Return the same table with the dtypes and the reward convention of another table.
+        """Return this table with the dtypes and the reward convention of another table.
 
         Raises:
             ValueError: If observations or actions have a different structure, shape or kind of dtype, or if only one
@@ -269,7 +267,7 @@ class Table:
         return dataclasses.replace(table, action=action, convention=other.convention)
 
     def of_episodes(self, numbers: Indices) -> "Table":
-        """Return a table of some of the episodes, in the order of `numbers`; the observations are shared."""
+        """Return a table of some episodes, in the order of `numbers`, which shares the observations."""
         rows = np.concatenate([np.arange(self.starts[number], self.ends[number] + 1) for number in numbers]) - 1
         of_rows = ["obs_row", "action", "reward"] + ["log_prob"] * (self.log_prob is not None)
         parts = {name: getattr(self, name)[rows] for name in of_rows}
@@ -280,7 +278,7 @@ class Table:
         """Return the same table with other bits for unknown parts.
 
         Raises:
-            ValueError: If `made_up` is not an array of valid bits with one number per episode.
+            ValueError: If `made_up` does not contain an integer from 0 to `ALL_BITS` for each episode.
         """
         array = np.asarray(made_up)
         if array.shape != self.lengths.shape or array.dtype.kind not in "iu" or (array & ~ALL_BITS).any():
@@ -302,7 +300,7 @@ class Table:
 
     @property
     def is_array(self) -> bool:
-        """True if an observation is one array of numbers, neither nested nor an object."""
+        """True if observations are arrays of numbers, neither nested nor objects."""
         return self.obs.structure == 0 and self.obs.leaves[0].dtype != object
 
     @property
@@ -311,14 +309,14 @@ class Table:
         return map_structure(lambda i: self.obs.leaves[i].shape, self.obs.structure)
 
 
-def joined(tables: Sequence[Table]) -> Table:
-    """Join similar tables into one table; columns that only some tables have are dropped."""
+def concatenate_tables(tables: Sequence[Table]) -> Table:
+    """Concatenate tables with the same kinds of columns. Columns that only some tables have are dropped."""
     first = tables[0]
     kept = [unique_in_order(table.obs_row) for table in tables]
     if first.obs.plain is not None:
         obs = shared_field(np.concatenate([_values(table, own) for table, (own, _) in zip(tables, kept, strict=True)]))
         begin = 0
-    else:  # shared frames are stored once
+    else:  # store frames that several observations share only once
         obs, begin = Field.from_spec(Rows(), first.obs.spec()), 1
         for table, (own, _) in zip(tables, kept, strict=True):
             obs.fill(table.obs.dump(own, "obs")[1], "obs", obs.rows.take(len(own)))

@@ -1,4 +1,4 @@
-"""Transitions, which are linked to their neighbours, and minibatches of transitions."""
+"""`Transition`, with links to its neighbours in the episode, and `TransitionMiniBatch`."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -13,16 +13,15 @@ from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 
-#: Maximum size of an observation or action that is printed in full.
+#: Maximum size of an observation or action whose values `repr` contains.
 _SHOWN = 8
 
 
 class Transition:
     """A step of an episode, from time t to t+1.
 
-    `reward` is stored in the same row as the observation at t. With the reward convention "next_row", `next_reward` is
-    the reward of the action at t. With "same_row", `reward` is the reward of the action at t. In both conventions,
-    `action_reward` is the reward of the action at t.
+    The reward of the action at t is `action_reward`. With the reward convention "next_row", `next_reward` is the
+    same reward. With "same_row", `reward` is the same reward.
 
     Args:
         observation_shape: Shape of an observation.
@@ -39,6 +38,14 @@ class Transition:
 
     Attributes:
         reward_convention: "next_row", or "same_row" if the transition belongs to a dataset with this convention.
+        observation: Observation at t.
+        action: Action at t, an integer if discrete.
+        reward: Reward in the row of the observation at t. With "same_row", the reward of the action at t.
+        next_observation: Observation at t+1.
+        next_action: Action at t+1. 0 if the episode ended at t+1 and the action is unknown.
+        next_reward: Reward of the action at t. With "same_row", the reward of the action at t+1, or 0 after the last
+            step.
+        terminal: 1 if the state at t+1 is terminal, else 0.
     """
 
     reward_convention: str = NEXT_ROW
@@ -58,9 +65,9 @@ class Transition:
         next_transition: "Transition | None" = None,
     ) -> None:
         self._observation_shape, self._action_size = observation_shape, action_size
-        self._observation, self._next_observation = observation, next_observation
-        self._action, self._next_action = action, next_action
-        self._reward, self._next_reward, self._terminal = float(reward), float(next_reward), int(terminal)
+        self.observation, self.next_observation = observation, next_observation
+        self.action, self.next_action = action, next_action
+        self.reward, self.next_reward, self.terminal = float(reward), float(next_reward), int(terminal)
         self._prev, self._next = prev_transition, next_transition
         if prev_transition is not None and prev_transition.next_transition is None:
             prev_transition._next = self
@@ -71,11 +78,11 @@ class Transition:
     def __repr__(self) -> str:
         reward_name = "reward" if self.reward_convention == SAME_ROW else "next_reward"
         values = {name: getattr(self, name) for name in ("observation", "action", reward_name, "next_observation")}
-        shown = ", ".join(f"{name} {_short(value)}" for name, value in values.items())
-        return f"Transition({shown}, terminal {self.terminal})"
+        text = ", ".join(f"{name} {_short(value)}" for name, value in values.items())
+        return f"Transition({text}, terminal {self.terminal})"
 
     def get_observation_shape(self) -> tuple[int, ...]:
-        """Shape of an observation."""
+        """Return the shape of an observation."""
         return self._observation_shape
 
     def get_action_size(self) -> int:
@@ -83,34 +90,14 @@ class Transition:
         return self._action_size
 
     @property
-    def observation(self) -> Any:
-        """Observation at t."""
-        return self._observation
+    def prev_transition(self) -> "Transition | None":
+        """Previous transition. None at the beginning of the episode."""
+        return self._prev
 
     @property
-    def action(self) -> Any:
-        """Action at t, an integer if discrete."""
-        return self._action
-
-    @property
-    def reward(self) -> float:
-        """Reward in the same row as the observation at t; with "same_row", the reward of the action at t."""
-        return self._reward
-
-    @property
-    def next_observation(self) -> Any:
-        """Observation at t+1."""
-        return self._next_observation
-
-    @property
-    def next_action(self) -> Any:
-        """Action at t+1; 0 if the episode ended at t+1 and the action is unknown."""
-        return self._next_action
-
-    @property
-    def next_reward(self) -> float:
-        """Reward of the action at t; with "same_row", the reward of the action at t+1, or 0 after the last step."""
-        return self._next_reward
+    def next_transition(self) -> "Transition | None":
+        """Next transition. None at the end of the episode."""
+        return self._next
 
     @property
     def action_reward(self) -> float:
@@ -118,33 +105,18 @@ class Transition:
         return self.reward if self.reward_convention == SAME_ROW else self.next_reward
 
     def in_convention(self, reward_convention: str) -> "Transition":
-        """Return this transition with its rewards in the given convention; an unknown reward is 0."""
+        """Return this transition with its rewards in another convention. An unknown reward is 0."""
         if reward_convention == self.reward_convention:
             return self
         neighbour = self.next_transition if reward_convention == SAME_ROW else self.prev_transition
-        others = 0.0 if neighbour is None else neighbour.action_reward
-        first, second = (self.action_reward, others) if reward_convention == SAME_ROW else (others, self.action_reward)
-        shown = Transition(
+        other = 0.0 if neighbour is None else neighbour.action_reward
+        first, second = (self.action_reward, other) if reward_convention == SAME_ROW else (other, self.action_reward)
+        converted = Transition(
             self.get_observation_shape(), self.get_action_size(), self.observation, self.action, first,
             self.next_observation, self.next_action, second, self.terminal,
         )  # fmt: skip
-        shown.reward_convention = reward_convention
-        return shown
-
-    @property
-    def terminal(self) -> int:
-        """1 if the state at t+1 is terminal, else 0."""
-        return self._terminal
-
-    @property
-    def prev_transition(self) -> "Transition | None":
-        """Previous transition; None at the beginning of the episode."""
-        return self._prev
-
-    @property
-    def next_transition(self) -> "Transition | None":
-        """Next transition; None at the end of the episode."""
-        return self._next
+        converted.reward_convention = reward_convention
+        return converted
 
 
 class StoredTransition(Transition):
@@ -157,33 +129,15 @@ class StoredTransition(Transition):
     def get_observation_shape(self) -> Any:
         return self.table.obs_shape
 
-    @property
-    def observation(self) -> Any:
-        return _first(self.table.observations(np.array([self.row])))
-
-    @property
-    def action(self) -> Any:
-        return _plain(self.table.action[self.row - 1])
-
-    @property
-    def reward(self) -> float:
-        return float(self.table.current_reward[self.row - 1])
-
-    @property
-    def next_observation(self) -> Any:
-        return _first(self.table.next_observations(np.array([self.row])))
-
-    @property
-    def next_action(self) -> Any:
-        return _plain(self.table.action[self.row])
-
-    @property
-    def next_reward(self) -> float:
-        return float(self.table.next_reward[self.row - 1])
-
-    @property
-    def terminal(self) -> int:
-        return int(self.table.terminal[self.row])
+    observation = property(lambda self: _first(self.table.observations(np.array([self.row]))), doc="Observation at t.")
+    next_observation = property(
+        lambda self: _first(self.table.next_observations(np.array([self.row]))), doc="Observation at t+1."
+    )
+    action = property(lambda self: _plain(self.table.action[self.row - 1]), doc="Action at t.")
+    next_action = property(lambda self: _plain(self.table.action[self.row]), doc="Action at t+1.")
+    reward = property(lambda self: float(self.table.current_reward[self.row - 1]), doc="Reward at t.")
+    next_reward = property(lambda self: float(self.table.next_reward[self.row - 1]), doc="Reward at t+1.")
+    terminal = property(lambda self: int(self.table.terminal[self.row]), doc="1 if the state at t+1 is terminal.")
 
     @property
     def prev_transition(self) -> Transition | None:
@@ -213,10 +167,10 @@ class Transitions(Sequence[Transition]):
         return len(self._rows)
 
     def __getitem__(self, index: Any) -> Any:
-        chosen = self._rows[index]
+        rows = self._rows[index]
         if isinstance(index, slice):
-            return [StoredTransition(self._table, row, self._action_size) for row in chosen.tolist()]
-        return StoredTransition(self._table, int(chosen), self._action_size)
+            return [StoredTransition(self._table, row, self._action_size) for row in rows.tolist()]
+        return StoredTransition(self._table, int(rows), self._action_size)
 
 
 class TransitionMiniBatch(Sequence[Transition]):
@@ -224,15 +178,14 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     Rewards and flags have shape [B, 1], actions [B, A], or [B] if discrete.
 
-    Transitions of one dataset are gathered without creating an object per transition. With "same_row", `rewards[i]` is
-    the reward of `actions[i]`; with "next_row", `next_rewards[i]` is. In both conventions, `action_rewards[i]` is the
-    reward of `actions[i]`.
+    `action_rewards[i]` is the reward of `actions[i]`. With the reward convention "next_row", `next_rewards[i]` is the
+    same reward. With "same_row", `rewards[i]` is the same reward.
 
     Args:
         transitions: The transitions.
         n_frames: Number of images to stack, the newest image last: 4 images of shape (3, 84, 84) are stacked to (12,
-            84, 84). Frames come from earlier transitions of the episode; before the first transition they are zeros.
-            Observations that are not images (three axes) are not stacked.
+            84, 84). The other images are observations of earlier transitions of the episode, or zeros before the first
+            transition. Observations that do not have three axes are not stacked.
 
     Raises:
         ValueError: If there are no transitions, if they have different reward conventions, or if `n_frames` is less
@@ -245,10 +198,10 @@ class TransitionMiniBatch(Sequence[Transition]):
         reward_convention: "next_row" or "same_row".
         observations: Observations at t, [B, ...], stacked if `n_frames` > 1.
         actions: Actions at t, [B, A], or [B] if discrete.
-        rewards: Rewards at t, [B, 1]; the `reward` of each transition.
+        rewards: `reward` of each transition, [B, 1].
         next_observations: Observations at t+1, [B, ...], stacked if `n_frames` > 1.
         next_actions: Actions at t+1, like `actions`.
-        next_rewards: Rewards at t+1, [B, 1]; the `next_reward` of each transition.
+        next_rewards: `next_reward` of each transition, [B, 1].
         terminals: 1 if the state at t+1 is terminal, else 0, [B, 1].
     """
 
@@ -265,7 +218,7 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     @classmethod
     def of_rows(cls, transitions: Sequence[Transition], table: Table, rows: Indices, n_frames: int) -> Self:
-        """Return a minibatch of some rows of a table; `transitions` creates the transition objects on access."""
+        """Return a minibatch of some rows of a table, without creating the `transitions`."""
         batch = cls.__new__(cls)
         batch.transitions, batch.n_frames = transitions, n_frames
         batch._gather(table, rows)
@@ -273,8 +226,8 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     def _gather(self, table: Table, rows: Indices) -> None:
         self.reward_convention = table.convention
-        self.observations: Any = observed(table, rows, self.n_frames)
-        self.next_observations: Any = observed(table, rows, self.n_frames, following=True)
+        self.observations: Any = observations_of(table, rows, self.n_frames)
+        self.next_observations: Any = observations_of(table, rows, self.n_frames, following=True)
         self.actions, self.next_actions = _columns(table.action[rows - 1]), _columns(table.action[rows])
         self.rewards, self.next_rewards = _column(table.current_reward[rows - 1]), _column(table.next_reward[rows - 1])
         self.terminals = _column(table.terminal[rows])
@@ -282,7 +235,7 @@ class TransitionMiniBatch(Sequence[Transition]):
     def _collect(self) -> None:
         conventions = {transition.reward_convention for transition in self.transitions}
         if len(conventions) > 1:
-            raise ValueError("transitions: got both reward conventions, expected one: use a minibatch for each")
+            raise ValueError("transitions: got both reward conventions, expected only one of them")
         (self.reward_convention,) = conventions
         pairs = [_frames(transition, self.n_frames) for transition in self.transitions]
         self.observations, self.next_observations = (np.stack(side) for side in zip(*pairs, strict=True))
@@ -306,7 +259,7 @@ class TransitionMiniBatch(Sequence[Transition]):
         return self.transitions[index]
 
     def size(self) -> int:
-        """Number of transitions."""
+        """Return the number of transitions."""
         return len(self)
 
     @property
@@ -315,8 +268,8 @@ class TransitionMiniBatch(Sequence[Transition]):
         return self.rewards if self.reward_convention == SAME_ROW else self.next_rewards
 
 
-def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = False) -> Any:
-    """Return the observations of some steps, [B, ...], with stacked images, or their next observations."""
+def observations_of(table: Table, rows: Indices, n_frames: int, *, following: bool = False) -> Any:
+    """Return the observations of some steps, or the observations after them, with stacked images, [B, ...]."""
     stacked = stacks(table.columns, n_frames) if n_frames > 1 else None
     if stacked is not None:
         return stacked(rows, following=following)
@@ -324,12 +277,12 @@ def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = Fa
 
 
 def stacked_shape(shape: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
-    """Return the shape of an observation with stacked frames; observations that are not images are not stacked."""
+    """Return the shape of an observation with stacked images. Observations without three axes are not stacked."""
     return (shape[0] * n_frames, *shape[1:]) if len(shape) == 3 else shape
 
 
 def _frames(transition: Transition, n_frames: int) -> tuple[Any, Any]:
-    """Return the stacks of frames that end at t and at t+1."""
+    """Return the stacked images that end at t, and the stacked images that end at t+1."""
     if n_frames == 1 or np.ndim(transition.observation) != 3:
         return transition.observation, transition.next_observation
     frames, at = [transition.next_observation, transition.observation], transition.prev_transition
@@ -347,7 +300,7 @@ def _first(stacked: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    """Return a number or short vector as text, the shape and dtype of another array, or the type of an object."""
+    """Return a number or short vector as text, or the shape and dtype of another array, or the type of an object."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_short(part)}" for key, part in value.items()) + "}"
     if isinstance(value, tuple):

@@ -1,8 +1,9 @@
-"""Example data: two small datasets in the package, and public datasets, each with its environment.
+"""Two small datasets in the package, and public datasets. Each function also returns the environment.
 
-Downloads are stored in `cache_dir`. If it is None, they are stored in the directory that the environment variable
-`PFRL_LIKE_DATA` names, or in `pfrl_like/datasets` of the user's cache (`XDG_CACHE_HOME`, or `~/.cache`). Each file is
-downloaded once, even if several processes need it. A broken connection is resumed. Nothing is unpickled.
+Downloads are stored in `cache_dir`. If it is None, the environment variable `PFRL_LIKE_DATA` names the directory. If
+the variable is not set, the directory is `pfrl_like/datasets` in the user's cache (`XDG_CACHE_HOME`, or `~/.cache`).
+Each file is downloaded once, even if several processes need the file. Broken downloads are resumed. Nothing is
+unpickled.
 """
 
 from pfrl_like.datasets.public_sets import get_atari, get_cartpole, get_d4rl, get_minari, get_pendulum, get_pybullet

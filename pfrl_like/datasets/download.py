@@ -1,6 +1,6 @@
-"""Downloads into a directory: each file is downloaded once, resumed after a broken connection, and never partial.
+"""Downloads of files, which are resumed after a broken connection.
 
-Resuming follows HTTP semantics, RFC 9110, sections 13.1.5 (If-Range) and 14 (Range requests).
+Downloads are resumed as in RFC 9110, sections 13.1.5 (If-Range) and 14 (Range requests).
 """
 
 import hashlib
@@ -20,19 +20,19 @@ from pfrl_like.errors import CheckpointError, DownloadError
 
 _LOGGER = logging.getLogger(__name__)
 _CHUNK = 1 << 20
-_SECONDS = 30.0  # without any data, after which a connection is treated as broken
-_ATTEMPTS = 5  # consecutive attempts that return no data
+_SECONDS = 30.0  # a connection is broken if it returns no data for this time
+_ATTEMPTS = 5  # maximum number of consecutive attempts that return no data
 _PAUSE = 0.5
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+)")
-_LASTING = range(400, 500)
-_BUSY = (408, 425, 429)
+_CLIENT_ERRORS = range(400, 500)
+_TEMPORARY = (408, 425, 429)
 
 
 def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
     """Return the directory of downloaded data.
 
     Args:
-        cache_dir: The directory. None uses the directory that the environment variable `PFRL_LIKE_DATA` names, or
+        cache_dir: The directory. If None, the environment variable `PFRL_LIKE_DATA`, or, if it is not set,
             `pfrl_like/datasets` in the user's cache (`XDG_CACHE_HOME`, or `~/.cache`).
     """
     named = cache_dir or os.environ.get("PFRL_LIKE_DATA")
@@ -41,14 +41,14 @@ def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pfrl_like", "datasets")
 
 
-def downloaded(url: str, path: Path, sha256: str | None = None) -> Path:
-    """Download a file unless it exists. If several processes need the file, one downloads it and the others wait.
+def download_file(url: str, path: Path, sha256: str | None = None) -> Path:
+    """Download a file unless it exists. If several processes need the file, one process downloads it.
 
-    A broken connection is resumed, in this call or in a later call. The bytes received so far are in `<path>.part`.
+    A broken download is resumed, in this call or in a later call. `<path>.part` contains the received bytes.
 
     Args:
         url: Address of the file, with http or https.
-        path: Target path; its directory is created.
+        path: Target path, whose directory is created.
         sha256: Checksum of the file, 64 hexadecimal digits. None checks only the length.
 
     Returns:
@@ -56,17 +56,17 @@ def downloaded(url: str, path: Path, sha256: str | None = None) -> Path:
 
     Raises:
         DownloadError: If the file cannot be downloaded, for instance because there is no network.
-        CheckpointError: If the file has a different checksum; the file is removed.
+        CheckpointError: If the file has a different checksum. The file is removed.
         ValueError: If `url` does not begin with http:// or https://.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"url: got {url!r}, expected an address that begins with http:// or https://")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(_beside(path, ".lock")):
+    with filelock.FileLock(_with_suffix(path, ".lock")):
         if not path.exists():
-            part = _beside(path, ".part")
+            part = _with_suffix(path, ".part")
             _fetch(url, part, path)
-            _beside(part, ".version").unlink(missing_ok=True)
+            _with_suffix(part, ".version").unlink(missing_ok=True)
             _check(part, sha256)
             os.replace(part, path)
         else:
@@ -74,12 +74,12 @@ def downloaded(url: str, path: Path, sha256: str | None = None) -> Path:
     return path
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
 def _fetch(url: str, part: Path, path: Path) -> None:
-    """Download the whole file into `part`; reconnects as long as connections return data."""
+    """Download the whole file to `part`. Reconnect as long as connections return data."""
     failures = 0
     while True:
         size = _size(part)
@@ -90,7 +90,7 @@ def _fetch(url: str, part: Path, path: Path) -> None:
         except urllib.error.HTTPError as error:
             error.close()
             reason = f"the server returned {error.code} {error.reason}"
-            if error.code in _LASTING and error.code not in _BUSY:
+            if error.code in _CLIENT_ERRORS and error.code not in _TEMPORARY:
                 raise DownloadError(url, str(path), reason) from error
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
@@ -102,8 +102,8 @@ def _fetch(url: str, part: Path, path: Path) -> None:
 
 
 def _connection(url: str, part: Path) -> bool:
-    """Download the missing bytes through one connection; returns True if the file is then complete."""
-    start, version = _size(part), _beside(part, ".version")
+    """Download the missing bytes through one connection. Return True if the file is then complete."""
+    start, version = _size(part), _with_suffix(part, ".version")
     headers = {"Accept-Encoding": "identity"}
     if start and version.exists():
         headers |= {"Range": f"bytes={start}-", "If-Range": version.read_text()}
@@ -115,7 +115,7 @@ def _connection(url: str, part: Path) -> bool:
         error.close()
         whole = start == _range(error.headers, 2)
         if not whole:
-            part.unlink()  # the part is longer than the whole file
+            part.unlink()  # `part` is longer than the whole file
         return whole
     with answer:
         resumes = answer.status == http.HTTPStatus.PARTIAL_CONTENT
@@ -123,7 +123,7 @@ def _connection(url: str, part: Path) -> bool:
             raise http.client.HTTPException(f"requested bytes from {start}, got {answer.headers['Content-Range']}")
         if not resumes:
             _LOGGER.info("downloading %s", url)
-            # The tag identifies the version of the file. Without it the download cannot be resumed.
+            # The tag identifies the version of the file. Without a tag, the download cannot be resumed.
             version.unlink(missing_ok=True)
             tags = (answer.headers["ETag"], answer.headers["Last-Modified"])
             if strong := [tag for tag in tags if tag and not tag.startswith("W/")]:
@@ -138,9 +138,9 @@ def _connection(url: str, part: Path) -> bool:
 
 
 def _range(headers: Any, group: int) -> int | None:
-    """Return the first byte (group 1) or the total size (group 2) of the header Content-Range; None if missing."""
-    found = _RANGE.fullmatch(headers["Content-Range"] or "")
-    return int(found[group]) if found and found[group] else None
+    """Return the first byte (group 1) or the total size (group 2) in the header Content-Range. None if missing."""
+    match = _RANGE.fullmatch(headers["Content-Range"] or "")
+    return int(match[group]) if match and match[group] else None
 
 
 def _size(path: Path) -> int:
@@ -148,11 +148,11 @@ def _size(path: Path) -> int:
 
 
 def _check(path: Path, sha256: str | None) -> None:
-    """Raise an error if a file has a wrong checksum, and remove the file."""
+    """Remove a file with a wrong checksum, and raise an error."""
     if sha256 is None:
         return
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256.lower():
+        checksum = hashlib.file_digest(file, "sha256").hexdigest()
+    if checksum != sha256.lower():
         path.unlink()
-        raise CheckpointError(path, f"has the checksum {found}, expected sha256 {sha256}; the file was removed")
+        raise CheckpointError(path, f"has the checksum {checksum}, expected sha256 {sha256}; the file was removed")

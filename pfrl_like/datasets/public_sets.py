@@ -1,4 +1,4 @@
-"""Datasets of the package, and public datasets: D4RL, PyBullet, Minari, and DQN's Atari games."""
+"""Functions that return datasets of the package, D4RL, PyBullet, Minari, and DQN's Atari games."""
 
 import contextlib
 import gzip
@@ -23,7 +23,7 @@ from pfrl_like.dataset.io.hdf5 import read_hdf5
 from pfrl_like.dataset.io.minari import LARGEST_META, check_minari_id
 from pfrl_like.dataset.io.npz import size_of_npy
 from pfrl_like.dataset.table import SAME_ROW
-from pfrl_like.datasets.download import cache_directory, downloaded
+from pfrl_like.datasets.download import cache_directory, download_file
 from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.storage import atomic_path, read_json
 from pfrl_like.storage.atomic import read_errors
@@ -34,8 +34,8 @@ from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
 def dataset_of_file(path: Path) -> MDPDataset:
     """Return the dataset in a file.
 
-    Mixed datasets are concatenated without marks between their parts. An episode is therefore truncated after a row
-    whose next observation is not the observation of the next row.
+    Mixed datasets are concatenated without flags between their parts. So an episode is truncated after a row whose next
+    observation is not the observation of the next row.
 
     Raises:
         CheckpointError: If the file is damaged, or invalid.
@@ -43,18 +43,18 @@ def dataset_of_file(path: Path) -> MDPDataset:
     """
     flat = read_hdf5(str(path))
     try:
-        return MDPDataset.of_table(*table_of(_with_cuts(flat), flat.convention or SAME_ROW, flat.discrete))
+        return MDPDataset.of_table(*table_of(_with_timeouts(flat), flat.convention or SAME_ROW, flat.discrete))
     except ValueError as error:
         raise CheckpointError(path, str(error)) from error
 
 
-def _with_cuts(flat: Flat) -> Flat:
+def _with_timeouts(flat: Flat) -> Flat:
     arrays = flat.arrays
     if "next_observations" not in arrays or not {"observations", "terminals"} <= arrays.keys():
         return flat
     obs, following = np.asarray(arrays["observations"]), np.asarray(arrays["next_observations"])
     if obs.shape != following.shape:
-        return flat  # table_from_arrays raises an error
+        return flat  # `table_of` raises an error
     jumps = (obs[1:] != following[:-1]).reshape(len(obs) - 1, -1).any(1)
     terminal = np.asarray(arrays["terminals"]).reshape(-1) != 0
     cut = np.asarray(arrays.get("timeouts", np.zeros(len(terminal)))).reshape(-1) != 0
@@ -63,15 +63,15 @@ def _with_cuts(flat: Flat) -> Flat:
 
 
 @contextlib.contextmanager
-def _needing(package: str, what: str, extra: str) -> Iterator[None]:
-    """Convert a failed import into an error with the missing package and this library's extra that installs it."""
+def _named_import_error(package: str, what: str, extra: str) -> Iterator[None]:
+    """Convert a failed import to an error with the missing package, and the extra of this library that installs it."""
     try:
         yield
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         raise MissingDependencyError(package, f'{what} (extra "{extra}")') from error
 
 
-#: Address of the files; a mirror has the same file names below its own address.
+#: Address of the files. A mirror has the same file names below its own address.
 MIRROR = "http://rail.eecs.berkeley.edu/datasets/offline_rl"
 _ENVS = {"halfcheetah": "HalfCheetah-v4", "hopper": "Hopper-v4", "walker2d": "Walker2d-v4"}
 _KINDS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
@@ -85,18 +85,18 @@ def get_d4rl(
     sha256: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """Return a dataset of D4RL, for instance "hopper-medium-v2"; the dataset is downloaded once.
+    """Return a dataset of D4RL, for example "hopper-medium-v2". The dataset is downloaded once.
 
     Args:
         env_name: Name "<task>-<behaviour>-<version>": a task (halfcheetah, hopper, walker2d), a behaviour (random,
             medium, expert, medium-replay, full-replay, medium-expert), and v1 or v2.
         mirror: Address of the folder that contains `gym_mujoco_v2`.
-        sha256: Checksum of the file; None disables the check.
-        cache_dir: Directory of the file; see `pfrl_like.datasets`.
+        sha256: Checksum of the file. None disables the check.
+        cache_dir: Directory of the file. If None, the default is documented in `pfrl_like.datasets`.
 
     Returns:
-        The dataset, and version v4 of gymnasium's environment. Its observations and rewards equal those of v2, in which
-        the data were recorded.
+        The dataset, and version v4 of gymnasium's environment. Observations and rewards are the same as in version v2,
+        in which the data were recorded.
 
     Raises:
         ValueError: If the name is unknown.
@@ -106,13 +106,12 @@ def get_d4rl(
     """
     match = _NAME.fullmatch(env_name)
     if match is None:
-        raise ValueError(f"env_name: got {env_name!r}, expected a name such as 'hopper-medium-v2': one of "
-                         f"{', '.join(_ENVS)}; one of {', '.join(_KINDS)}; v1 or v2")  # fmt: skip
+        raise ValueError(f"env_name: got {env_name!r}, expected <{'|'.join(_ENVS)}>-<{'|'.join(_KINDS)}>-<v1|v2>")
     env, kind, version = match.groups()
     address = f"gym_mujoco_v{version}/{env}_{kind.replace('-', '_')}-v{version}.hdf5"
-    with _needing("mujoco", f"the environment {_ENVS[env]}", "mujoco"):
+    with _named_import_error("mujoco", f"the environment {_ENVS[env]}", "mujoco"):
         made = gymnasium.make(_ENVS[env])
-    path = downloaded(f"{mirror}/{address}", cache_directory(cache_dir) / "d4rl" / address, sha256)
+    path = download_file(f"{mirror}/{address}", cache_directory(cache_dir) / "d4rl" / address, sha256)
     return dataset_of_file(path), made
 
 
@@ -130,18 +129,18 @@ def get_pybullet(
     sha256: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """Return a dataset of a PyBullet task, for instance "bullet-hopper-medium-v0" or "hopper-bullet-mixed-v0".
+    """Return a dataset of a PyBullet task, for example "bullet-hopper-medium-v0" or "hopper-bullet-mixed-v0".
 
-    Names like the first are datasets of D4RL, which are downloaded once. Names like the second are datasets of
-    d4rl-pybullet, which have no permanent address: pass the address of the file as `url`, or copy the file to the path
-    in the cache that the error message contains.
+    Datasets with names like "bullet-hopper-medium-v0" belong to D4RL and are downloaded once. Datasets with names like
+    "hopper-bullet-mixed-v0" belong to d4rl-pybullet and have no permanent address: pass the address of the file as
+    `url`, or copy the file to the path that the error message contains.
 
     Args:
         env_name: Name with the task (halfcheetah, hopper, walker2d, ant) and the behaviour, as in the examples.
-        url: Address of the file; None uses D4RL's address.
+        url: Address of the file. If None, D4RL's address.
         mirror: Address of the folder that contains D4RL's folder `bullet`.
-        sha256: Checksum of the file; None disables the check.
-        cache_dir: Directory of the file; see `pfrl_like.datasets`.
+        sha256: Checksum of the file. None disables the check.
+        cache_dir: Directory of the file. If None, the default is documented in `pfrl_like.datasets`.
 
     Returns:
         The dataset, and the environment of pybullet-envs-gymnasium.
@@ -162,16 +161,16 @@ def get_pybullet(
     if url is None and match.re is _D4RL:
         url = f"{mirror}/bullet/bullet-{task}_{kind.replace('-', '_')}.hdf5"
     if url is None and not path.exists():
-        raise ValueError(f"url: got None, but {env_name} has no permanent address; pass it, or copy the file to {path}")
-    with _needing("pybullet-envs-gymnasium", f"the environment {_BULLET[task]}", "pybullet"):
+        raise ValueError(f"url: got None, but {env_name} has no permanent address: pass it, or copy the file to {path}")
+    with _named_import_error("pybullet-envs-gymnasium", f"the environment {_BULLET[task]}", "pybullet"):
         importlib.import_module("pybullet_envs_gymnasium")  # registers the environments with gymnasium
         env = gymnasium.make(_BULLET[task])
-    return dataset_of_file(path if url is None else downloaded(url, path, sha256)), env
+    return dataset_of_file(path if url is None else download_file(url, path, sha256)), env
 
 
-#: Address of the files; a mirror has the same file names below its own address.
+#: Address of the files. A mirror has the same file names below its own address.
 MINARI_MIRROR = "https://huggingface.co/datasets/farama-minari"
-_FILES = ("data/main_data.hdf5", "data/metadata.json")  # the metadata come last: they mark a complete dataset
+_FILES = ("data/main_data.hdf5", "data/metadata.json")  # the metadata are downloaded last, when the dataset is complete
 _ENV_ID = re.compile(r"([\w.-]+/)?[\w.-]+")  # a colon would make gymnasium import a module
 
 
@@ -182,16 +181,15 @@ def get_minari(
     sha256: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """Return a dataset of Minari, for instance "mujoco/hopper/medium-v0"; the dataset is downloaded once.
+    """Return a dataset of Minari, for example "mujoco/hopper/medium-v0". The dataset is downloaded once.
 
-    If Minari itself has downloaded or created the dataset, in `MINARI_DATASETS_PATH` or `~/.minari/datasets`, the
-    dataset is read from there.
+    A dataset in Minari's own folder, `MINARI_DATASETS_PATH` or `~/.minari/datasets`, is not downloaded again.
 
     Args:
         env_name: Id of the dataset.
         mirror: Address of the datasets.
-        sha256: Checksum of the file `main_data.hdf5`; None disables the check.
-        cache_dir: Directory of the files; see `pfrl_like.datasets`.
+        sha256: Checksum of the file `main_data.hdf5`. None disables the check.
+        cache_dir: Directory of the files. If None, the default is documented in `pfrl_like.datasets`.
 
     Returns:
         The dataset, and the environment that the metadata name.
@@ -203,25 +201,25 @@ def get_minari(
         MissingDependencyError: If h5py (extra "offline"), or a package that the environment needs, is not installed.
     """
     check_minari_id(env_name=env_name)
-    own = Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets") / env_name
-    if not (own / _FILES[1]).exists():
-        own = cache_directory(cache_dir) / "minari" / env_name
+    location = Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets") / env_name
+    if not (location / _FILES[1]).exists():
+        location = cache_directory(cache_dir) / "minari" / env_name
         repository, _, folder = env_name.partition("/")
         for name, checksum in zip(_FILES, (sha256, None), strict=True):
             address = "/".join(filter(None, (mirror, repository, "resolve/main", folder, name)))
-            downloaded(address, own / name, checksum)
-    return MDPDataset.load_minari(own), _env_of(own / _FILES[1])
+            download_file(address, location / name, checksum)
+    return MDPDataset.load_minari(location), _env_of(location / _FILES[1])
 
 
 def _env_of(meta: Path) -> Any:
-    """Make the environment that the metadata name, from its id and time limit only; no module name is used."""
+    """Make the environment that the metadata name. Only its id and its time limit are used, to import no modules."""
     spec_json = read_json(str(meta), LARGEST_META).get("env_spec")
     spec = parse_json(spec_json.encode(), str(meta)) if isinstance(spec_json, str) else {}
     env_id, limit = spec.get("id"), spec.get("max_episode_steps")
     if not isinstance(env_id, str) or not _ENV_ID.fullmatch(env_id):
         raise CheckpointError(meta, f"names the environment {env_id!r}, expected an environment id")
     try:
-        with _needing("mujoco", f"the environment {env_id}", "mujoco"):
+        with _named_import_error("mujoco", f"the environment {env_id}", "mujoco"):
             return gymnasium.make(env_id, max_episode_steps=limit if isinstance(limit, int) else None)
     except gymnasium.error.Error as error:
         reason = f"names the environment {env_id}, which gymnasium cannot make: {error}; import its package"
@@ -229,7 +227,7 @@ def _env_of(meta: Path) -> Any:
 
 
 def get_cartpole() -> tuple[MDPDataset, Any]:
-    """Return episodes of CartPole-v1 from a random policy and from a CategoricalDQN, half trained and fully trained.
+    """Return episodes of CartPole-v1 from a random policy, and from a half trained and a fully trained CategoricalDQN.
 
     `datasets/data/cartpole.json` in the package describes how the episodes were recorded, and lists the return of each
     episode.
@@ -237,28 +235,28 @@ def get_cartpole() -> tuple[MDPDataset, Any]:
     Returns:
         The dataset, and the environment.
     """
-    return _shipped("cartpole"), gymnasium.make("CartPole-v1")
+    return _packaged("cartpole"), gymnasium.make("CartPole-v1")
 
 
 def get_pendulum() -> tuple[MDPDataset, Any]:
-    """Return episodes of Pendulum-v1 from a random policy and from a SoftActorCritic, half trained and fully trained.
+    """Return episodes of Pendulum-v1 from a random policy, and from a half trained and a fully trained SoftActorCritic.
 
-    Actions are in [-1, 1], like actions of bounded policies; the environment rescales them to torques.
+    Actions are in [-1, 1]. The environment rescales actions to torques.
     `datasets/data/pendulum.json` in the package describes how the episodes were recorded.
 
     Returns:
         The dataset, and the environment.
     """
     env = gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1), np.float32(1))
-    return _shipped("pendulum"), env
+    return _packaged("pendulum"), env
 
 
-def _shipped(name: str) -> MDPDataset:
+def _packaged(name: str) -> MDPDataset:
     with resources.as_file(resources.files("pfrl_like.datasets") / "data" / f"{name}.npz") as path:
         return MDPDataset.load(path)
 
 
-#: Address of the files; a mirror has the same file names below its own address.
+#: Address of the files. A mirror has the same file names below its own address.
 ATARI_MIRROR = "https://storage.googleapis.com/atari-replay-datasets/dqn"
 _EPOCHS = {"mixed": 1, "medium": 10, "expert": 50}  # epochs of DQN's training, with one million steps each
 _ATARI_NAME = re.compile(rf"([a-z0-9]+(?:-[a-z0-9]+)*?)-(?:({'|'.join(_EPOCHS)})|epoch-([1-9]|[1-4]\d|50))-v([0-4])")
@@ -273,22 +271,21 @@ def get_atari(
     sha256: Mapping[str, str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """Return a million steps of DQN on an Atari game, for instance "breakout-mixed-v0"; they are downloaded once.
+    """Return a million steps of DQN on an Atari game, for example "breakout-mixed-v0". The steps are downloaded once.
 
-    The dataset uses 7 GB on the disk; frames are read from the disk on access. Rewards are clipped to [-1, 1].
+    The dataset uses 7 GB on the disk. Frames are read from the disk on access. Rewards are clipped to [-1, 1].
 
     Args:
-        env_name: Name with the game; "mixed" (the first million steps), "medium" (the tenth), "expert" (the last) or
-            "epoch-N"; and v0 to v4 for one of five runs.
+        env_name: Name "<game>-<part>-<run>". The part is "mixed" (the first million steps of DQN's training), "medium"
+            (the tenth million), "expert" (the last million) or "epoch-N". The run is v0 to v4.
         mirror: Address of the folder that contains a folder for each game.
-        sha256: Checksums of the compressed files, with the keys "observation", "action", "reward" and "terminal"; None
+        sha256: Checksums of the compressed files, with the keys "observation", "action", "reward" and "terminal". None
             disables the check.
-        cache_dir: Directory of the arrays; see `pfrl_like.datasets`.
+        cache_dir: Directory of the arrays. If None, the default is documented in `pfrl_like.datasets`.
 
     Returns:
-        The dataset, with single frames [1, 84, 84] (stack them with `n_frames`), and an environment with the same
-        frames. As in the recording, the environment repeats the previous action with probability 1/4 instead of the
-        given action.
+        The dataset, with single frames [1, 84, 84], which `n_frames` of algorithms stacks, and an environment with the
+        same frames. As in the recording, the environment repeats the previous action with probability 1/4.
 
     Raises:
         ValueError: If the name is unknown.
@@ -302,7 +299,7 @@ def get_atari(
                          f"{', '.join(_EPOCHS)}, or epoch-1 to epoch-50; v0 to v4")  # fmt: skip
     game = "".join(word.capitalize() for word in match[1].split("-"))
     run, number = int(match[4]) + 1, (_EPOCHS[match[2]] if match[2] else int(match[3])) - 1
-    with _needing("ale-py", f"the game {game}", "atari"):
+    with _named_import_error("ale-py", f"the game {game}", "atari"):
         env = make_atari(f"ALE/{game}-v5")
     folder = cache_directory(cache_dir) / "atari" / game / str(run)
     arrays = {}
@@ -316,11 +313,11 @@ def get_atari(
 
 
 def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
-    """Return an array on the disk; downloads and unpacks the array if it does not exist."""
+    """Return a memory-mapped array. Download and unpack its file if the file does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(path.with_name(path.name + ".lock")):
         if not path.exists():
-            packed = downloaded(url, path.with_name(path.name + ".gz"), sha256)
+            packed = download_file(url, path.with_name(path.name + ".gz"), sha256)
             _unpack(packed, path, kind)
     with read_errors(path, "is not an array"):
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -21,7 +21,7 @@ import torch
 
 from pfrl_like.batch import Batch, Continuation, map_nested
 from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
-from pfrl_like.processes.rerun_order import VARIABLE, Order, ordered
+from pfrl_like.processes.rerun_request import VARIABLE, RerunRequest, rerun_request
 from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.runs.environment_record import VARIABLES, environment_record
 from pfrl_like.runs.secrets import MASK, masked_text
@@ -199,8 +199,8 @@ def checkpoint() -> str | None:
 
     The process writes nothing into the run directory of this checkpoint.
     """
-    order = ordered()
-    return None if order is None else order.checkpoint or None
+    request = rerun_request()
+    return None if request is None else request.checkpoint or None
 
 
 def is_skipped(agent: Any, outdir: str | os.PathLike[str]) -> bool:
@@ -215,15 +215,16 @@ def is_skipped(agent: Any, outdir: str | os.PathLike[str]) -> bool:
     Raises:
         SystemExit: After the crash was replayed.
     """
-    order = ordered()
-    if order is None:
+    request = rerun_request()
+    if request is None:
         return False
-    if os.path.realpath(os.fsdecode(outdir)) != os.path.realpath(order.outdir):
+    if os.path.realpath(os.fsdecode(outdir)) != os.path.realpath(request.outdir):
         return True
-    if not order.crash:
+    if not request.crash:
         return False
-    diagnosis = diagnosis_record(replay_crash(agent, order.crash))
-    atomic_write(order.answer, dump_json({**diagnosis, "diagnosis_text": diagnosis_text(diagnosis)}, order.answer))
+    diagnosis = diagnosis_record(replay_crash(agent, request.crash))
+    result = {**diagnosis, "diagnosis_text": diagnosis_text(diagnosis)}
+    atomic_write(request.result_path, dump_json(result, request.result_path))
     raise SystemExit(0)
 
 
@@ -241,41 +242,41 @@ def rerun_crash(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
     """
     with tempfile.TemporaryDirectory() as scratch:
         place = os.path.realpath(outdir) if command else recorded_outdir(record, outdir)
-        order = Order(place, scratch, os.path.realpath(crash))
-        code = _start(record, order, command)
-        if not os.path.exists(order.answer):
+        request = RerunRequest(place, scratch, os.path.realpath(crash))
+        code = _start(record, request, command)
+        if not os.path.exists(request.result_path):
             text = f"{' '.join(command_of(record, command))} has ended with code {code} before it trained an agent in"
             advice = "if the program has changed, construct the agent and call pfrl_like.experiments.replay_crash"
             raise RerunError(f"{text} {place}; {advice}")
-        return read_json(order.answer, _MAX_BYTES)
+        return read_json(request.result_path, _MAX_BYTES)
 
 
-def rerun_training(record: Mapping[str, Any], order: Order) -> None:
-    """Start the program of a run to repeat a part of its training. The program writes into `order.diverted`.
+def rerun_training(record: Mapping[str, Any], request: RerunRequest) -> None:
+    """Start the program of a run to repeat a part of its training. The program writes into `request.rerun_outdir`.
 
     Args:
         record: Result of `environment_record`.
-        order: Part of the training to repeat. The directory `order.scratch` is created. It contains the output of the
-            program.
+        request: Part of the training to repeat. The directory `request.scratch` is created. It contains the output of
+            the program.
 
     Raises:
         RerunError: If the program cannot be started, or if it ends before it trains.
     """
-    os.makedirs(order.scratch)
-    with open(os.path.join(order.scratch, "output.txt"), "w+b") as output:
-        code = _start(record, order, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    os.makedirs(request.scratch)
+    with open(os.path.join(request.scratch, "output.txt"), "w+b") as output:
+        code = _start(record, request, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
         output.seek(0)
         words = output.read()[-_MAX_OUTPUT:].decode(errors="replace")
-    if code or not os.path.isdir(order.diverted):
-        when = "" if os.path.isdir(order.diverted) else f" before it trained an agent in {order.outdir}"
+    if code or not os.path.isdir(request.rerun_outdir):
+        when = "" if os.path.isdir(request.rerun_outdir) else f" before it trained an agent in {request.outdir}"
         raise RerunError(f"{' '.join(command_of(record))} has ended with code {code}{when}; last output:\n{words}")
 
 
-def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (), **streams: Any) -> int:
-    """Run a program that carries out `order`, and return its exit code."""
+def _start(record: Mapping[str, Any], request: RerunRequest, command: Sequence[str] = (), **streams: Any) -> int:
+    """Run a program that carries out `request`, and return its exit code."""
     started = command_of(record, command)
     recorded = {name: value for name, value in record["settings"].items() if name in VARIABLES}
-    env = {**os.environ, **recorded, VARIABLE: order.to_text()}
+    env = {**os.environ, **recorded, VARIABLE: request.to_text()}
     env = {name: value for name, value in env.items() if isinstance(value, str)}  # None was not set in the run
     try:
         return subprocess.run(started, cwd=record["directory"], env=env, check=False, **streams).returncode

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.processes.rerun_order import ordered
+from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.checksums import checksums_of, checksums_of_streams
 from pfrl_like.runs.loop import Clock
@@ -63,24 +63,24 @@ class Trace:
     def __init__(self, source: Any, agent: Any, outdir: str, interval: int | None, step_offset: int) -> None:
         self.source, self.agent, self.interval = source, agent, interval
         self._trailed = agent.trailed if hasattr(type(agent), "trailed") else ()
-        order = ordered()
-        self._order = order if order is not None and order.until else None
+        request = rerun_request()
+        self._request = request if request is not None and request.until else None
         count, self._last = _valid_records(outdir, step_offset)
-        if order is not None:
-            _, self._last = _valid_records(order.outdir, step_offset)
+        if request is not None:
+            _, self._last = _valid_records(request.outdir, step_offset)
         self._records = bytearray()
         self._pending: list[tuple[int, Any, int]] = []  # steps whose records are not yet computed
         # Checksums of many steps are computed in one loop, which uses the CPU cache better. Vector environments may
         # reuse their arrays. Therefore the checksums of their steps are computed at once.
-        self._max_pending = 0 if hasattr(source, "num_envs") or self._order is not None else _MAX_PENDING
+        self._max_pending = 0 if hasattr(source, "num_envs") or self._request is not None else _MAX_PENDING
         size, self._written_at = _valid_lines(outdir, step_offset)
         self._file = AppendedFile(os.path.join(outdir, RECORDS), keep=_SIZE * count)
         self._lines = AppendedFile(os.path.join(outdir, TENSORS), keep=size, after=self._file)
         self.writes_to = self._file, self._lines
         self._t = self._next = step_offset
-        if self._order is not None and not self._order.checkpoint:
-            self._trace_interval(self._order.since, self._order.until)
-        elif step_offset == 0 or self._order is not None:  # after a resume, the random streams are restored later
+        if self._request is not None and not self._request.checkpoint:
+            self._trace_interval(self._request.since, self._request.until)
+        elif step_offset == 0 or self._request is not None:  # after a resume, the random streams are restored later
             self.write_tensors()
 
     def __call__(self, clock: Clock) -> None:  # short, since the method runs at every step
@@ -99,8 +99,8 @@ class Trace:
         self._digest()
         if len(self._records) >= _MAX_UNWRITTEN:
             self._write_records()
-        if self._order is not None:
-            self._trace_interval(self._order.since, self._order.until)
+        if self._request is not None:
+            self._trace_interval(self._request.since, self._request.until)
         elif interval is not None and t // interval != clock.previous_t // interval:
             self.write_tensors()
         self._next = t + self._max_pending

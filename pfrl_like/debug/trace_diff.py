@@ -11,7 +11,7 @@ import numpy as np
 from pfrl_like.debug.crash_replay import RerunError, check_owner, recorded_outdir, rerun_training
 from pfrl_like.debug.trace import CHANNELS, read_records, read_tensors
 from pfrl_like.errors import CheckpointError
-from pfrl_like.processes.rerun_order import Order
+from pfrl_like.processes.rerun_request import RerunRequest
 from pfrl_like.runs.checksums import STREAM
 from pfrl_like.runs.run_files import MAX_RECORD_BYTES, RECORD
 from pfrl_like.storage import read_json
@@ -221,9 +221,10 @@ def compare_reruns(
     again, notes = [], []
     for name, outdir, checkpoints in zip("ab", outdirs, starts, strict=True):
         folder = os.path.join(scratch, name)
-        order = Order(recorded_outdir(record_of(outdir), outdir), folder, "", checkpoints.get(start, ""), since, until)
-        again.append(_rerun(outdir, order))
-        if (itself := compare_with_rerun(outdir, order.diverted)).differs:
+        run_dir = recorded_outdir(record_of(outdir), outdir)
+        request = RerunRequest(run_dir, folder, "", checkpoints.get(start, ""), since, until)
+        again.append(_rerun(outdir, request))
+        if (itself := compare_with_rerun(outdir, request.rerun_outdir)).differs:
             notes.append(f"{outdir} is not reproducible: {itself.text}")
     is_reproducible, differences = not notes, first_differences(*again)
     if not is_reproducible and ENV_STREAM in differences[_INITIAL_STREAMS].text:
@@ -259,20 +260,20 @@ def _select(lines: Lines, streams: bool) -> Lines:
     return {t: {name: line[name] for name in line if name.startswith(STREAM) == streams} for t, line in lines.items()}
 
 
-def _rerun(outdir: str, order: Order) -> str:
+def _rerun(outdir: str, request: RerunRequest) -> str:
     """Repeat a part of a run, and return the run directory of the rerun.
 
     Raises:
-        RerunError: If the program cannot be started, or if it ends before the last step of the order.
+        RerunError: If the program cannot be started, or if it ends before the last step of the request.
         CheckpointError: If the record is damaged or belongs to another user.
     """
     record = record_of(outdir)
     check_owner(os.path.join(outdir, RECORD), record, "the program is not started")
-    rerun_training(record, order)
-    steps = read_records(order.diverted)["t"]
-    if not len(steps) or steps[-1] < order.until:
-        raise RerunError(f"the rerun of {outdir} ended before step {order.until:,}")
-    return order.diverted
+    rerun_training(record, request)
+    steps = read_records(request.rerun_outdir)["t"]
+    if not len(steps) or steps[-1] < request.until:
+        raise RerunError(f"the rerun of {outdir} ended before step {request.until:,}")
+    return request.rerun_outdir
 
 
 def _checkpoints(outdir: str) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""Actors: agents that act in their own processes and send steps to the learner. Weights in shared memory."""
+"""`Actor`: agent that acts in another process than the learner. `SharedWeights`: parameters in shared memory."""
 
 import contextlib
 import os
@@ -21,72 +21,73 @@ from pfrl_like.processes.shared_arrays import Layout
 from pfrl_like.utils.env_values import mask_keyword
 from pfrl_like.utils.reprs import never_raising
 
-#: (Number of steps per message to the learner, seconds after which a message with fewer steps is sent.)
-ROWS, SECONDS = 32, 0.1
+#: Number of steps in a message to the learner, and seconds after which a message with fewer steps is sent.
+MAX_STEPS_PER_MESSAGE, MAX_SECONDS = 32, 0.1
 
-#: Indices of the arrays that all actors share. STEPS: number of earlier steps, then number of steps of each actor.
-#: LISTENING: 1 while the poller accepts messages. HOLD: True while the actors must wait for the learner.
+#: Indices of the arrays that all actors share. `STEPS`: the number of steps before the actors started, then the number
+#: of steps of each actor. `LISTENING`: 1 while the poller accepts messages. `HOLD`: True while the actors must wait for
+#: the learner.
 STEPS, LISTENING, HOLD = range(3)
 
-#: Seconds that an actor waits for the poller to start.
+#: Maximum number of seconds for which an actor waits until the poller has started.
 PATIENCE = 10.0
 
 
 class SharedWeights:
     """Tensors of modules in shared memory.
 
-    There is no lock, because a killed process would never release it. Instead, the writer stores a version number
-    before and after each write. A reader that finds two different numbers reads again.
+    There is no lock, because a killed process would never release it. The writer stores a version number before each
+    write, and the same number after the write. A reader that reads two different numbers reads again.
 
     Args:
         modules: Modules to write or read. They have the same structure in all processes.
-        memory: Memory that another process has created. None creates the memory with the values of `modules`.
+        memory: Memory that another process has created. If None, new memory with the values of `modules` is created.
     """
 
     def __init__(self, modules: Sequence[nn.Module], memory: SharedArrays | None = None) -> None:
         self.modules = list(modules)
-        own = self._own_tensors()
-        sizes = tuple(((tensor.numel() * tensor.element_size(),), "|u1") for tensor in own)
+        tensors = self._own_tensors()
+        sizes = tuple(((tensor.numel() * tensor.element_size(),), "|u1") for tensor in tensors)
         self.memory = memory or SharedArrays((((2,), "<i8"), *sizes))
-        self._begun_and_ended, *arrays = self.memory.arrays
+        self._versions, *arrays = self.memory.arrays
         self._shared = [
             torch.from_numpy(array).view(tensor.dtype).view(tensor.shape)
-            for array, tensor in zip(arrays, own, strict=True)
+            for array, tensor in zip(arrays, tensors, strict=True)
         ]
-        self._seen = 0
-        self._order = threading.Lock()  # a memory barrier: the CPU does not reorder accesses across it
+        self._version = 0
+        self._barrier = threading.Lock()  # memory barrier: the CPU does not reorder accesses around it
         if memory is None:
             self.publish()
 
     def publish(self) -> None:
         """Write the modules' tensors to the memory. Only one thread of one process may call this method."""
-        version = int(self._begun_and_ended[0]) + 1
-        with self._order:
-            self._begun_and_ended[0] = version
-        with self._order, torch.no_grad():
+        version = int(self._versions[0]) + 1
+        with self._barrier:
+            self._versions[0] = version
+        with self._barrier, torch.no_grad():
             torch._foreach_copy_(self._shared, self._own_tensors())
-        with self._order:
-            self._begun_and_ended[1] = version
+        with self._barrier:
+            self._versions[1] = version
 
     def refresh(self) -> bool:
-        """Update the modules from the memory. Returns True if the memory had a newer version."""
-        if self._begun_and_ended[1] == self._seen:
+        """Copy a newer version in the memory to the modules. Return True if there was a newer version."""
+        if self._versions[1] == self._version:
             return False
         while True:
-            with self._order:
-                ended = int(self._begun_and_ended[1])
-            with self._order, torch.no_grad():
+            with self._barrier:
+                end_version = int(self._versions[1])
+            with self._barrier, torch.no_grad():
                 torch._foreach_copy_(self._own_tensors(), self._shared)
-            with self._order:
-                begun = int(self._begun_and_ended[0])
-            if begun == ended:
-                self._seen = ended
+            with self._barrier:
+                begin_version = int(self._versions[0])
+            if begin_version == end_version:
+                self._version = end_version
                 return True
 
     def close(self) -> None:
         """Close the memory."""
         self._shared.clear()
-        del self._begun_and_ended
+        del self._versions
         self.memory.close()
 
     def _own_tensors(self) -> list[Tensor]:
@@ -98,7 +99,7 @@ class RowSender:
     """Replay buffer of an actor. It collects steps and sends them to the learner as columns.
 
     Args:
-        send: Function that is called with ("rows", columns), or ("stop_episode", None).
+        send: Function that sends a message: ("rows", columns), or ("stop_episode", None).
     """
 
     prioritized = False
@@ -109,19 +110,16 @@ class RowSender:
         self._sent_at = time.monotonic()
 
     def __len__(self) -> int:
-        return 0  # the actor does not learn
+        return 0  # so that the acting copy makes no update
 
     @property
     def memory(self) -> Any:
-        """Not available: the steps are in the learner's process.
+        """Raise an error, because the steps are in the learner's process.
 
         Raises:
             TypeError: Always.
         """
-        raise TypeError(
-            "replay_buffer.memory is not available in an actor: the steps are in replay_buffer.memory of the learner's "
-            "process; change them there, or before the actor observes them"
-        )
+        raise TypeError("replay_buffer.memory is not available in an actor: change the steps in the learner's process")
 
     def append_batch(
         self,
@@ -134,15 +132,15 @@ class RowSender:
         env_ids: Any = None,
         **extra: Any,
     ) -> None:
-        """Add a step of one environment. An observation that two steps share is sent only once."""
+        """Add a step of one environment, whose columns have length 1."""
         values = {name: column[0] for name, column in extra.items()}
         step = (obs[0], action[0], float(reward[0]), next_obs[0], bool(terminated[0]), bool(truncated[0]), values)
         self._rows.append(step)
-        if len(self._rows) >= ROWS or time.monotonic() - self._sent_at >= SECONDS:
+        if len(self._rows) >= MAX_STEPS_PER_MESSAGE or time.monotonic() - self._sent_at >= MAX_SECONDS:
             self.flush()
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """Send the collected steps, and a message that the running episode is truncated."""
+        """Send the collected steps, and a message that truncates the running episode."""
         self.flush()
         self._send(("stop_episode", None))
 
@@ -162,15 +160,14 @@ class Actor(AsyncAgent):
     Args:
         acting: Acting copy of an agent (`OffPolicyAgent.acting_copy`).
         pipe: Connection to the learner's process. Messages are pairs (kind, content). The learner answers all messages
-            except "rows" and "stop_episode" with a pair: (True, result) if the request succeeded, (False, reason) if
-            it failed.
-        weights: Source of newer parameters, read before each action in training. None does not update the parameters.
-        counts: Arrays shared with the other actors and the learner. None counts only this actor's steps.
+            except "rows" and "stop_episode" with (True, result), or with (False, reason) if the request failed.
+        weights: Parameters of the learner, copied before each action in training. None does not update the parameters.
+        counts: Arrays shared with the other actors and the learner. If None, only the steps of this actor are counted.
         index: Number of this actor, counted from 0.
     """
 
     process_idx: int | None = None
-    shared_attributes = ()  # parameters come from the learner
+    shared_attributes = ()  # the learner's parameters are in `SharedWeights`
 
     def __init__(
         self,
@@ -188,7 +185,7 @@ class Actor(AsyncAgent):
 
     @property
     def t(self) -> int:
-        """Number of training steps of all actors together. The schedules of explorers depend on it."""
+        """Number of training steps of all actors together, on which the schedules of explorers depend."""
         return int(self._steps.sum())
 
     @never_raising
@@ -201,7 +198,7 @@ class Actor(AsyncAgent):
         if self.training:
             self._acting.t = self.t
             self._refresh()
-        return self._acting.act(obs, **mask_keyword(action_mask))  # methods may have PFRL's signatures
+        return self._acting.act(obs, **mask_keyword(action_mask))  # a method with PFRL's signature accepts no mask
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Observe the result of the last action; `action_mask`, [n_actions], belongs to `obs`."""
@@ -213,30 +210,33 @@ class Actor(AsyncAgent):
 
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Context in which the actor does not explore and sends no steps. Parameters are updated only at its start."""
+        """Return a context in which the actor does not explore and sends no steps.
+
+        The parameters are updated only at the start of the context.
+        """
         self._refresh()
         with super().eval_mode():
             yield
 
     def stop_episode(self) -> None:
-        """Discard the running episode; the next steps belong to a new episode."""
+        """End the running episode. The next steps belong to a new episode."""
         self._acting.training = self.training
         self._acting.stop_episode()
 
     def dry_run(self, obs: Any, action_space: Any = None) -> None:
-        """Check that the agent can act in the environment; see `Acting.dry_run`."""
+        """Check that the agent can act in an environment with these observations and this action space."""
         self._acting.dry_run(obs, action_space)
 
     def save(self, dirname: str) -> None:
-        """Request the learner's process to save the agent between two updates."""
+        """Ask the learner's process to save the agent between two updates."""
         self._ask("save", os.path.abspath(dirname))
 
     def load(self, dirname: str) -> None:
-        """Request the learner's process to load the agent."""
+        """Ask the learner's process to load the agent."""
         self._ask("load", os.path.abspath(dirname))
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> Signature:
-        """Write the greedy policy with the newest parameters to a file. See the agent's `export` for the options."""
+        """Write the greedy policy with the newest parameters to a file, with the options of the agent's `export`."""
         self._refresh()
         signature: Signature = self._acting.export(path, **options)
         return signature
@@ -258,7 +258,7 @@ class Actor(AsyncAgent):
             self._weights.refresh()
 
     def _wait_for_learner(self) -> None:
-        """Wait while the learner is behind, if `updates_per_step` is set."""
+        """Wait while the learner has made too few updates for the agent's `updates_per_step`."""
         if self._counts is not None and self._counts.arrays[HOLD][0]:
             self._sender.flush()
             while self._counts.arrays[HOLD][0] and self._counts.arrays[LISTENING][0]:
@@ -268,7 +268,7 @@ class Actor(AsyncAgent):
         try:
             send(self.pipe, message)
         except OSError as error:
-            raise self._left_alone() from error
+            raise self._connection_lost() from error
 
     def _ask(self, kind: str, content: Any) -> Any:
         self._sender.flush()
@@ -276,28 +276,28 @@ class Actor(AsyncAgent):
         try:
             done, answer = self.pipe.recv()
         except (EOFError, OSError) as error:
-            raise self._left_alone() from error
+            raise self._connection_lost() from error
         if not done:
             raise RuntimeError(f"the learner's process could not {kind}: {answer}")
         return answer
 
-    def _left_alone(self) -> WorkerError:
+    def _connection_lost(self) -> WorkerError:
         self._acting.logger.error("actor %d has lost its connection to the learner after %d steps", self._index, self.t)
         return WorkerError(self._index, "has lost its connection to the learner: the poller has stopped")
 
 
 @dataclass(eq=False)
 class ActorFactory:
-    """Creates actor i in any process. The factory is sent by pickle, and its acting copy by cloudpickle.
+    """Function that creates an actor in any process. The factory can be pickled.
 
     Args:
-        acting: Function that returns the acting copy.
+        acting: Function that returns the acting copy, pickled by cloudpickle.
         modules: Names of the acting copy's modules whose parameters the learner updates.
         address: Address of the poller.
         key: Authentication key of the poller.
         weights: Name and layout of the shared parameters.
         counts: Name and layout of the shared arrays STEPS, LISTENING and HOLD.
-        representative: Proxy of the agent in the learner's process, the same for all actors. It is not sent.
+        representative: Proxy of the agent in the learner's process, the same for all actors. The proxy is not pickled.
     """
 
     acting: Portable
@@ -312,7 +312,7 @@ class ActorFactory:
         return {**vars(self), "representative": None}
 
     def __call__(self, process_idx: int) -> Actor:
-        """Create and connect actor `process_idx`, counted from 0. Limits PyTorch to one thread in this process.
+        """Create and connect actor `process_idx`, counted from 0. PyTorch uses only one thread in this process.
 
         Raises:
             ValueError: If `process_idx` is out of range.
@@ -322,11 +322,11 @@ class ActorFactory:
         counts = SharedArrays.attach(*self.counts)
         steps, listening = counts.arrays[STEPS], counts.arrays[LISTENING]
         if not 0 <= process_idx < len(steps) - 1:
-            raise ValueError(f"process_idx is {process_idx}, expected 0 to {len(steps) - 2}: one for each actor")
+            raise ValueError(f"process_idx is {process_idx}, expected 0 to {len(steps) - 2}, one for each actor")
         deadline = time.monotonic() + PATIENCE
         while not listening[0]:
             if time.monotonic() > deadline:
-                raise RuntimeError(f"no poller listens after {PATIENCE:g} s; call poller.start() before the actors run")
+                raise RuntimeError(f"no poller has started within {PATIENCE:g} s: call poller.start() earlier")
             time.sleep(0.01)
         acting = self.acting().acting_copy()  # several actors may run in one process
         vary_streams(acting.explorer, process_idx)
@@ -337,9 +337,10 @@ class ActorFactory:
 
 
 def vary_streams(explorer: Any, index: int) -> None:
-    """Advance the generators of an explorer by `index` jumps, so that its copies draw different numbers.
+    """Advance the random generators of an explorer by `index` jumps, so that actors draw different numbers.
 
-    The generators are attributes of the explorer, or generators of spaces whose bound methods are attributes.
+    The function finds generators that are attributes of the explorer, and generators of a space if a method of the
+    space is an attribute of the explorer.
     """
     for name, value in [*getattr(explorer, "__dict__", {}).items()] if index else ():
         space: Any = getattr(value, "__self__", None)

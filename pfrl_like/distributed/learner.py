@@ -1,7 +1,6 @@
-"""The learner's process: threads that update the agent and serve its actors, and proxies of the agent.
+"""Threads of the learner's process, and proxies through which actors and runners access the agent.
 
 The learner's thread samples and updates, at a limited rate. The poller's thread stores the steps that actors send.
-`AgentProxy` is the proxy of the agent for actors, `RunnersAgentProxy` the proxy for runners.
 """
 
 import contextlib
@@ -21,43 +20,39 @@ from typing import Any
 from pfrl_like.distributed.actor import HOLD, LISTENING, STEPS, SharedWeights
 from pfrl_like.processes import SharedArrays, send
 
-#: Number of steps by which the learner may be behind `updates_per_step` before the actors must wait.
+#: Actors wait if the learner's updates, divided by `updates_per_step`, are this number of steps behind.
 SLACK = 100
-#: Seconds for which the poller still serves connected actors after a request to stop.
+#: Seconds for which the poller serves connected actors after a request to stop.
 GRACE = 2.0
 
 Hook = Callable[[Any, Any, int], Any]
 
 
 class FairLock:
-    """Lock that waiting threads get before a thread that has just released it."""
+    """Lock that threads acquire in the order in which they ask for it."""
 
     def __init__(self) -> None:
-        self._gate = threading.Lock()
+        self._queue = threading.Lock()
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
-        with self._gate:  # held while waiting: the thread that just released the lock queues
+        with self._queue:  # a thread keeps `_queue` while it waits for `_lock`, so other threads wait behind it
             self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
 
-#: Suffixes of a run's last save; they follow the step number.
-LAST_SAVES = ("_finish", "_except")
-
-
 @dataclass(eq=False)
 class AgentProxy:
-    """Proxy of the agent in the learner's process, for its actors. They access the agent between two updates.
+    """Proxy through which actors access the agent in the learner's process, between two updates.
 
     Args:
         agent: The agent.
-        lock: Lock that is held during every access to the agent.
+        lock: Lock that a thread holds during every access to the agent.
         counts: Arrays shared with the actors.
-        weights: Shared parameters; they are published after the agent is loaded.
-        over: Event that is set, with the lock held, when the agent must not change any more.
+        weights: Parameters shared with the actors.
+        over: Event after which the agent must not change any more. The event is set while the lock is held.
     """
 
     agent: Any
@@ -73,9 +68,9 @@ class AgentProxy:
 
     @contextlib.contextmanager
     def starting(self, t: int) -> Iterator[None]:
-        """Context in which actors are started, at step t.
+        """Return a context in which actors are started, at step t.
 
-        The context holds the agent's lock. No other thread then holds a lock that a forked process would inherit.
+        The context holds the agent's lock, so that a forked process does not inherit a lock of another thread.
         """
         with self.lock:
             self._start_at(t)
@@ -105,18 +100,18 @@ class AgentProxy:
 
 
 class RunnersAgentProxy(AgentProxy):
-    """Proxy of the agent for a runner. The agent does not change after the last save of a run."""
+    """Proxy through which a runner accesses the agent. The last save of a run freezes the agent."""
 
     def save(self, dirname: str) -> None:
-        """Save the agent. After `<t>_finish` or `<t>_except`, the agent neither learns nor stores steps."""
-        if os.fspath(dirname).endswith(LAST_SAVES):
+        """Save the agent. After a save as `<t>_finish` or `<t>_except`, the agent neither learns nor stores steps."""
+        if os.fspath(dirname).endswith(("_finish", "_except")):
             with self.lock:
                 self.over.set()
         super().save(dirname)
 
 
 class FailureEvent(threading.Event):
-    """Event that is set when a thread fails; `error` is the exception."""
+    """Event that is set when a thread fails. `error` is the exception."""
 
     error: BaseException | None = None
 
@@ -127,11 +122,11 @@ class FailureEvent(threading.Event):
 
 
 class Pace:
-    """Limits the number of updates per received step, counted from the first update.
+    """Limit of the number of updates per received step. Updates and steps are counted from the first update on.
 
     Args:
-        updates_per_step: Number of updates per step; None for no limit.
-        counts: Arrays shared with the actors. HOLD is True while the actors must wait.
+        updates_per_step: Number of updates per step. None for no limit.
+        counts: Arrays shared with the actors. `HOLD` is True while the actors must wait.
     """
 
     def __init__(self, updates_per_step: float | None, counts: SharedArrays) -> None:
@@ -144,20 +139,20 @@ class Pace:
         """Count a received step."""
         if self._steps is not None:
             self._steps += 1
-            if self._is_behind:  # the learner's thread may not run in time to set HOLD
+            if self._is_behind:  # `updated` may run too late to set HOLD
                 self._counts.arrays[HOLD][0] = True
-            if self._ended:  # checked last: the learner's thread may have ended in between
+            if self._ended:  # checked last, because `end` may have run since
                 self._counts.arrays[HOLD][0] = False
 
-    def updated(self, learnt: bool) -> None:
-        """Count an update if `learnt` is True, and set or clear HOLD."""
-        if learnt:
+    def updated(self, has_updated: bool) -> None:
+        """Count an update if `has_updated` is True. Then set HOLD if the learner is behind, else clear HOLD."""
+        if has_updated:
             self._steps = self._steps or 0
             self._updates += 1
-        self._counts.arrays[HOLD][0] = learnt and self._is_behind
+        self._counts.arrays[HOLD][0] = has_updated and self._is_behind
 
     def end(self) -> None:
-        """Clear HOLD permanently: no more updates are made, and no actor waits."""
+        """Clear HOLD permanently, because the learner makes no more updates."""
         self._ended = True
         self._counts.arrays[HOLD][0] = False
 
@@ -167,7 +162,7 @@ class Pace:
 
     @property
     def owed(self) -> float:
-        """Number of updates that the steps allow and that are not made yet; infinite without a limit."""
+        """Number of updates that may be made now. Infinite without a limit."""
         if self.updates_per_step is None:
             return float("inf")
         return 1.0 if self._steps is None else 1.0 + self._steps * self.updates_per_step - self._updates
@@ -178,21 +173,21 @@ class Learner:
     """Body of the learner's thread: it updates, publishes the parameters and calls the hooks.
 
     Args:
-        representative: Proxy of the agent. No update is made after its event `over` is set.
+        proxy: Proxy of the agent. No update is made after its event `over` is set.
         pace: Limit of the number of updates.
         stop_event: Event that ends the thread. The thread sets it at its end.
         failure: Event that is set, with the exception, if the thread fails.
-        n_updates: Number of updates after which the thread ends; None for no limit.
+        n_updates: Number of updates after which the thread ends. None for no limit.
         actor_update_interval: Number of updates between two publications of the parameters.
-        update_counter: Object whose `value` counts the publications; None for no counter.
+        update_counter: Object whose `value` counts the publications. None for no counter.
         step_hooks: Functions called after every update as (None, agent, step). `step` is the agent's number of updates
             times `update_interval`.
         optimizer_step_hooks: Functions called after every update as (None, agent, number of updates).
-        news: Event that is set when an actor has sent a message.
+        message_event: Event that is set when an actor has sent a message, so that the thread tries to update.
         updates: Number of updates so far.
     """
 
-    representative: AgentProxy
+    proxy: AgentProxy
     pace: Pace
     stop_event: threading.Event
     failure: FailureEvent
@@ -201,21 +196,21 @@ class Learner:
     update_counter: Any
     step_hooks: Sequence[Hook]
     optimizer_step_hooks: Sequence[Hook]
-    news: threading.Event = field(default_factory=threading.Event)
+    message_event: threading.Event = field(default_factory=threading.Event)
     updates: int = 0
 
     def run(self) -> None:
-        """Update whenever there are steps to learn from, until `stop_event` is set or `n_updates` updates are made."""
+        """Update as often as the steps allow, until `stop_event` is set or `n_updates` updates are made."""
         try:
             while not self.stop_event.is_set():
                 if self.updates == self.n_updates:
                     return
-                with self.representative.lock:
-                    learnt = not self.representative.over.is_set() and self._update()
-                self.pace.updated(learnt)
-                if not learnt:
-                    self.news.wait(0.05)
-                    self.news.clear()
+                with self.proxy.lock:
+                    has_updated = not self.proxy.over.is_set() and self._update()
+                self.pace.updated(has_updated)
+                if not has_updated:
+                    self.message_event.wait(0.05)
+                    self.message_event.clear()
         except BaseException as error:
             self.failure.fail(error)
         finally:
@@ -223,16 +218,16 @@ class Learner:
             self.stop_event.set()
 
     def _update(self) -> bool:
-        agent = self.representative.agent
+        agent = self.proxy.agent
         before = agent.optim_t
         if len(agent.replay_buffer) < agent.replay_start_size or self.pace.owed < 1.0:
             return False
         agent.update_from_replay()
-        if agent.optim_t == before:  # a recurrent agent with too few episodes
+        if agent.optim_t == before:  # the buffer of a recurrent agent has too few episodes
             return False
         self.updates += 1
         if self.updates % self.actor_update_interval == 0:
-            self.representative.weights.publish()
+            self.proxy.weights.publish()
             if self.update_counter is not None:
                 with self.update_counter.get_lock():
                     self.update_counter.value += 1
@@ -248,18 +243,18 @@ class Poller:
     """Body of the poller's thread: it stores the steps that actors send, and answers their requests.
 
     Args:
-        representative: Proxy of the agent; its lock is held during access.
+        proxy: Proxy of the agent, whose lock the thread holds during every access.
         server: Socket that actors connect to.
         key: Authentication key of the actors.
-        learner: The learner, whose `news` is set after each message.
+        learner: The learner, whose `message_event` is set after each message.
         stop_event: Event that ends the thread after all actors have disconnected or `GRACE` seconds have passed.
         failure: Event that is set, with the exception, if the thread fails.
-        release: Function that is called at the end.
-        actors: Number of the actor of each connection.
+        release: Function that is called when the thread ends.
+        actors: Indices of the connected actors, keyed by their connections.
         had_actors: True after an actor has connected.
     """
 
-    representative: AgentProxy
+    proxy: AgentProxy
     server: socket.socket
     key: bytes
     learner: Learner
@@ -270,34 +265,31 @@ class Poller:
     had_actors: bool = False
 
     def run(self) -> None:
-        """Serve the actors until a stop is requested. After an error, serve until the last actor has disconnected."""
+        """Serve the actors until `stop_event` is set. After an error, serve until the last actor has disconnected."""
         try:
-            self.representative.counts.arrays[LISTENING][0] = 1
-            asked_at: float | None = None
+            self.proxy.counts.arrays[LISTENING][0] = 1
+            stop_requested_at: float | None = None
             while True:
-                if self._is_over and asked_at is None:
-                    asked_at = time.monotonic()
-                if asked_at is not None and (not self.actors or time.monotonic() > asked_at + GRACE):
+                has_failed = self.failure.is_set() and self.had_actors and not self.actors
+                if (self.stop_event.is_set() or has_failed) and stop_requested_at is None:
+                    stop_requested_at = time.monotonic()
+                if stop_requested_at is not None and (not self.actors or time.monotonic() > stop_requested_at + GRACE):
                     return
                 for source in wait([self.server, *self.actors], timeout=0.05):
                     if source is self.server:
-                        self._welcome()
+                        self._accept()
                     elif isinstance(source, Connection):
                         self._read(source)
         except BaseException as error:
             self.failure.fail(error)
         finally:
-            self.representative.counts.arrays[LISTENING][0] = 0
+            self.proxy.counts.arrays[LISTENING][0] = 0
             for channel in self.actors:
                 channel.close()
             self.server.close()
             self.release()
 
-    @property
-    def _is_over(self) -> bool:
-        return self.stop_event.is_set() or (self.failure.is_set() and self.had_actors and not self.actors)
-
-    def _welcome(self) -> None:
+    def _accept(self) -> None:
         channel = Connection(self.server.accept()[0].detach())
         try:
             deliver_challenge(channel, self.key)
@@ -311,23 +303,23 @@ class Poller:
         index = self.actors[channel]
         try:
             kind, content = channel.recv()
-        except (OSError, EOFError):  # the actor disconnected or died, perhaps in the middle of a message
+        except (OSError, EOFError):  # the actor has disconnected or died
             del self.actors[channel]
             channel.close()
             kind = "stop_episode"
         if kind == "rows":
-            with self.representative.lock:
-                if not self.representative.over.is_set():
+            with self.proxy.lock:
+                if not self.proxy.over.is_set():
                     self._store(index, content)
         elif kind == "stop_episode":
-            with self.representative.lock:
-                self.representative.agent.replay_buffer.stop_current_episode(index)
+            with self.proxy.lock:
+                self.proxy.agent.replay_buffer.stop_current_episode(index)
         else:
             send(channel, self._answer(kind, content))
-        self.learner.news.set()
+        self.learner.message_event.set()
 
     def _store(self, index: int, columns: Any) -> None:
-        agent = self.representative.agent
+        agent = self.proxy.agent
         for obs, action, reward, next_obs, terminated, truncated, extra in zip(*columns, strict=True):
             values = {name: [value] for name, value in extra.items()}
             agent.replay_buffer.append_batch(
@@ -340,17 +332,17 @@ class Poller:
         if kind == "hang_up":
             return True, None
         try:
-            method = getattr(self.representative, kind)
+            method = getattr(self.proxy, kind)
             return True, method() if content is None else method(content)
         except Exception as error:
             return False, f"{type(error).__name__}: {error}"
 
 
 def listen(n_actors: int) -> tuple[socket.socket, str | bytes, Callable[[], Any]]:
-    """Open a socket for actors. Returns the socket, its address, and a function that removes the address.
+    """Open a socket for actors. Return the socket, its address, and a function that removes the address.
 
-    The address is removed at exit at the latest. On Linux, the address is a name that exists as long as the process,
-    even if the process is killed. On other systems, it is a file in a separate folder.
+    On Linux, the address is a name that the kernel removes at the end of the process. On other systems, the address is
+    a file in a temporary folder, which is removed at exit if the function was not called.
     """
     server = socket.socket(socket.AF_UNIX)
     if sys.platform == "linux":

@@ -12,15 +12,15 @@ from pfrl_like.random_streams.streams import get_rng_state, legacy_rng, plain_st
 
 
 class ABC(Env):
-    """Chain of states with PFRL's interface of four values. Action i is correct in state i.
+    """Chain of states; `step` returns four values, as in PFRL's interface. Action i is correct in state i.
 
     An episode starts in state 0. The correct action moves to the next state. In the last state, the correct action has
-    the reward +1 and ends the episode; if the task is not episodic, it moves to state 0. A wrong action has the reward
-    0 and ends the episode; if the task is not episodic, the state stays the same. So the maximum return of an episode
-    is 1.
+    the reward +1 and ends the episode. A wrong action has the reward 0 and ends the episode. So the maximum return of
+    an episode is 1. If the task is not episodic, the correct action in the last state moves to state 0, and a wrong
+    action does not change the state.
 
-    An observation is the one-hot float32 vector of the state, of length `size + 2`: the states, the terminal state, and
-    one additional entry, because a partially observable task shifts the index by one.
+    An observation is the one-hot float32 vector of the state. It has `size + 2` entries: one for each state, one for
+    the terminal state, and one because a partially observable task shifts the index by one.
 
     Args:
         size: Number of states (not counting the terminal state), and number of actions.
@@ -29,8 +29,8 @@ class ABC(Env):
         partially_observable: True to shift the observations by one in some episodes. The first observation shows if the
             episode is shifted, so that only an agent with a memory can act optimally.
         episodic: True if episodes end.
-        deterministic: True for a deterministic task: the action is the largest logit, and every second episode,
-            starting with the first, is shifted.
+        deterministic: True for a deterministic task. The action is then the index of the largest logit, and the
+            observations of every second episode, starting with the first, are shifted.
     """
 
     def __init__(
@@ -41,11 +41,8 @@ class ABC(Env):
         episodic: bool = True,
         deterministic: bool = False,
     ) -> None:
-        self.size = size
-        self.discrete = discrete
-        self.partially_observable = partially_observable
-        self.episodic = episodic
-        self.deterministic = deterministic
+        self.size, self.discrete, self.partially_observable = size, discrete, partially_observable
+        self.episodic, self.deterministic = episodic, deterministic
         self.observation_space = spaces.Box(-np.inf, np.inf, shape=(size + 2,), dtype=np.float32)
         self.action_space: spaces.Space[Any] = (
             spaces.Discrete(size) if discrete else spaces.Box(-1.0, 1.0, shape=(size,), dtype=np.float32)

@@ -25,7 +25,7 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
 
     Args:
         n_bits: Number of bits and of actions.
-        max_steps: Number of steps after which an episode is truncated; None uses `n_bits`.
+        max_steps: Number of steps after which an episode is truncated. If None, `n_bits` steps.
         terminates: True to end the episode at the desired bits. If False, the episode continues, and each step to other
             bits has the reward -1 again.
 
@@ -39,9 +39,8 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
         self.terminates = terminates
         check_counts(n_bits=n_bits, max_steps=self.max_steps)
         bits = spaces.Box(0.0, 1.0, (n_bits,), np.float32)
-        self.observation_space: spaces.Space[Any] = spaces.Dict(
-            {OBSERVATION: bits, ACHIEVED_GOAL: bits, DESIRED_GOAL: bits}
-        )
+        keys = (OBSERVATION, ACHIEVED_GOAL, DESIRED_GOAL)
+        self.observation_space: spaces.Space[Any] = spaces.Dict(dict.fromkeys(keys, bits))
         self.action_space = spaces.Discrete(n_bits)
         self._bits = self._goal = np.zeros(n_bits, np.float32)
         self._steps = 0
@@ -65,11 +64,11 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
         return self._observe(), reward, terminated, self._steps >= self.max_steps, info
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Return 0 where the goals are equal, else -1: a number for goals [n_bits], shape [B] for goals [B, n_bits]."""
+        """Return 0 where the goals are equal, else -1. Goals [B, n_bits] have the result [B]."""
         return (achieved_goal == desired_goal).all(axis=-1) - np.float32(1.0)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Return True where the episode ends; same shapes as `compute_reward`."""
+        """Return True where the episode ends. The shapes are the same as in `compute_reward`."""
         return (achieved_goal == desired_goal).all(axis=-1) & self.terminates
 
     def _observe(self) -> dict[str, Bits]:

@@ -1,4 +1,4 @@
-"""Saving and restoring the states of environments, with one state for each wrapper."""
+"""Functions that save and restore the state of an environment and of each of its wrappers."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +11,8 @@ from torch import Tensor
 from pfrl_like.random_streams.streams import Streams
 from pfrl_like.utils.plain_values import from_json, to_json
 
-#: Wrappers without `saved_state` and `restore_state` (gymnasium's and this package's), and all attributes of their
-#: state.
-_REMEMBERED: Mapping[str, tuple[str, ...]] = {
+#: Attributes that make up the state of wrappers without `saved_state` and `restore_state`, keyed by class name.
+_STATE_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {
     "TimeLimit": ("_elapsed_steps",), "OrderEnforcing": ("_has_reset",), "PassiveEnvChecker": (), "EnvAdapter": (),
 }  # fmt: skip
 
@@ -31,16 +30,16 @@ def is_resumable(layer: Any) -> bool:
     return all(callable(getattr(type(layer), name, None)) for name in ("saved_state", "restore_state"))
 
 
-def can_be_left(env: Any) -> bool:
-    """True if the state can be saved and restored at any time, by `get_state()` and `set_state(state)`."""
+def can_save_state(env: Any) -> bool:
+    """True if the environment has `get_state()` and `set_state(state)`, and the state of every wrapper can be saved."""
     *wrappers, innermost = layers_of(env)
-    return _pair_of(innermost) == "state" and all(
-        is_resumable(layer) or type(layer).__name__ in _REMEMBERED for layer in wrappers
+    return _state_kind(innermost) == "state" and all(
+        is_resumable(layer) or type(layer).__name__ in _STATE_ATTRIBUTES for layer in wrappers
     )
 
 
-def goes_on(env: Any) -> bool:
-    """True if a reset without arguments continues the current game, as with `EpisodicLifeEnv`."""
+def continues_game(env: Any) -> bool:
+    """True if `reset()` continues the current game, because `EpisodicLifeEnv` ended the episode after a lost life."""
     return any(vars(layer).get("needs_real_reset") is False for layer in layers_of(env) if hasattr(layer, "__dict__"))
 
 
@@ -48,9 +47,11 @@ class EnvState(NamedTuple):
     """States of an environment's layers.
 
     Attributes:
-        layers: States of the wrappers and of the environment.
-        innermost: Complete state of the innermost environment; None if the environment cannot return its state.
-        envs: State of each environment of a vector environment, if the environments are accessible.
+        layers: States of the wrappers and of the environment inside them, the outermost wrapper first.
+        innermost: Complete state of the environment inside all wrappers. None if the environment cannot return its
+            state.
+        envs: State of each environment of a vector environment. Empty if the environments run in other processes, or
+            if this is a single environment.
     """
 
     layers: list[dict[str, Any]]
@@ -58,7 +59,7 @@ class EnvState(NamedTuple):
     envs: list[dict[str, Any]]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the states as plain values.
+        """Return the states as JSON values.
 
         Raises:
             TypeError: If a value cannot be saved.
@@ -69,7 +70,7 @@ class EnvState(NamedTuple):
 
 
 class EnvLayers:
-    """Reads the states of an environment's layers. The constructor determines how to read each layer.
+    """Wrappers of an environment and the environment itself, whose states `read` returns.
 
     Args:
         env: The environment.
@@ -77,73 +78,77 @@ class EnvLayers:
 
     def __init__(self, env: Any) -> None:
         layers = list(layers_of(env))
-        self._ask = [layer.saved_state if _tells(layer) else partial(_remembered, layer) for layer in layers]
+        self._readers = [
+            layer.saved_state if _has_own_state(layer) else partial(_attribute_state, layer) for layer in layers
+        ]
         self._envs = [EnvLayers(each) for each in _envs_of(layers[-1])]
-        self._take = _taker_of(layers[-1])
+        self._read_innermost = _state_getter(layers[-1])
 
-    def now(self) -> EnvState:
-        """Current states."""
-        envs = [each.now().to_plain() for each in self._envs]
-        return EnvState([ask() for ask in self._ask], self._take(), envs)
+    def read(self) -> EnvState:
+        """Return the current states."""
+        envs = [each.read().to_plain() for each in self._envs]
+        return EnvState([read() for read in self._readers], self._read_innermost(), envs)
 
 
-def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
+def restore_env(env: Any, saved: Mapping[str, Any]) -> None:
     """Restore the states that `EnvState.to_plain` returned.
 
     Raises:
         ValueError: If the states belong to a different environment.
     """
-    layers, state = list(layers_of(env)), from_json(plain["env"])
-    if len(layers) != len(plain["layers"]):
-        raise ValueError(f"the environment has {len(layers)} layers, expected {len(plain['layers'])}")
-    for layer, told in reversed(list(zip(layers, plain["layers"], strict=True))):
-        if _tells(layer):
-            layer.restore_state(told)
+    layers, state = list(layers_of(env)), from_json(saved["env"])
+    if len(layers) != len(saved["layers"]):
+        raise ValueError(f"the environment has {len(layers)} layers, expected {len(saved['layers'])}")
+    for layer, layer_state in reversed(list(zip(layers, saved["layers"], strict=True))):
+        if _has_own_state(layer):
+            layer.restore_state(layer_state)
         else:
-            vars(layer).update({name: told[name] for name in _remembered(layer)})
-    for each, told in zip(_envs_of(layers[-1]), plain["envs"], strict=True):
-        restore_env(each, told)
-    pair = _pair_of(layers[-1])
-    if pair == "state":
+            vars(layer).update({name: layer_state[name] for name in _attribute_state(layer)})
+    for each, env_state in zip(_envs_of(layers[-1]), saved["envs"], strict=True):
+        restore_env(each, env_state)
+    kind = _state_kind(layers[-1])
+    if kind == "state":
         layers[-1].set_state(state)
-    elif pair == "ale":
-        from ale_py import ALEState  # the environment is an Atari game of ale_py
+    elif kind == "ale":
+        from ale_py import ALEState
 
         layers[-1].restore_state(ALEState(state))
 
 
-def check_taken(env: Any, plain: Mapping[str, Any]) -> None:
-    """Raise an error if an environment's state differs from the restored state; unknown states are not compared.
+def check_restored(env: Any, saved: Mapping[str, Any]) -> None:
+    """Raise an error if `get_state()` does not return the restored state; skip environments without `get_state`.
 
     Raises:
-        ValueError: If a state differs.
+        ValueError: If the state of an environment differs from the restored state.
     """
     *_, innermost = layers_of(env)
-    if _pair_of(innermost) == "state":
+    if _state_kind(innermost) == "state":
         now = to_json(innermost.get_state())
-        if now != plain["env"] and _in_words(now) != _in_words(plain["env"]):
+        if now != saved["env"] and _comparable_text(now) != _comparable_text(saved["env"]):
             raise ValueError("after set_state(state), get_state() returns a different state")
-    for each, told in zip(_envs_of(innermost), plain["envs"], strict=True):
-        check_taken(each, told)
+    for each, env_state in zip(_envs_of(innermost), saved["envs"], strict=True):
+        check_restored(each, env_state)
 
 
 def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
-    """Return the state that determines the next episodes of an environment or vector environment for given actions.
+    """Return the state of an environment or vector environment between two episodes.
+
+    After `restore_between_episodes`, the same actions lead to the same episodes.
 
     Args:
         env: The environment.
-        alone: True if only this environment uses the global random streams.
+        alone: True if only this environment uses the global random streams, which are then part of the state.
     """
     *_, innermost = layers_of(env)
-    elsewhere = hasattr(type(innermost), "states_between_episodes")  # True if the environments run in other processes
+    in_workers = hasattr(type(innermost), "states_between_episodes")  # the environments run in other processes
     return {
-        "state": EnvLayers(env).now().to_plain(), "streams": Streams.of(env, with_global=alone).to_plain(),
-        "envs": innermost.states_between_episodes() if elsewhere else None,
+        "state": EnvLayers(env).read().to_plain(), "streams": Streams.of(env, with_global=alone).to_plain(),
+        "envs": innermost.states_between_episodes() if in_workers else None,
     }  # fmt: skip
 
 
-def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool = False) -> None:
-    """Restore the result of `state_between_episodes`, so that the next episodes are the same.
+def restore_between_episodes(env: Any, saved: Mapping[str, Any], *, alone: bool = False) -> None:
+    """Restore the result of `state_between_episodes`.
 
     Raises:
         ValueError: If the state belongs to a different environment, if the environment rejects it, or if the
@@ -151,14 +156,14 @@ def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool =
     """
     *_, innermost = layers_of(env)
     try:
-        if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # a reset creates the missing streams
+        if saved["streams"].keys() - Streams.of(env, with_global=alone).names:  # a reset creates the missing streams
             env.reset()
-        restore_env(env, told["state"])
-        check_taken(env, told["state"])
-        Streams.of(env, with_global=alone).restore(told["streams"])
-        if told["envs"] is not None:
-            innermost.restore_between_episodes(told["envs"])
-        elif is_vector(innermost) and not (_envs_of(innermost) or _pair_of(innermost)):
+        restore_env(env, saved["state"])
+        check_restored(env, saved["state"])
+        Streams.of(env, with_global=alone).restore(saved["streams"])
+        if saved["envs"] is not None:
+            innermost.restore_between_episodes(saved["envs"])
+        elif is_vector(innermost) and not (_envs_of(innermost) or _state_kind(innermost)):
             raise ValueError(f"the states of the environments in {type(innermost).__name__} are not accessible")
     except ValueError:
         raise
@@ -176,45 +181,45 @@ def is_vector(env: Any) -> bool:
     return isinstance(getattr(env, "num_envs", None), int)
 
 
-def _tells(layer: Any) -> bool:
-    """True to use the layer's `saved_state`; `saved_state` of vector environments includes running episodes."""
+def _has_own_state(layer: Any) -> bool:
+    """True if the layer has `saved_state` and is not a vector environment, whose `saved_state` contains episodes."""
     return is_resumable(layer) and not is_vector(layer)
 
 
-def _remembered(layer: Any) -> dict[str, Any]:
-    names = _REMEMBERED.get(type(layer).__name__, ())
+def _attribute_state(layer: Any) -> dict[str, Any]:
+    names = _STATE_ATTRIBUTES.get(type(layer).__name__, ())
     return {name: vars(layer)[name] for name in names if name in vars(layer)}
 
 
-def _in_words(plain: Any) -> str:
-    """Return saved numbers as text that does not depend on their containers and NumPy types."""
-    return repr(_bare(from_json(plain)))
+def _comparable_text(plain: Any) -> str:
+    """Return a saved value as text that is the same for lists and tuples, and for NumPy and Python numbers."""
+    return repr(_as_lists(from_json(plain)))
 
 
-def _bare(value: Any) -> Any:
+def _as_lists(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return sorted((repr(_bare(key)), _bare(part)) for key, part in value.items())
+        return sorted((repr(_as_lists(key)), _as_lists(part)) for key, part in value.items())
     if isinstance(value, np.ndarray | np.generic | Tensor):
         return value.tolist()
-    return [_bare(part) for part in value] if isinstance(value, tuple | list) else value
+    return [_as_lists(part) for part in value] if isinstance(value, tuple | list) else value
 
 
-def _pair_of(env: Any) -> str:
-    """Return the kind of methods that get and set the complete state of an unwrapped environment; "" if none."""
+def _state_kind(env: Any) -> str:
+    """Return "ale" for an Atari game, "state" for an environment with `get_state` and `set_state`, else ""."""
     if hasattr(type(env), "clone_state") and hasattr(env, "ale"):
         return "ale"
     get, put = getattr(type(env), "get_state", None), getattr(type(env), "set_state", None)
-    return "state" if _takes(get, 0) and _takes(put, 1) else ""
+    return "state" if _accepts(get, 0) and _accepts(put, 1) else ""
 
 
-def _taker_of(env: Any) -> Callable[[], Any]:
-    pair = _pair_of(env)
-    if pair == "ale":
+def _state_getter(env: Any) -> Callable[[], Any]:
+    kind = _state_kind(env)
+    if kind == "ale":
         return partial(env.clone_state, include_rng=True)
-    return env.get_state if pair == "state" else lambda: None
+    return env.get_state if kind == "state" else lambda: None
 
 
-def _takes(method: Any, count: int) -> bool:
+def _accepts(method: Any, count: int) -> bool:
     try:
         inspect.signature(method).bind(None, *[None] * count)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The workers of `MultiprocessVectorEnv`: commands, replacement of workers, and observations in shared memory."""
+"""Worker processes of `MultiprocessVectorEnv`: their commands, their replacement, and shared observations."""
 
 import contextlib
 import logging
@@ -27,22 +27,22 @@ _START = "start"
 
 
 class Slot(int):
-    """Placeholder in a message for an array that is stored in the shared array with this index."""
+    """Index of a shared array; replaces an array in a message."""
 
 
 class SharedObservations:
     """Shared memory for the latest observation of each environment.
 
-    An array that has the shape and dtype of its space is stored in shared memory, and the message contains a `Slot`
-    instead. All other values are sent in the message, so that every observation is transferred unchanged.
+    An array with the shape and dtype of its space is stored in shared memory, and the message contains a `Slot` in its
+    place. All other values are sent in the message.
 
     Args:
         space: Observation space of one environment: any nesting of Dict, Tuple and array spaces.
         num_envs: Number of environments.
-        name: Name of existing shared memory to attach to; None allocates shared memory.
+        name: Name of existing shared memory to attach to. If None, new shared memory is allocated.
 
     Attributes:
-        name: Name of the shared memory; empty if the space has no arrays, so that no memory is needed.
+        name: Name of the shared memory. Empty if the space has no arrays.
 
     Raises:
         OSError: If there is not enough shared memory.
@@ -74,7 +74,7 @@ class SharedObservations:
         return (obs,) if self._tree == 0 else obs
 
     def get(self, messages: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the observations of all environments as new arrays, given their messages."""
+        """Return the observations of all environments, copied from shared memory or taken from the messages."""
         if self._tree == 0:
             if all(type(message) is int for message in messages):
                 return Rows.of(self.arrays[0].copy())
@@ -82,7 +82,7 @@ class SharedObservations:
         return tuple(self._get(self._tree, index, message) for index, message in enumerate(messages))
 
     def unlink(self) -> None:
-        """Remove the name of the shared memory after all processes have attached."""
+        """Remove the name of the shared memory; call this method after all processes have attached."""
         if self._memory is not None:
             self._memory.unlink()
 
@@ -115,7 +115,10 @@ class SharedObservations:
 
 
 def _tree(space: Any, leaves: list[tuple[tuple[int, ...], str]]) -> Any:
-    """Return the nesting of the space: an array index for each array space, else None. Appends to `leaves`."""
+    """Return the nesting of the space, with an index in place of each array space, and None in place of other spaces.
+
+    The shape and dtype of each array space are appended to `leaves`.
+    """
     kind = space_kind(space)
     if kind == "dict":
         return {key: _tree(part, leaves) for key, part in space.spaces.items()}
@@ -136,37 +139,36 @@ def serve_env(
         channel: The worker's end of the pipe. Commands are pairs (name, argument).
         index: Index of this environment.
         make_env: Function that returns the environment.
-        entropy: Seed of the global random streams of this process. Environments that use these streams then differ from
-            each other, and are the same in the next run with the same seed. The entropy contains a number that depends
-            on the seed, the index and, for a replacement worker, the number of workers replaced so far. A replacement
-            worker also seeds its environment.
+        entropy: Seed of the global random streams of this process: a number that depends on the seed of the main
+            process, the index and, for a replacement worker, the number of workers replaced so far. A replacement
+            worker also seeds its environment with a seed derived from it.
         num_envs: Number of environments.
     """
-    of_streams, seed = map(int, np.random.SeedSequence(entropy).generate_state(2))
-    set_random_seed(of_streams)
+    stream_seed, env_seed = map(int, np.random.SeedSequence(entropy).generate_state(2))
+    set_random_seed(stream_seed)
     env = make_env()
     mend_gym(env)
     try:
         space = getattr(env, "observation_space", None)
         channel.send(cloudpickle.dumps((space, getattr(env, "action_space", None))))
-        answers = _Answers(env, index, num_envs)
+        commands = _Commands(env, index, num_envs)
         if len(entropy) > 2:
             with contextlib.suppress(ValueError):  # the environment accepts no seed
-                answers.seed(seed)
+                commands.seed(env_seed)
         while True:
             try:
                 command, argument = channel.recv()
             except EOFError:
                 return
-            channel.send(getattr(answers, command)(argument))
+            channel.send(getattr(commands, command)(argument))
     finally:
         close = getattr(env, "close", None)
         if callable(close):
             close()
 
 
-class _Answers:
-    """Answers of a worker, with one method for each command."""
+class _Commands:
+    """Commands of a worker. Each command is executed by the method of the same name, whose result is the answer."""
 
     def __init__(self, env: Any, index: int, num_envs: int) -> None:
         self._env, self._index, self._num_envs = env, index, num_envs
@@ -199,16 +201,16 @@ class _Answers:
             self._env = self._tape = EpisodeTape(self._env, alone=True, num_envs=self._num_envs)
 
     def saved_state(self, _: None) -> Any:
-        told = {"way": "unknown", "reason": REPLACED}
+        state = {"way": "unknown", "reason": REPLACED}
         if self._tape is not None:
-            told = self._tape.saved_state()
+            state = self._tape.saved_state()
         self.record(None)
-        return told
+        return state
 
     def restore_state(self, state: Any) -> Any:
         self.record(None)
-        arrival = self._tape.restore_state(state)
-        return arrival._replace(obs=self._shared.put(self._index, arrival.obs)) if arrival.exact else arrival
+        result = self._tape.restore_state(state)
+        return result._replace(obs=self._shared.put(self._index, result.obs)) if result.exact else result
 
     def state_between_episodes(self, _: None) -> Any:
         try:
@@ -235,16 +237,17 @@ class EnvWorkers(Workers):
     """Workers that each serve an environment.
 
     Args:
-        factories: Functions that make the environments. They can be sent to processes of any start method.
+        factories: Functions that make the environments and that can be sent to processes of any start method.
         entropy: Seed of the random streams of the workers and of replacement workers.
         start_method: Start method of the processes.
-        timeout: Maximum time to wait for an answer, in seconds; None for no limit.
+        timeout: Maximum time to wait for an answer, in seconds. None for no limit.
         restarts: Maximum number of replacements of workers.
 
     Attributes:
-        cut: Reasons why episodes were truncated, keyed by the environment's index, until they are reported.
-        spaces: First message of worker 0.
-        greeting: Command and argument that are sent to each new worker, set by `greet`.
+        failures: Reasons why workers were replaced, keyed by the environment's index. The next step reports the reasons
+            and clears the dict.
+        spaces: Pickled spaces of environment 0.
+        first_command: Command and argument that each replacement worker receives first, set by `ask_first`.
     """
 
     def __init__(
@@ -256,12 +259,12 @@ class EnvWorkers(Workers):
         restarts: int,
     ) -> None:
         self.timeout, self.restarts, self.n_restarted = timeout, restarts, 0
-        self.cut: dict[int, str] = {}
-        self.greeting: tuple[str, Any] | None = None
-        self._asked = _START
+        self.failures: dict[int, str] = {}
+        self.first_command: tuple[str, Any] | None = None
+        self._last_command = _START
         self._factories, self._entropy = factories, entropy
         super().__init__(
-            serve_env, [self._told(i, ()) for i in range(len(factories))], start_method=start_method, name="env"
+            serve_env, [self._arguments_of(i, ()) for i in range(len(factories))], start_method=start_method, name="env"
         )
         try:
             self.spaces: bytes = self.receive(timeout=timeout)[0]
@@ -275,80 +278,78 @@ class EnvWorkers(Workers):
         Raises:
             WorkerError: If a worker fails.
         """
-        self._asked = command
+        self._last_command = command
         for index, argument in arguments.items():
             self.send(index, (command, argument), self.timeout)
         return self.receive(arguments, None if command == "restore_state" else self.timeout)  # no time limit
 
-    def greet(self, command: str, argument: Any) -> None:
-        """Send a command to all workers, and send it to each replacement worker as its first command."""
-        self.greeting = (command, argument)
+    def ask_first(self, command: str, argument: Any) -> None:
+        """Send a command to all workers, and later to each replacement worker as its first command."""
+        self.first_command = (command, argument)
         self.ask(command, dict.fromkeys(range(len(self)), argument))
 
-    def ask_who_can(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """Return the answers of workers that do not fail. Failed workers are replaced and listed in `cut`.
+    def ask_or_replace(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
+        """Return the answers of the workers that do not fail. Failed workers are replaced and listed in `failures`.
 
         Raises:
             WorkerError: If a worker fails and no replacements are left.
         """
-        self._asked = command
+        self._last_command = command
         for index, argument in arguments.items():
             try:
-                if index not in self.cut:
+                if index not in self.failures:
                     self.send(index, (command, argument), self.timeout)
             except WorkerError as error:
                 self._replace(error, command)
         while True:
-            owing = [index for index in arguments if index not in self.cut]
+            waiting = [index for index in arguments if index not in self.failures]
             try:
-                return dict(zip(owing, self.receive(owing, self.timeout), strict=True))
+                return dict(zip(waiting, self.receive(waiting, self.timeout), strict=True))
             except WorkerError as error:
                 self._replace(error, command)
 
     def limit(self) -> str:
-        """Return a text with the command and its time limit; for the start of a worker it also explains the limit."""
-        if self._asked == _START:
-            return (
-                f": step_timeout is {self.timeout:g} s, which also bounds the start of a worker (importing modules, "
-                "making its environment) and may be larger"
-            )
-        return f": it was asked for {self._asked!r}, and step_timeout is {self.timeout:g} s"
+        """Return the end of an error message about an exceeded time limit: the command and the limit."""
+        if self._last_command == _START:
+            advice = "which also limits the start of a worker: pass a larger step_timeout"
+            return f": step_timeout is {self.timeout:g} s, {advice}"
+        return f": the command was {self._last_command!r}, and step_timeout is {self.timeout:g} s"
 
     def _replace(self, error: WorkerError, command: str) -> None:
-        """Replace a failed worker, and all workers that fail in the meantime."""
-        failed, fresh = [error], dict[int, bool]()  # new workers; True if the greeting was sent
-        while failed or fresh:
+        """Replace a failed worker, and all workers that fail while it is replaced."""
+        failed, new_workers = [error], dict[int, bool]()  # new workers; True if the first command was sent
+        while failed or new_workers:
             try:
                 if not failed:
-                    self._welcome(fresh)
+                    self._initialize(new_workers)
             except WorkerError as another:
                 failed.append(another)
             if failed:
                 error = failed.pop()
-                self._put_another(error)
-                fresh[error.index] = False
-        self._asked = command  # restore the value that `_welcome` changed
+                self._start_replacement(error)
+                new_workers[error.index] = False
+        self._last_command = command  # restore the value that `_initialize` changed
 
-    def _put_another(self, error: WorkerError) -> None:
+    def _start_replacement(self, error: WorkerError) -> None:
         if self.n_restarted == self.restarts:
             if self.restarts:
-                error.add_note(f"{self.restarts} workers had been replaced before, of {self.restarts} that may be")
+                error.add_note(f"{self.restarts} workers have been replaced, and max_restarts is {self.restarts}")
             raise error
         self.n_restarted += 1
-        _LOGGER.warning("%s\nIt is replaced: %d of %d times", error, self.n_restarted, self.restarts)
-        self.cut[error.index] = error.reason
-        self.restart(error.index, self._told(error.index, (self.n_restarted,)))
+        _LOGGER.warning("%s\nThe worker is replaced (%d of at most %d)", error, self.n_restarted, self.restarts)
+        self.failures[error.index] = error.reason
+        self.restart(error.index, self._arguments_of(error.index, (self.n_restarted,)))
 
-    def _welcome(self, fresh: dict[int, bool]) -> None:
-        """Wait for the next answer of a new worker: first the answer at its start, then the answer to the greeting."""
-        index, greeted = next(iter(fresh.items()))
-        self._asked = self.greeting[0] if greeted and self.greeting else _START
+    def _initialize(self, new_workers: dict[int, bool]) -> None:
+        """Wait for the next answer of a new worker: first its spaces, then the answer to the first command."""
+        index, has_command = next(iter(new_workers.items()))
+        self._last_command = self.first_command[0] if has_command and self.first_command else _START
         self.receive([index], self.timeout)
-        if greeted or self.greeting is None:
-            del fresh[index]
+        if has_command or self.first_command is None:
+            del new_workers[index]
         else:
-            self.send(index, self.greeting, self.timeout)
-            fresh[index] = True
+            self.send(index, self.first_command, self.timeout)
+            new_workers[index] = True
 
-    def _told(self, index: int, n_restarted: tuple[int, ...]) -> tuple[Any, ...]:
+    def _arguments_of(self, index: int, n_restarted: tuple[int, ...]) -> tuple[Any, ...]:
         return (self._factories[index], (self._entropy, index, *n_restarted), len(self._factories))

@@ -10,30 +10,19 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from pfrl_like.envs.episode_tape import taped
-from pfrl_like.envs.vector_stream import (
-    BoolArray,
-    PfrlStream,
-    VectorObs,
-    VectorStep,
-    VectorStream,
-    as_bools,
-    as_rewards,
-    merge_masks,
-    merge_rows,
-    restore_layers,
-    saved_layers,
-)
+from pfrl_like.envs.vector_stream import BoolArray, PfrlStream, VectorObs, VectorStep, VectorStream
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy, space_kind
 from pfrl_like.utils.plain_values import from_json, to_json
 
 
 class GymnasiumStream(VectorStream):
-    """Stream of a `gymnasium.vector.VectorEnv` in any autoreset mode; made by `as_vector_stream`.
+    """Stream of a `gymnasium.vector.VectorEnv` in any autoreset mode.
 
-    Next-step: the step after the end of an episode ignores its action and only resets; the environment is not active in
-    this step. Same-step: the returned observation is the first observation of the new episode, and `info["final_obs"]`
-    contains the last observation of the old episode. Disabled: `begin` resets.
+    In the mode NEXT_STEP, the step after the end of an episode ignores its action and only resets the environment,
+    which is not active in this step. In the mode SAME_STEP, the environment returns the first observation of the new
+    episode, and `info["final_obs"]` contains the last observation of the old episode. In the mode DISABLED, `begin`
+    resets the environment.
     """
 
     def __init__(self, env: Any) -> None:
@@ -42,8 +31,8 @@ class GymnasiumStream(VectorStream):
         self._kind = space_kind(self.observation_space)
         own_classes = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
         is_own = isinstance(env.unwrapped, own_classes)
-        self._gives_copies = is_own and bool(env.unwrapped.copy)
-        self._can_cut_off = is_own or self.mode is AutoresetMode.DISABLED
+        self._returns_copies = is_own and bool(env.unwrapped.copy)
+        self._can_truncate = is_own or self.mode is AutoresetMode.DISABLED
         self._sync: Any = None  # set by `record`
         self._resetting: BoolArray | None = None  # environments whose next step only resets
         self._start(None, None)
@@ -59,19 +48,19 @@ class GymnasiumStream(VectorStream):
         obs, reward, terminated, truncated, info = self.env.step(self._batched(actions))
         obs = self._next_obs = self._rows(obs)
         mask = self._next_mask = self._action_mask(info)
-        terminated = as_bools(terminated, self.num_envs, "terminated")
-        truncated = as_bools(truncated, self.num_envs, "truncated")
+        terminated = self._as_bools(terminated, "terminated")
+        truncated = self._as_bools(truncated, "truncated")
         ended = terminated | truncated
         if self.mode is AutoresetMode.SAME_STEP and np.count_nonzero(ended):
-            obs = merge_rows(ended, self._final_obs(info, ended), obs)
-            mask = merge_masks(ended, self._action_mask(info.get("final_info", {})), mask)
+            obs = self._merge_rows(ended, self._final_obs(info, ended), obs)
+            mask = self._merge_masks(ended, self._action_mask(info.get("final_info", {})), mask)
         active = self._all_active
         if self._resetting is not None:
             active, self._resetting = ~self._resetting, None
         if "needs_reset" in info:
             truncated |= active & np.asarray(info["needs_reset"], dtype=np.bool_)
         self._ended, self._must_begin = ended, terminated | truncated
-        return VectorStep(obs, as_rewards(reward, self.num_envs), terminated, truncated, active, mask, info)
+        return VectorStep(obs, self._as_rewards(reward), terminated, truncated, active, mask, info)
 
     def begin(self, end: Any) -> VectorObs:
         """Start new episodes in the environments where `end` is True."""
@@ -88,18 +77,18 @@ class GymnasiumStream(VectorStream):
         return VectorObs(self._next_obs, active, self._next_mask)
 
     def record(self) -> None:
-        """Start to record episodes, if the environments are in this process."""
+        """Start to record episodes, so that `saved_state` can save them, if the environments are in this process."""
         if isinstance(self.innermost, gymnasium.vector.SyncVectorEnv):
             self._sync = self.innermost
             self._sync.envs = taped(self._sync.envs)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return plain values from which `restore_state` restores the same state."""
+        """Return the state as JSON values, for `restore_state`."""
         if self._sync is None:
             return {"episodes": None, "way": "unknown", "reason": self.not_recorded}
         arrays = {"mask": self._next_mask, "ended": self._ended, "begin": self._must_begin, "reset": self._resetting}
         return {
-            "episodes": [tape.saved_state() for tape in self._sync.envs], "layers": saved_layers(self.env),
+            "episodes": [tape.saved_state() for tape in self._sync.envs], "layers": self._saved_layers(),
             "obs": to_json(self._next_obs), "ends": self._sync._autoreset_envs.tolist(),
             "arrays": {name: to_json(array) for name, array in arrays.items()},
         }  # fmt: skip
@@ -109,10 +98,10 @@ class GymnasiumStream(VectorStream):
         sync = self._sync
         if state["episodes"] is None or sync is None:
             return [self.not_recorded]
-        arrivals = [tape.restore_state(told) for tape, told in zip(sync.envs, state["episodes"], strict=True)]
-        reasons = restore_layers(self.env, arrivals, state["layers"])
+        results = [tape.restore_state(each) for tape, each in zip(sync.envs, state["episodes"], strict=True)]
+        reasons = self._restore_layers(results, state["layers"])
         if not reasons:
-            sync._env_obs = [arrival.obs for arrival in arrivals]
+            sync._env_obs = [result.obs for result in results]
             sync._autoreset_envs = np.array(state["ends"], dtype=np.bool_)
             arrays = {name: from_json(array) for name, array in state["arrays"].items()}
             self._start(from_json(state["obs"]), arrays["mask"])
@@ -120,25 +109,22 @@ class GymnasiumStream(VectorStream):
         return reasons
 
     def _start(self, obs: Any, mask: BoolArray | None) -> None:
-        self._next_obs, self._next_mask = obs, mask  # for the next action, except in environments that `begin` resets
-        self._ended = np.zeros(self.num_envs, dtype=np.bool_)  # episodes that the environment has ended
-        self._must_begin = self._ended  # episodes that have ended for the agent
+        self._next_obs, self._next_mask = obs, mask  # for the next action, unless `begin` resets the environment
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)  # True if the environment ended the episode
+        self._must_begin = self._ended  # True if the environment or the agent ended the episode
         self._resetting = None
 
     def _reset_some(self, rows: BoolArray) -> None:
-        if not self._can_cut_off:
-            raise ValueError(
-                f"environment {int(np.argmax(rows))} of {self.env} was to be reset before its episode ended (the "
-                f'runner\'s episode limit, or info["needs_reset"]), but it can only reset itself ({self.mode}): put '
-                "the limit into the environment (gymnasium.wrappers.TimeLimit) or use AutoresetMode.DISABLED"
-            )
+        if not self._can_truncate:
+            index, advice = int(np.argmax(rows)), "use gymnasium.wrappers.TimeLimit, or AutoresetMode.DISABLED"
+            raise ValueError(f"environment {index} of {self.env} ({self.mode}) resets only after its episode: {advice}")
         obs, info = self.env.reset(options={"reset_mask": rows.copy()})
-        self._next_obs = merge_rows(rows, self._rows(obs), self._next_obs)
-        self._next_mask = merge_masks(rows, self._action_mask(info), self._next_mask)
+        self._next_obs = self._merge_rows(rows, self._rows(obs), self._next_obs)
+        self._next_mask = self._merge_masks(rows, self._action_mask(info), self._next_mask)
 
     def _rows(self, obs: Any) -> Any:
-        """Return observations as an array [k, ...], or as a list of length k if one is not a single array."""
-        if not self._gives_copies:
+        """Return observations as an array [k, ...], or as a list of length k if the space is not a single array."""
+        if not self._returns_copies:
             obs = own_copy(obs)  # the environment may reuse the array
         if self._kind in ("dict", "tuple"):
             return [_row(self.observation_space, obs, i) for i in range(self.num_envs)]
@@ -146,7 +132,7 @@ class GymnasiumStream(VectorStream):
 
     def _final_obs(self, info: Any, ended: BoolArray) -> Any:
         if "final_obs" not in info:
-            raise EnvError(f'episodes ended in {self.env}, but there is no info["final_obs"] ({self.mode})')
+            raise EnvError(f'info has no "final_obs", but episodes of {self.env} have ended ({self.mode})')
         final = info["final_obs"]
         if isinstance(final, np.ndarray) and final.dtype == object:
             obs = [final[i] for i in range(self.num_envs)]
@@ -164,9 +150,9 @@ class GymnasiumStream(VectorStream):
         if masks is None:
             return None
         present = info.get("_action_mask", self._all_active)
-        if masks.dtype == object:  # masks that were lists
-            first = next(mask for mask, is_there in zip(masks, present, strict=True) if is_there)
-            masks = [mask if is_there else np.ones(len(first)) for mask, is_there in zip(masks, present, strict=True)]
+        if masks.dtype == object:  # an array of the masks, which the environments return as lists
+            first = next(mask for mask, has_mask in zip(masks, present, strict=True) if has_mask)
+            masks = [mask if has_mask else np.ones(len(first)) for mask, has_mask in zip(masks, present, strict=True)]
         allowed = np.array(masks, dtype=np.bool_)
         allowed[~present] = True
         return allowed
@@ -185,10 +171,7 @@ def _autoreset_mode(env: Any) -> AutoresetMode:
     try:
         return AutoresetMode(mode)
     except ValueError:
-        raise ValueError(
-            f'{env} has metadata["autoreset_mode"] = {mode!r}, expected one of {list(AutoresetMode)}: set it to what '
-            "the environment does when an episode ends"
-        ) from None
+        raise ValueError(f"metadata of {env} has autoreset_mode {mode!r}, expected one of {[*AutoresetMode]}") from None
 
 
 def _row(space: Any, obs: Any, index: int) -> Any:
@@ -210,7 +193,7 @@ def as_vector_stream(env: Any) -> VectorStream:
             any autoreset mode.
 
     Raises:
-        TypeError: If `env` is not one of these.
+        TypeError: If `env` is not a vector environment.
         ValueError: If the metadata of a gymnasium vector environment has no valid autoreset mode.
     """
     if isinstance(env, VectorStream):
@@ -220,8 +203,6 @@ def as_vector_stream(env: Any) -> VectorStream:
     has_methods = callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))
     of_gym: Any = getattr(sys.modules.get("gym.vector"), "VectorEnv", ())
     if isinstance(env, of_gym) or not has_methods or not hasattr(env, "num_envs"):
-        raise TypeError(
-            f"env is {type(env).__name__}, expected a vector environment: one of gymnasium.vector, or one with "
-            "num_envs, step(actions) and reset(mask); SerialVectorEnv([env, ...]) makes one of single environments"
-        )
+        expected = "a vector environment, with num_envs, step(actions) and reset(mask); use SerialVectorEnv([env, ...])"
+        raise TypeError(f"env is {type(env).__name__}, expected {expected}")
     return PfrlStream(env)

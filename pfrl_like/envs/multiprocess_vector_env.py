@@ -13,7 +13,7 @@ import numpy as np
 
 from pfrl_like.env import VectorEnv
 from pfrl_like.envs.env_workers import REPLACED, EnvWorkers, SharedObservations
-from pfrl_like.envs.vector_stream import check_action_count, cut_step, join_steps, seed_list, skip_mask
+from pfrl_like.envs.vector_stream import check_action_count, join_steps, seed_list, skip_mask, truncated_step
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes.worker import sendable
 from pfrl_like.utils.checks import check_choice, check_counts, check_seconds
@@ -25,9 +25,9 @@ class MultiprocessVectorEnv(VectorEnv):
     """Environments that run in parallel, each in its own process.
 
     Array observations are passed through shared memory, other values through pipes. If an environment raises an error
-    or a worker dies, the current call raises this error with its traceback, and all workers end. Later calls raise the
-    same error. Ctrl-C also ends all workers. All workers end when this process ends for any reason. Programs that an
-    environment has started end with its worker, unless a program starts its own session.
+    or a worker dies, the current call and all later calls raise this error with its traceback, and all workers end. The
+    workers also end after Ctrl-C, and when this process ends for any reason. Programs that an environment has started
+    end with its worker, unless a program starts its own session.
 
     Args:
         env_fns: Functions that each return one environment; lambdas are allowed.
@@ -35,15 +35,15 @@ class MultiprocessVectorEnv(VectorEnv):
             available, else "spawn". For "forkserver" and "spawn", the main part of the script must be inside `if
             __name__ == "__main__":`.
         step_timeout: Maximum time of a step, a reset or the construction of an environment, in seconds; None for no
-            limit. After this time the worker is ended, and the error names the command. The default is long enough for
-            every environment that does not hang.
+            limit. A worker that exceeds this time is ended, and the error contains the command. The default is long
+            enough for every environment that does not hang.
         shared_memory: True to pass observations through shared memory.
         on_worker_failure: Reaction if an environment raises an error in a step or reset, or if its worker dies or
             exceeds the time limit. "raise" ends all workers. With "restart", a new worker makes the environment again
-            and seeds it. The episode then ends with a truncated step with reward 0 (for steps of four values: not done,
-            with "needs_reset" in the info). This step repeats the last observation, and `info["worker_restarted"]`
-            contains the reason.
-        max_restarts: Maximum number of restarts. The next failure raises an error.
+            and seeds it. The episode then ends with a truncated step with reward 0. If the environments return four
+            values, the flag of this step is False, and its info contains "needs_reset". This step repeats the last
+            observation, and `info["worker_restarted"]` contains the reason.
+        max_restarts: Maximum number of restarts. Each further failure raises an error.
 
     Attributes:
         num_envs: Number of environments.
@@ -73,17 +73,14 @@ class MultiprocessVectorEnv(VectorEnv):
             raise ValueError("env_fns is empty, expected at least one function that makes an environment")
         for i, make_env in enumerate(env_fns):
             if not callable(make_env):
-                raise TypeError(
-                    f"env_fns[{i}] is {make_env!r:.80} ({type(make_env).__name__}), expected a function that makes an "
-                    "environment"
-                )
+                raise TypeError(f"env_fns[{i}] is {make_env!r:.80}, expected a function that makes an environment")
         check_choice("on_worker_failure", on_worker_failure, ("raise", "restart"))
         check_counts(least=0, max_restarts=max_restarts)
         check_seconds(optional=True, step_timeout=step_timeout)
-        self.num_envs = len(env_fns)
+        self.num_envs, self._all_environments = len(env_fns), dict.fromkeys(range(len(env_fns)))
         self.last_obs: Sequence[Any] = (None,) * self.num_envs
         self._messages: list[Any] = [None] * self.num_envs
-        self._tells_at_reset = False
+        self._resets_with_info = False
         self._failure: WorkerError | None = None
         self._shared = SharedObservations(None, self.num_envs)
         factories = [sendable(make_env, f"env_fns[{i}]", start_method) for i, make_env in enumerate(env_fns)]
@@ -123,15 +120,15 @@ class MultiprocessVectorEnv(VectorEnv):
             WorkerError: If an environment raised an error or its worker died, and the worker is not replaced.
         """
         check_action_count(action, self.num_envs)
-        cut = self._workers.cut
-        answers = self._ask_who_can("step", {i: one for i, one in enumerate(action) if i not in cut})
-        if cut:
-            told = 5 if self._tells_at_reset else 4
-            n_values = next((len(answer) for answer in answers.values()), told)
+        failures = self._workers.failures
+        answers = self._ask_or_replace("step", {i: one for i, one in enumerate(action) if i not in failures})
+        if failures:
+            usual = 5 if self._resets_with_info else 4
+            n_values = next((len(answer) for answer in answers.values()), usual)
             # The message contains the last observation, because the observation in shared memory may be incomplete.
-            last = {i: self._shared.message(self.last_obs[i]) for i in cut}
-            answers |= {i: cut_step(last[i], reason, n_values) for i, reason in cut.items()}
-            cut.clear()
+            last = {i: self._shared.message(self.last_obs[i]) for i in failures}
+            answers |= {i: truncated_step(last[i], reason, n_values) for i, reason in failures.items()}
+            failures.clear()
         messages, *rest = join_steps([answers[i] for i in range(self.num_envs)])
         self._messages = list(messages)
         self.last_obs = self._shared.get(messages)
@@ -153,17 +150,17 @@ class MultiprocessVectorEnv(VectorEnv):
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
         while to_reset:
             for i in to_reset:
-                self._workers.cut.pop(i, None)
-            for i, (message, info) in self._ask_who_can("reset", dict.fromkeys(to_reset)).items():
+                self._workers.failures.pop(i, None)
+            for i, (message, info) in self._ask_or_replace("reset", dict.fromkeys(to_reset)).items():
                 self._messages[i] = message
-                self._tells_at_reset = info is not None
+                self._resets_with_info = info is not None
                 infos[i] = info or {}
-            to_reset = [i for i in to_reset if i in self._workers.cut]  # the new workers reset them
+            to_reset = [i for i in to_reset if i in self._workers.failures]  # their workers were replaced
         self.last_obs = self._shared.get(self._messages)
-        return (self.last_obs, infos) if self._tells_at_reset else self.last_obs
+        return (self.last_obs, infos) if self._resets_with_info else self.last_obs
 
     def seed(self, seeds: Any = None) -> None:
-        """Seed the environments; each applies its seed immediately or at its next reset.
+        """Seed the environments. An environment applies its seed immediately or at its next reset.
 
         Args:
             seeds: One integer for each environment, one integer for all environments, or None to seed no environment.
@@ -175,8 +172,8 @@ class MultiprocessVectorEnv(VectorEnv):
         self._ask("seed", dict(enumerate(seed_list(seeds, self.num_envs))))
 
     def record(self) -> None:
-        """Start to record episodes."""
-        self._ask("record", self._everybody)
+        """Start to record episodes, so that `saved_state` can save them."""
+        self._ask("record", self._all_environments)
 
     def saved_state(self) -> dict[str, Any]:
         """Return values for `restore_state`, including the global random streams of the processes.
@@ -185,32 +182,32 @@ class MultiprocessVectorEnv(VectorEnv):
             EnvError: If the environments have been closed.
             WorkerError: If a worker died and is not replaced.
         """
-        told = self._ask_who_can("saved_state", self._everybody)
+        states = self._ask_or_replace("saved_state", self._all_environments)
         unknown = {"way": "unknown", "reason": REPLACED}
-        return {"episodes": [told.get(i, unknown) for i in range(self.num_envs)]}
+        return {"episodes": [states.get(i, unknown) for i in range(self.num_envs)]}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
         """Restore the environments to a saved state; call `record` first.
 
         Returns:
-            The `Arrival` of each environment.
+            The `RestoreResult` of each environment.
         """
         self._check_number(state["episodes"])
-        arrivals = self._ask("restore_state", dict(enumerate(state["episodes"])))
-        if not all(arrival.exact for arrival in arrivals):
-            return arrivals
-        self._messages = [arrival.obs for arrival in arrivals]
+        results = self._ask("restore_state", dict(enumerate(state["episodes"])))
+        if not all(result.exact for result in results):
+            return results
+        self._messages = [result.obs for result in results]
         self.last_obs = self._shared.get(self._messages)
-        return [arrival._replace(obs=obs) for arrival, obs in zip(arrivals, self.last_obs, strict=True)]
+        return [result._replace(obs=obs) for result, obs in zip(results, self.last_obs, strict=True)]
 
     def states_between_episodes(self) -> list[dict[str, Any]]:
-        """Return the states of the environments and of their random streams, which determine the next episodes.
+        """Return the states of the environments and of their random streams between two episodes.
 
         Raises:
             EnvError: If an environment does not return its state. The vector environment can still be used.
             WorkerError: If a worker died and is not replaced.
         """
-        answers = self._ask_who_can("state_between_episodes", self._everybody)
+        answers = self._ask_or_replace("state_between_episodes", self._all_environments)
         states = [answers.get(i, REPLACED) for i in range(self.num_envs)]
         for i, state in enumerate(states):
             if isinstance(state, str):
@@ -218,7 +215,7 @@ class MultiprocessVectorEnv(VectorEnv):
         return states
 
     def restore_between_episodes(self, states: Sequence[Mapping[str, Any]]) -> None:
-        """Restore the result of `states_between_episodes`, so that the next episodes are the same.
+        """Restore the result of `states_between_episodes`. The same actions then lead to the same episodes.
 
         Raises:
             ValueError: If the states belong to different environments.
@@ -230,7 +227,7 @@ class MultiprocessVectorEnv(VectorEnv):
 
     def _check_number(self, states: Sequence[Any]) -> None:
         if len(states) != self.num_envs:
-            raise ValueError(f"there are {self.num_envs} environments, expected {len(states)}")
+            raise ValueError(f"state has {len(states)} environments, expected {self.num_envs}")
 
     def close(self) -> None:
         """Close the environments and end their processes (by force after 3 s). A second call does nothing."""
@@ -247,29 +244,25 @@ class MultiprocessVectorEnv(VectorEnv):
             warnings.warn(f"observations go through pipes, which is slower: no shared memory ({error})", stacklevel=3)
             return
         try:
-            self._workers.greet("attach", (self._shared.name, cloudpickle.dumps(self.observation_space)))
+            self._workers.ask_first("attach", (self._shared.name, cloudpickle.dumps(self.observation_space)))
         finally:
             if not self._workers.restarts:
                 self._shared.unlink()
 
-    @property
-    def _everybody(self) -> dict[int, None]:
-        return dict.fromkeys(range(self.num_envs))
-
     def _ask(self, command: str, arguments: Mapping[int, Any]) -> list[Any]:
         """Send a command to some workers and wait for their answers."""
-        return self._closing_on_error(self._workers.ask, command, arguments)
+        return self._ask_or_close(self._workers.ask, command, arguments)
 
-    def _ask_who_can(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """Send a command to workers, wait for the answers of workers that do not fail, and replace failed workers."""
+    def _ask_or_replace(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
+        """Send a command to some workers, return the answers of those that do not fail, and replace failed workers."""
         try:
-            return self._closing_on_error(self._workers.ask_who_can, command, arguments)
+            return self._ask_or_close(self._workers.ask_or_replace, command, arguments)
         except WorkerError as error:
             if not self._replaces:
                 error.add_note('MultiprocessVectorEnv(..., on_worker_failure="restart") replaces workers that fail')
             raise
 
-    def _closing_on_error(self, ask: Callable[..., Answers], command: str, arguments: Mapping[int, Any]) -> Answers:
+    def _ask_or_close(self, ask: Callable[..., Answers], command: str, arguments: Mapping[int, Any]) -> Answers:
         """Call `ask`. Any error ends all workers, because a later call could read answers to this call."""
         if self._failure is not None:  # the caller may have caught the error, for example to write a checkpoint
             raise copy(self._failure)

@@ -10,7 +10,7 @@ from pfrl_like.processes.supervisor import close_all
 
 
 class SerialVectorEnv(VectorEnv):
-    """Environments that run in this process, one after another; for debugging and for fast environments.
+    """Environments that run in this process, one after another, for debugging or because they are fast.
 
     Args:
         envs: Environments of the same kind. Their steps must all return four values or all return five values.
@@ -34,18 +34,14 @@ class SerialVectorEnv(VectorEnv):
         self.envs = envs
         for i, env in enumerate(envs):
             if isinstance(env, type) or not (hasattr(env, "reset") and hasattr(env, "step")):
-                raise TypeError(
-                    f"envs[{i}] is {env!r:.80} ({type(env).__name__}), expected an environment with reset and step; "
-                    "MultiprocessVectorEnv takes functions that make environments"
-                )
+                raise TypeError(f"envs[{i}] is {env!r:.80}, expected an environment with reset and step, no function")
             mend_gym(env)
         self.num_envs = len(envs)
-        self.observation_space = getattr(envs[0], "observation_space", None)
-        self.action_space = getattr(envs[0], "action_space", None)
-        self.spec = getattr(envs[0], "spec", None)
+        names = "observation_space", "action_space", "spec"
+        self.observation_space, self.action_space, self.spec = (getattr(envs[0], name, None) for name in names)
         self.last_obs: Sequence[Any] = [None] * self.num_envs
         self._seeds: list[int | None] = [None] * self.num_envs  # seeds for the next reset
-        self._tells_at_reset = False
+        self._resets_with_info = False
 
     def step(self, action: Any) -> Any:
         """Step all environments and return the values of `VectorEnv.step`, with the environments' number of values.
@@ -76,13 +72,13 @@ class SerialVectorEnv(VectorEnv):
             seed, self._seeds[i] = self._seeds[i], None
             arguments = {} if seed is None else {"seed": seed}
             observations[i], info = reset_values(self.envs[i].reset(**arguments))
-            self._tells_at_reset = info is not None
+            self._resets_with_info = info is not None
             infos[i] = info or {}
         self.last_obs = observations
-        return (observations, infos) if self._tells_at_reset else observations
+        return (observations, infos) if self._resets_with_info else observations
 
     def seed(self, seeds: Any) -> None:
-        """Seed the environments; each applies its seed immediately or at its next reset.
+        """Seed the environments. An environment applies its seed immediately or at its next reset.
 
         Args:
             seeds: One integer for each environment, one integer for all environments, or None to seed no environment.
@@ -95,23 +91,23 @@ class SerialVectorEnv(VectorEnv):
                 self._seeds[i] = seed
 
     def record(self) -> None:
-        """Start to record episodes."""
+        """Start to record episodes, so that `saved_state` can save them."""
         self.envs = taped(self.envs)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return values from which `restore_state` restores the same state; call `record` first."""
+        """Return the state of the environments as JSON values, for `restore_state`; call `record` first."""
         return {"episodes": [env.saved_state() for env in self.envs]}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
         """Restore the environments to a saved state; call `record` first.
 
         Returns:
-            The `Arrival` of each environment.
+            The `RestoreResult` of each environment.
         """
-        arrivals = [env.restore_state(told) for env, told in zip(self.envs, state["episodes"], strict=True)]
-        self.last_obs = [arrival.obs for arrival in arrivals]
-        return arrivals
+        results = [env.restore_state(each) for env, each in zip(self.envs, state["episodes"], strict=True)]
+        self.last_obs = [result.obs for result in results]
+        return results
 
     def close(self) -> None:
-        """Close every environment that has `close`; then raise the first error, if any."""
+        """Close every environment that has `close`, then raise the first error that occurred."""
         close_all(self.envs)

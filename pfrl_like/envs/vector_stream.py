@@ -1,4 +1,4 @@
-"""`VectorStream`: the common interface of vector environments for agents; `PfrlStream`: PFRL's vector environments."""
+"""`VectorStream`: common interface of vector environments; `PfrlStream`: its class for PFRL's vector environments."""
 
 import operator
 from abc import ABC, abstractmethod
@@ -12,35 +12,8 @@ from pfrl_like.envs.env_states import is_resumable, layers_of
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy, reset_values
 
-#: Attributes that every vector wrapper (gymnasium's or this package's) has.
+#: Attributes of every vector wrapper, which are not part of its state.
 _COMMON = frozenset(("env", "action_space", "observation_space", "spec"))
-
-
-def saved_layers(env: Any) -> list[Any]:
-    """Return the states of the wrappers, the outermost first; None for wrappers that save no state."""
-    *wrappers, _ = layers_of(env)
-    return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
-
-
-def restore_layers(env: Any, arrivals: Sequence[Any], states: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Restore the result of `saved_layers`, if the wrapped environments have reached their saved states.
-
-    Returns:
-        Reasons why the environments or the wrappers are not in their saved states; empty if all states were restored.
-
-    Raises:
-        ValueError: If the number of wrappers differs.
-    """
-    reasons = [f"environment {i}: {arrival.reason}" for i, arrival in enumerate(arrivals) if not arrival.exact]
-    if reasons:
-        return reasons
-    *wrappers, _ = layers_of(env)
-    for layer, state in zip(wrappers, states, strict=True):
-        if state is not None:
-            layer.restore_state(state)
-        elif {name.lstrip("_") for name in vars(layer)} - _COMMON:
-            reasons.append(f"the state of {type(layer).__name__} is not known")
-    return reasons
 
 
 BoolArray = NDArray[np.bool_]
@@ -51,8 +24,7 @@ class VectorObs(NamedTuple):
 
     Attributes:
         obs: One observation for each environment: an array [k, ...] or a sequence of length k.
-        active: False for environments whose next step only resets them, bool [k]. They accept any action, and no action
-            needs to be selected.
+        active: False for environments whose next step only resets them, bool [k]. Such a step accepts any action.
         action_mask: True for allowed actions, bool [k, n_actions]; None if no environment returns a mask.
     """
 
@@ -65,12 +37,12 @@ class VectorStep(NamedTuple):
     """One transition of each active environment.
 
     Attributes:
-        obs: True observations after the step, also at the end of episodes, in the format of `VectorObs`.
+        obs: Observations after the step, in the format of `VectorObs`. At the end of an episode, this is its last
+            observation, not the first observation of the next episode.
         reward: float64 [k].
         terminated: True if `obs` is terminal, bool [k].
-        truncated: True if the episode was truncated at `obs`, also by `info["needs_reset"]`, bool [k].
-        active: False for environments that only reset themselves in this step, so that there is no transition, bool
-            [k].
+        truncated: True if the episode was truncated at `obs`, or if `info["needs_reset"]` is True, bool [k].
+        active: False for environments that this step only resets, bool [k]. They have no transition.
         action_mask: Masks at `obs`: True for allowed actions, bool [k, n_actions]; None if no environment returns a
             mask.
         infos: Infos in the environment's format: a sequence of dicts (PFRL) or a dict of arrays (gymnasium).
@@ -86,22 +58,20 @@ class VectorStep(NamedTuple):
 
 
 class VectorStream(ABC):
-    """Interface of several environments: call `reset`, then `step` and `begin` alternately.
+    """Interface of a vector environment: call `reset`, then `step` and `begin` alternately.
 
     Attributes:
         env: The vector environment.
         num_envs: Number k of environments.
-        observation_space: Observation space of one environment, None if unknown.
-        action_space: Action space of one environment, None if unknown.
+        observation_space: Observation space of one environment. None if unknown.
+        action_space: Action space of one environment. None if unknown.
         innermost: The vector environment inside all wrappers.
         not_recorded: Message that explains why the environment cannot be recorded.
     """
 
     def __init__(self, env: Any, observation_space: Any, action_space: Any) -> None:
-        self.env = env
-        self.num_envs = int(env.num_envs)
-        self.observation_space = observation_space
-        self.action_space = action_space
+        self.env, self.num_envs = env, int(env.num_envs)
+        self.observation_space, self.action_space = observation_space, action_space
         *_, self.innermost = layers_of(env)
         self.not_recorded = f"{type(self.innermost).__name__} cannot record its episodes"
         self._all_active = np.ones(self.num_envs, dtype=np.bool_)
@@ -128,8 +98,7 @@ class VectorStream(ABC):
         """Start new episodes in the environments whose episode has ended.
 
         Args:
-            end: True if the episode has ended, bool [k]: terminated or truncated by the last step, or truncated by the
-                caller.
+            end: True if the last step ended the episode, or if the caller truncates it, bool [k].
 
         Raises:
             ValueError: If an ended episode is not in `end`, or if the environment does not allow callers to truncate
@@ -138,18 +107,18 @@ class VectorStream(ABC):
 
     @abstractmethod
     def record(self) -> None:
-        """Start to record episodes for `saved_state`, as far as possible."""
+        """Start to record episodes, so that `saved_state` can save them, if the environment supports it."""
 
     @abstractmethod
     def saved_state(self) -> dict[str, Any]:
-        """Return plain values from which `restore_state` restores the same state."""
+        """Return the state as JSON values, for `restore_state`."""
 
     @abstractmethod
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Restore the result of `saved_state`; call `record` first.
 
         Returns:
-            Reasons why the environments are not in the saved state; empty if they are in the saved state.
+            Reasons why environments or wrappers are not in the saved state. Empty if all states were restored.
 
         Raises:
             ValueError: If the state belongs to a different kind of environment.
@@ -159,57 +128,86 @@ class VectorStream(ABC):
         """Close the vector environment."""
         self.env.close()
 
+    @staticmethod
+    def _merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+        """Return the action masks from `mask` where `rows` is True, else from `other`; None allows all actions."""
+        known = other if mask is None else mask
+        if known is None:
+            return None
+        everything = np.ones_like(known)
+        return np.where(rows[:, None], everything if mask is None else mask, everything if other is None else other)
+
+    @staticmethod
+    def _merge_rows(rows: BoolArray, obs: Any, other: Any) -> Any:
+        """Return the observations from `obs` where `rows` is True, else from `other`, in a new array or list."""
+        if isinstance(obs, np.ndarray) and isinstance(other, np.ndarray):
+            merged = other.copy()
+            merged[rows] = obs[rows]
+            return merged
+        return [obs[i] if row else other[i] for i, row in enumerate(rows)]
+
+    def _saved_layers(self) -> list[Any]:
+        """Return the state of each wrapper, the outermost first; None for wrappers without `saved_state`."""
+        *wrappers, _ = layers_of(self.env)
+        return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
+
+    def _restore_layers(self, results: Sequence[Any], states: Sequence[Mapping[str, Any] | None]) -> list[str]:
+        """Restore the result of `_saved_layers`, if the wrapped environments are in their saved states.
+
+        Args:
+            results: `RestoreResult` of each environment.
+            states: Result of `_saved_layers`.
+
+        Returns:
+            Reasons why environments or wrappers are not in the saved state. Empty if all states were restored.
+
+        Raises:
+            ValueError: If the number of wrappers differs.
+        """
+        reasons = [f"environment {i}: {result.reason}" for i, result in enumerate(results) if not result.exact]
+        if reasons:
+            return reasons
+        *wrappers, _ = layers_of(self.env)
+        for layer, state in zip(wrappers, states, strict=True):
+            if state is not None:
+                layer.restore_state(state)
+            elif {name.lstrip("_") for name in vars(layer)} - _COMMON:
+                reasons.append(f"{type(layer).__name__} has attributes, but no saved_state and restore_state")
+        return reasons
+
+    def _as_bools(self, values: Any, name: str) -> BoolArray:
+        """Return a new bool array of length `num_envs`.
+
+        Raises:
+            ValueError: If the length differs.
+        """
+        array = np.array(values, dtype=np.bool_)
+        if array.shape != (self.num_envs,):
+            raise ValueError(
+                f"{name} has shape {array.shape}, expected one bool for each of {self.num_envs} environments"
+            )
+        return array
+
+    def _as_rewards(self, values: Any) -> NDArray[np.float64]:
+        """Return a new float64 array of length `num_envs`.
+
+        Raises:
+            ValueError: If `values` are not `num_envs` numbers.
+        """
+        try:
+            array = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            array = np.empty(0)
+        if array.shape != (self.num_envs,):
+            raise ValueError(f"reward is {values!r}, expected one number for each of {self.num_envs} environments")
+        return array
+
     def _checked(self, end: Any, ended: BoolArray) -> BoolArray:
-        """Return the flags `end`, after checking that they include all ended episodes."""
-        over = as_bools(end, self.num_envs, "end")
+        """Return `end` as bools. Raise a ValueError if an episode in `ended` is not in `end`."""
+        over = self._as_bools(end, "end")
         if np.count_nonzero(ended > over):
             raise ValueError(f"end is {over}, but these episodes have ended: {ended}")
         return over
-
-
-def merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
-    """Take action masks from `mask` where `rows` is True, else from `other`; None allows all actions."""
-    known = other if mask is None else mask
-    if known is None:
-        return None
-    everything = np.ones_like(known)
-    return np.where(rows[:, None], everything if mask is None else mask, everything if other is None else other)
-
-
-def merge_rows(rows: BoolArray, obs: Any, other: Any) -> Any:
-    """Take observations from `obs` where `rows` is True, else from `other`; the result is a new container."""
-    if isinstance(obs, np.ndarray) and isinstance(other, np.ndarray):
-        merged = other.copy()
-        merged[rows] = obs[rows]
-        return merged
-    return [obs[i] if row else other[i] for i, row in enumerate(rows)]
-
-
-def as_bools(values: Any, num_envs: int, name: str) -> BoolArray:
-    """Return a new bool array of length `num_envs`.
-
-    Raises:
-        ValueError: If the length differs.
-    """
-    array = np.array(values, dtype=np.bool_)
-    if array.shape != (num_envs,):
-        raise ValueError(f"{name} has shape {array.shape}, expected one bool for each of {num_envs} environments")
-    return array
-
-
-def as_rewards(values: Any, num_envs: int) -> NDArray[np.float64]:
-    """Return a new float64 array of length `num_envs`.
-
-    Raises:
-        ValueError: If `values` are not `num_envs` numbers.
-    """
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    if array.shape != (num_envs,):
-        raise ValueError(f"reward is {values!r}, expected one number for each of {num_envs} environments")
-    return array
 
 
 class Rows(tuple[Any, ...]):
@@ -223,7 +221,7 @@ class Rows(tuple[Any, ...]):
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> "Rows":
-        """Rows of an array."""
+        """Return the rows of an array."""
         rows = cls(array)
         rows.array = array
         return rows
@@ -233,7 +231,7 @@ def join_steps(results: Sequence[Any]) -> tuple[Any, ...]:
     """Convert the `step` results of all environments to one tuple of tuples.
 
     Raises:
-        EnvError: If the results do not all have four values or all have five values.
+        EnvError: If some results do not have four or five values, or if their lengths differ.
     """
     lengths = {len(result) if isinstance(result, tuple | list) else 0 for result in results}
     if lengths not in ({4}, {5}):
@@ -241,12 +239,12 @@ def join_steps(results: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(zip(*results, strict=True))
 
 
-def cut_step(obs: Any, reason: str, n_values: int) -> tuple[Any, ...]:
-    """Return a step of four or five values that ends an episode after its environment was lost.
+def truncated_step(obs: Any, reason: str, n_values: int) -> tuple[Any, ...]:
+    """Return a result of `step` that truncates the episode, because the worker of its environment was replaced.
 
     Args:
         obs: Last observation of the episode.
-        reason: Reason of the loss.
+        reason: Reason why the worker was replaced.
         n_values: Number of values, 4 or 5.
     """
     info = {"worker_restarted": reason, "needs_reset": True}
@@ -254,7 +252,7 @@ def cut_step(obs: Any, reason: str, n_values: int) -> tuple[Any, ...]:
 
 
 def skip_mask(mask: Any, num_envs: int) -> list[bool]:
-    """Check the mask of a `reset`; it is True for environments that are not reset.
+    """Return the mask of a `reset` as bools, True for environments that are not reset; None resets all environments.
 
     Raises:
         ValueError: If the length of `mask` is not the number of environments.
@@ -298,13 +296,13 @@ def _as_int(seed: Any) -> int:
     try:
         return operator.index(seed)
     except TypeError:
-        raise TypeError(f"seeds holds {seed!r} ({type(seed).__name__}), expected integers") from None
+        raise TypeError(f"seeds contains {seed!r} ({type(seed).__name__}), expected integers") from None
 
 
 class PfrlStream(VectorStream):
     """Stream of a vector environment with `reset(mask)` and `step(actions)` that returns four or five values.
 
-    The vector environment may return the same arrays in every step, because they are copied.
+    The stream copies observations, so the vector environment may reuse its arrays.
     """
 
     def __init__(self, env: Any) -> None:
@@ -325,14 +323,14 @@ class PfrlStream(VectorStream):
         """Step all environments."""
         result = self.env.step(actions)
         if not isinstance(result, tuple | list) or len(result) not in (4, 5):
-            came = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
-            raise EnvError(f"the vector environment's step returned {came}, expected 4 or 5")
+            got = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
+            raise EnvError(f"step of the vector environment returned {got}, expected 4 or 5 values")
         obs, infos = result[0], result[-1]
         if len(infos) != self.num_envs or isinstance(infos, Mapping):
             raise EnvError(f"infos is {type(infos).__name__} of length {len(infos)}, expected {self.num_envs} dicts")
-        terminated = as_bools(result[2], self.num_envs, "done")
+        terminated = self._as_bools(result[2], "done")
         if len(result) == 5:
-            truncated = as_bools(result[3], self.num_envs, "truncated")
+            truncated = self._as_bools(result[3], "truncated")
         else:
             truncated = self._flags(infos, "TimeLimit.truncated")
             terminated &= ~truncated
@@ -342,7 +340,7 @@ class PfrlStream(VectorStream):
             self._mask = self._action_mask(infos)
             truncated |= self._flags(infos, "needs_reset")
         self._ended = terminated | truncated
-        reward = as_rewards(result[1], self.num_envs)
+        reward = self._as_rewards(result[1])
         return VectorStep(self._obs, reward, terminated, truncated, self._all_active, self._mask, infos)
 
     def begin(self, end: Any) -> VectorObs:
@@ -350,33 +348,33 @@ class PfrlStream(VectorStream):
         end = self._checked(end, self._ended)
         if np.count_nonzero(end):
             self._obs, infos = self._reset_values(self.env.reset(~end))
-            self._mask = merge_masks(end, self._action_mask(infos), self._mask)
+            self._mask = self._merge_masks(end, self._action_mask(infos), self._mask)
             self._ended = np.zeros(self.num_envs, dtype=np.bool_)
         return VectorObs(self._obs, self._all_active, self._mask)
 
     def record(self) -> None:
-        """Start to record episodes, if the environment supports it."""
+        """Start to record episodes, so that `saved_state` can save them, if the environment supports it."""
         self._recorded = is_resumable(self.innermost)
         if self._recorded:
             self.innermost.record()
 
     def saved_state(self) -> dict[str, Any]:
-        """Return plain values from which `restore_state` restores the same state."""
+        """Return the state as JSON values, for `restore_state`."""
         if not self._recorded:
             return {"env": None, "way": "unknown", "reason": self.not_recorded}
-        told = {"env": self.innermost.saved_state(), "layers": saved_layers(self.env)}
-        return told | {"ended": self._ended.tolist()}
+        env, layers = self.innermost.saved_state(), self._saved_layers()
+        return {"env": env, "layers": layers, "ended": self._ended.tolist()}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Restore the environments to a saved state."""
         if state["env"] is None or not self._recorded:
             return [self.not_recorded]
-        arrivals = self.innermost.restore_state(state["env"])
-        reasons = restore_layers(self.env, arrivals, state["layers"])
+        results = self.innermost.restore_state(state["env"])
+        reasons = self._restore_layers(results, state["layers"])
         if not reasons:
             self._obs = self._stacked(self.env.last_obs)
-            self._mask = self._action_mask([arrival.info for arrival in arrivals])
-            self._ended = as_bools(state["ended"], self.num_envs, "ended")
+            self._mask = self._action_mask([result.info for result in results])
+            self._ended = self._as_bools(state["ended"], "ended")
         return reasons
 
     def _reset_values(self, result: Any) -> tuple[Any, Sequence[Mapping[str, Any]]]:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pfrl_like.processes.rerun_order import ordered
+from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.runs import secrets
 from pfrl_like.runs.environment_record import git
 
@@ -75,7 +75,7 @@ def prepare_output_dir(
         TypeError: If `args` is not a dict, a Namespace or None.
         ValueError: If the directory would lie outside `basedir`.
     """
-    if (rerun := ordered()) is not None:
+    if (rerun := rerun_request()) is not None:
         return rerun.outdir  # this process repeats a run, whose directory must not change
     if not isinstance(args, Mapping | argparse.Namespace | None):
         raise TypeError(f"args is {args!r:.80} ({type(args).__name__}), expected a dict, an argparse.Namespace or None")

@@ -21,7 +21,7 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
-from pfrl_like.processes.worker import chosen_method, sendable
+from pfrl_like.processes.worker import resolve_start_method, sendable
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import directory_lock
@@ -152,7 +152,7 @@ def train_agent_async(
         raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
     check_seconds(grace=grace)
     check_seconds(optional=True, step_timeout=step_timeout)
-    chosen_method(start_method)
+    resolve_start_method(start_method)
     seeds = process_seeds(random_seeds, processes)
     with directory_lock(outdir):
         if agent is None and make_agent is not None:

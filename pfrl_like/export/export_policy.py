@@ -1,4 +1,4 @@
-"""Export of an agent's greedy policy to a file that runs without this library, and comparison with the agent."""
+"""`export_policy`: writes an agent's greedy policy to a file that runs without this library."""
 
 import contextlib
 import importlib.util
@@ -18,15 +18,15 @@ from torch.distributions import Distribution
 
 from pfrl_like.batch import ACTION_MASK, map_nested
 from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyError, NonFiniteError, PfrlLikeError
-from pfrl_like.export.features import leaves_of, more_of, stack_of
-from pfrl_like.export.policy import BATCH, GivenDraws, Greedy, GreedyPolicy, NoiseMode, Signature
+from pfrl_like.export.features import leaves_of, more_observations, stacked_observations
+from pfrl_like.export.policy import BATCH, Draws, Greedy, GreedyPolicy, NoiseMode, Signature
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.preprocessing.features import FeatureExtractor, rows_of_stack
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.storage import atomic_write
 from pfrl_like.utils.checks import check_choice
 
-#: Function that runs an exported policy; it uses only the exported file.
+#: Function that runs an exported policy with input tensors and returns the outputs.
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
@@ -53,8 +53,7 @@ def _onnx(policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> b
         output_names=[port.name for port in signature.outputs],
     )  # fmt: skip
     program.model.metadata_props["signature.json"] = description
-    content: bytes = program.model_proto.SerializeToString()
-    return content
+    return bytes(program.model_proto.SerializeToString())
 
 
 def _run_onnx(content: bytes) -> Run:
@@ -66,8 +65,8 @@ def _run_onnx(content: bytes) -> Run:
     names = [port.name for port in session.get_inputs()]
 
     def run(inputs: Sequence[Tensor]) -> list[Tensor]:
-        given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
-        return [torch.from_numpy(output) for output in session.run(None, given)]
+        feed = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+        return [torch.from_numpy(output) for output in session.run(None, feed)]
 
     return run
 
@@ -86,10 +85,10 @@ class Format(NamedTuple):
     """File format.
 
     Attributes:
-        write: Function that returns the content of the file, called with the policy, inputs for tracing, and a
-            description to store.
-        run: Function that returns the policy from the content of the file.
-        packages: Required packages of the extra "export".
+        write: Function that takes the policy, inputs for tracing and a description, and returns the content of the
+            file.
+        run: Function that takes the content of the file and returns a function that runs the policy.
+        packages: Packages that the format needs, of the extra "export".
     """
 
     write: Callable[[GreedyPolicy, Sequence[Tensor], str], bytes]
@@ -97,8 +96,8 @@ class Format(NamedTuple):
     packages: tuple[str, ...] = ()
 
 
-#: File formats, keyed by file extension: a trace for `torch.jit.load` (also in C++), a graph with weights for
-#: `onnxruntime` and other ONNX runtimes, and an exported program for `torch.export.load`.
+#: File formats, keyed by file extension. `.pt` files are loaded by `torch.jit.load`, also in C++, `.onnx` files by
+#: `onnxruntime` and other ONNX runtimes, `.pt2` files by `torch.export.load`.
 FORMATS = {
     ".pt": Format(_torchscript, lambda content: _run(torch.jit.load(io.BytesIO(content)))),  # type: ignore[no-untyped-call]
     ".onnx": Format(_onnx, _run_onnx, ("onnx", "onnxscript", "onnxruntime")),
@@ -108,7 +107,7 @@ FORMATS = {
 
 @contextlib.contextmanager
 def exporting() -> Iterator[None]:
-    """Silence exporters, disable gradients, and disable the argument validation of distributions."""
+    """Return a context without gradients, warnings of exporters, and argument validation of distributions."""
     loggers = {logging.getLogger(name): logging.getLogger(name).level for name in ("torch.onnx", "onnxscript")}
     checks = Distribution._validate_args
     try:
@@ -125,25 +124,25 @@ def exporting() -> Iterator[None]:
 
 
 def _dynamic(signature: Signature) -> tuple[dict[int, Any], ...]:
-    """Return the batch axis of each input, as `torch.export` expects it."""
+    """Return the batch axis of each input in the format of `torch.export`."""
     batch = torch.export.Dim(BATCH)
     return tuple({axis: batch for axis, size in enumerate(port.shape) if size == BATCH} for port in signature.inputs)
 
 
-#: Maximum difference between the actions and recurrent states of policy and agent; relative for numbers larger than 1.
+#: Maximum difference between the actions and recurrent states of policy and agent. Relative for numbers larger than 1.
 TOLERANCE = 1e-5
 #: Number of observations that are compared.
 N_INPUTS = 1_000
-#: Batches of the compared observations: (number of observations, steps).
-_PLAIN = ((1, 1), (2, 1), (13, 1), *[(123, 1)] * 8)
+#: Batches of the compared observations, as pairs (number of observations, steps).
+_FEED_FORWARD = ((1, 1), (2, 1), (13, 1), *[(123, 1)] * 8)
 _RECURRENT = ((1, 10), (2, 5), (98, 10))
 
 
 def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) -> None:
     """Raise an error if the exported policy and the agent select different actions for 1,000 observations.
 
-    The observations have random masks and noise. A different discrete action is accepted if the agent's values of both
-    actions are equal within `TOLERANCE`.
+    Masks and noise are random. A different discrete action is accepted if the agent's values of both actions are equal
+    within `TOLERANCE`.
 
     Args:
         reference: Copy of the agent that shares no parameters with `policy`.
@@ -156,54 +155,53 @@ def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) 
         NonFiniteError: If the agent's own actions are NaN or infinite.
     """
     generator, begin = torch.Generator().manual_seed(0), 0
-    many = more_of(stack, N_INPUTS, generator)
-    for batch, steps in _PLAIN if reference.memory is None else _RECURRENT:
+    many = more_observations(stack, N_INPUTS, generator)
+    for batch, steps in _FEED_FORWARD if reference.memory is None else _RECURRENT:
         if reference.memory is not None:
             reference.memory.forget(False)
         state = [torch.zeros(port.sizes(batch), dtype=getattr(torch, port.dtype)) for port in policy.ports("state")]
         for _ in range(steps):
             obs = map_nested(operator.itemgetter(slice(begin, begin + batch)), many)
             mask = [torch.rand(port.sizes(batch), generator=generator) < 0.7 for port in policy.ports(ACTION_MASK)]
-            noise = [draw.sample(batch, generator) for draw in policy.asked_for]
+            noise = [draw.sample(batch, generator) for draw in policy.input_draws]
             inputs = [*leaves_of(obs), *mask, *state, *noise]
             actions, *state = run(inputs)
-            wanted, wanted_state = _of_agent(reference, obs, mask, policy.numbers(*inputs))
-            _check_actions(policy, inputs, actions, wanted)
-            for ours, theirs in zip(wanted_state, state, strict=True):
+            expected, expected_state = _step_of_agent(reference, obs, mask, policy.numbers(*inputs))
+            _check_actions(policy, inputs, actions, expected)
+            for ours, theirs in zip(expected_state, state, strict=True):
                 _check_numbers("recurrent state", ours, theirs)
             begin += batch
 
 
-def _of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Return the agent's actions and recurrent state after a step that uses the given random numbers."""
+def _step_of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """Return the agent's actions and its next recurrent state. The numbers `drawn` replace sampled random numbers."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), obs))
-    given = {ACTION_MASK: mask[0].numpy()} if mask else {}
-    with GivenDraws(drawn):
-        actions = torch.as_tensor(np.asarray(reference.batch_act(rows, **given)))
+    keywords = {ACTION_MASK: mask[0].numpy()} if mask else {}
+    with Draws(drawn):
+        actions = torch.as_tensor(np.asarray(reference.batch_act(rows, **keywords)))
     if not actions.isfinite().all():
-        raise NonFiniteError("action", "the agent's own actions are NaN or infinite for observations that it was given")
+        raise NonFiniteError("action", "the agent's own actions are NaN or infinite for some of the observations")
     return actions, [] if reference.memory is None else leaves_of(reference.memory.test_state)
 
 
 def _check_actions(policy: GreedyPolicy, inputs: Sequence[Tensor], actions: Tensor, wanted: Tensor) -> None:
-    _check_form("action", wanted, actions)
-    of_numbers = wanted.is_floating_point()
-    errors = _differences(wanted, actions) if of_numbers else (actions != wanted).float()
+    _check_shape("action", wanted, actions)
+    is_continuous = wanted.is_floating_point()
+    errors = _differences(wanted, actions) if is_continuous else (actions != wanted).float()
     wrong = ~(errors <= TOLERANCE).reshape(len(wanted), -1).all(1)
-    if wrong.any() and not _is_as_good(policy.judge(*inputs)[1], actions, wanted, wrong):
+    if wrong.any() and not _has_equal_value(policy.evaluate(*inputs)[1], actions, wanted, wrong):
         raise ExportError(
-            f"the exported policy chooses other actions than the agent for {int(wrong.sum())} of {len(wrong)} "
-            f"observations, {actions[wrong][0].tolist()} in place of {wanted[wrong][0].tolist()}; nothing was written"
+            f"the exported policy selects different actions than the agent for {int(wrong.sum())} of {len(wrong)} "
+            f"observations, {actions[wrong][0].tolist()} instead of {wanted[wrong][0].tolist()}; nothing was written"
         )
 
 
-def _is_as_good(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor) -> bool:
-    """True if the agent's values of the different actions are equal.
+def _has_equal_value(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor) -> bool:
+    """True if the agent's values of `actions` and `wanted` are equal where the actions differ.
 
     Args:
-        value: Object that evaluates actions. The object has `score` if the action was selected from several candidates.
-            Without `score`, discrete actions have values or probabilities, and continuous actions were not selected
-            from candidates.
+        value: Object that evaluates actions: its method `score` if the agent selects actions from candidates, otherwise
+            `evaluate_actions` or `log_prob` for discrete actions. Continuous actions without `score` have no value.
         actions: Actions of the exported policy, [B, ...].
         wanted: Actions of the agent, [B, ...].
         wrong: True where `actions` and `wanted` differ, [B].
@@ -214,25 +212,22 @@ def _is_as_good(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor) -> b
     return score is not None and float(_differences(score(wanted), score(actions))[wrong].max()) <= TOLERANCE
 
 
-def _check_form(what: str, wanted: Tensor, found: Tensor) -> None:
-    if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
-        came, expected = (f"{tuple(each.shape)} of {each.dtype}" for each in (found, wanted))
-        raise ExportError(f"the exported policy's {what} is {came}, the agent's {expected}; nothing was written")
+def _check_shape(what: str, wanted: Tensor, output: Tensor) -> None:
+    if (output.shape, output.dtype) != (wanted.shape, wanted.dtype):
+        got, expected = (f"{tuple(each.shape)} of {each.dtype}" for each in (output, wanted))
+        raise ExportError(f"the exported policy's {what} is {got}, the agent's is {expected}; nothing was written")
 
 
-def _check_numbers(what: str, wanted: Tensor, found: Tensor) -> None:
-    _check_form(what, wanted, found)
-    largest = float(_differences(wanted, found).max())
+def _check_numbers(what: str, wanted: Tensor, output: Tensor) -> None:
+    _check_shape(what, wanted, output)
+    largest = float(_differences(wanted, output).max())
     if not largest <= TOLERANCE:
-        raise ExportError(
-            f"the exported policy's {what} differs from the agent's by {largest:.3g}, more than {TOLERANCE}; "
-            "nothing was written"
-        )
+        raise ExportError(f"exported {what} differs by {largest:.3g}, more than {TOLERANCE}; nothing was written")
 
 
-def _differences(wanted: Tensor, found: Tensor) -> Tensor:
-    """Return the absolute differences; relative differences for numbers larger than 1."""
-    return (found - wanted).abs() / wanted.abs().clamp_min(1)
+def _differences(wanted: Tensor, output: Tensor) -> Tensor:
+    """Return the absolute differences, or relative differences for numbers larger than 1."""
+    return (output - wanted).abs() / wanted.abs().clamp_min(1)
 
 
 def export_policy(
@@ -247,19 +242,19 @@ def export_policy(
 
     Args:
         make_copy: Function that returns a new copy of the agent that acts greedily (`Greedy`).
-        path: Path of the file. Its extension selects the format. An existing file is replaced; if an error occurs, it
-            stays unchanged.
+        path: Path of the file. The extension selects the format. An existing file is replaced, but stays unchanged if
+            an error occurs.
         example_obs: Observations for tracing and comparison: a list of observations, an array or dict of stacked
-            observations, or a space to sample from. The exported policy expects observations of the same dtype. Pass
-            the observations of the unwrapped environment, for example `env.unwrapped.observation_space`. If a wrapper
-            casts float64 in training, the exported policy casts float64, too.
-        action_mask: Example of an action mask, [n_actions], True for allowed actions. If not None, the exported policy
-            takes masks as an input. Masks in observations, under the key "action_mask", are always inputs.
+            observations, or a space to sample from. Their dtype is the dtype of the input of the exported policy. If a
+            wrapper only casts float64 observations, pass observations of the unwrapped environment, for example
+            `env.unwrapped.observation_space`, because the exported policy then casts float64 itself.
+        action_mask: Example of an action mask, [n_actions], True for allowed actions. If None, the exported policy has
+            no input for masks. Masks in observations, under the key "action_mask", are part of the observations.
         noise: Treatment of the random numbers that greedy actions use, for example with IQN, BCQ, BEAR and noisy
-            networks. "fixed": the policy is deterministic. Quantile fractions are evenly spaced, weights have no noise,
-            and other numbers are sampled once and used for every observation. "input": the random numbers are inputs of
-            the exported policy.
-        format: File extension in `FORMATS`; None uses the extension of `path`.
+            networks. With "fixed", the policy is deterministic: quantile fractions are evenly spaced, weights have no
+            noise, and other numbers are sampled once and used for every observation. With "input", the random numbers
+            are inputs of the exported policy.
+        format: File extension in `FORMATS`. If None, the extension of `path` is used.
 
     Returns:
         Inputs and outputs of the policy.
@@ -274,15 +269,15 @@ def export_policy(
     target = os.fspath(path)
     ending = os.path.splitext(target)[1] if format is None else format
     _check_arguments(target, ending, noise)
-    with exporting(), isolated_rng(), contextlib.ExitStack() as still:
-        agent, reference, stack = make_copy(), make_copy(), stack_of(example_obs)
-        if _gives_float64_to_float32(agent, stack):
+    with exporting(), isolated_rng(), contextlib.ExitStack() as contexts:
+        agent, reference, stack = make_copy(), make_copy(), stacked_observations(example_obs)
+        if _needs_float32_cast(agent, stack):
             for each in (agent, reference):
                 each.features = FeatureExtractor(CastToFloat32(each.features.phi), each.features.batch_states)
         for part in (*vars(agent).values(), *vars(reference).values(), agent.features.phi, reference.features.phi):
             if isinstance(part, nn.Module):
-                still.enter_context(holding_still(part))
-        mask = None if action_mask is None else stack_of(torch.as_tensor(action_mask).bool().unsqueeze(0))
+                contexts.enter_context(holding_still(part))
+        mask = None if action_mask is None else stacked_observations(torch.as_tensor(action_mask).bool().unsqueeze(0))
         policy = GreedyPolicy(agent, stack, mask, noise).eval()
         form = FORMATS[ending]
         ports = {"inputs": policy.signature.inputs, "outputs": policy.signature.outputs}
@@ -292,7 +287,7 @@ def export_policy(
             check_policy(reference, policy, form.run(content), stack)
         except PfrlLikeError:
             raise
-        except Exception as error:  # exporters raise errors of any type; so do policies that expect other inputs
+        except Exception as error:  # exporters and networks raise errors of any type
             name = type(agent).__name__
             raise ExportError(f"{name} cannot be exported to {ending}: {type(error).__name__}: {error}") from error
     atomic_write(target, content)
@@ -300,7 +295,7 @@ def export_policy(
 
 
 class CastToFloat32(nn.Module):
-    """A `phi` that casts float64 features to float32, like a wrapper of the environment that casts observations.
+    """A `phi` that casts float64 features to float32, in place of a wrapper that casts observations.
 
     Args:
         phi: Function that returns the features of one observation.
@@ -320,8 +315,8 @@ def _cast(leaf: Any) -> Tensor:
     return tensor.float() if tensor.dtype == torch.float64 else tensor
 
 
-def _gives_float64_to_float32(agent: Any, stack: Any) -> bool:
-    """True if features of these observations are float64, but no network has float64 parameters."""
+def _needs_float32_cast(agent: Any, stack: Any) -> bool:
+    """True if the features of these observations are float64, but no network has float64 parameters."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf[:1].numpy(), stack))
     features = leaves_of(agent.features(rows, "cpu"))
     modules = [part for part in vars(agent).values() if isinstance(part, nn.Module)]
@@ -331,7 +326,7 @@ def _gives_float64_to_float32(agent: Any, stack: Any) -> bool:
 
 def _check_arguments(target: str, ending: str, noise: str) -> None:
     if ending not in FORMATS:
-        raise ValueError(f"path is {target!r} and its format {ending!r}, expected one of {', '.join(FORMATS)}")
+        raise ValueError(f"path is {target!r} and the format is {ending!r}, expected one of {', '.join(FORMATS)}")
     check_choice("noise", noise, get_args(NoiseMode))
     if not os.path.isdir(os.path.dirname(target) or "."):
         raise CheckpointError(target, "cannot be written: its directory does not exist")

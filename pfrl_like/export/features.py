@@ -1,8 +1,7 @@
 """An agent's preprocessing of observations as torch operations on a batch.
 
-A `phi` is any function of one observation, usually with NumPy operations. If `phi` also accepts a batch of tensors, it
-is exported unchanged. Otherwise `phi` is replaced by torch operations that have the same results for all tested
-observations.
+`phi` is any function of one observation, usually with NumPy operations. If `phi` also accepts a batch of tensors, `phi`
+itself is exported. Otherwise torch operations with the same results for all tested observations are exported.
 """
 
 import contextlib
@@ -22,16 +21,16 @@ from pfrl_like.errors import ExportError
 from pfrl_like.preprocessing.features import FeatureExtractor, identity, rows_of_stack, varied_stacks
 from pfrl_like.utils.batch_states import batch_states
 
-#: Function from raw observations, a list of tensors [B, ...], to features with the nesting of the network's input.
+#: Function that takes raw observations, a list of tensors [B, ...], and returns the features for the network.
 Preprocessing = Callable[[Sequence[Tensor]], Any]
-#: Function that computes one part of the features.
+#: Function that takes raw observations and returns one part of the features.
 Part = Callable[[Sequence[Tensor]], Tensor]
 
 _CPU = torch.device("cpu")
-#: Maximum number of axes to reorder, and maximum number of parts to concatenate.
-_MOST_AXES, _MOST_PARTS = 4, 5
-#: Number of tested observations, not counting variations of these observations.
-_N_TRIED = 16
+#: Maximum number of axes that are reordered, and maximum number of parts that are concatenated.
+_MAX_AXES, _MAX_PARTS = 4, 5
+#: Number of tested observations, without their variations.
+_N_TRIALS = 16
 
 
 def leaves_of(nested: Any) -> list[Any]:
@@ -50,7 +49,7 @@ def named_leaves_of(nested: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def nested_like(form: Any, leaves: Sequence[Any]) -> Any:
-    """Return the leaves, given in the order of `leaves_of`, with the nesting and the order of keys of `form`."""
+    """Return leaves, in the order of `leaves_of`, with the nesting and the order of keys of `form`."""
     number = {name: i for i, (name, _) in enumerate(named_leaves_of(form))}
 
     def nest(part: Any, name: str) -> Any:
@@ -75,7 +74,7 @@ def find_preprocessing(features: FeatureExtractor, stack: Any) -> Preprocessing:
     """
     if features.is_identity:
         return functools.partial(nested_like, stack)
-    trials = [*_trials(features, map_nested(lambda leaf: leaf[:_N_TRIED], stack))]
+    trials = [*_trials(features, map_nested(lambda leaf: leaf[:_N_TRIALS], stack))]
     first, targets = trials[0]
     for candidate in (
         functools.partial(nested_like, stack),
@@ -87,11 +86,10 @@ def find_preprocessing(features: FeatureExtractor, stack: Any) -> Preprocessing:
     name = getattr(features.phi, "__name__", type(features.phi).__name__)
     what = "batch_states, or phi" if features.batch_states is not _DEFAULT.batch_states else f"phi ({name})"
     raise ExportError(
-        f"{what} cannot be put into the file: it is neither a torch module or function, to be applied to a batch of "
-        "tensors [B, ...], nor a rewrite that is known (cast, scale and shift, also of each number by its own, reorder "
-        f"axes, reshape, pick or join the parts of an observation); it makes {_shapes(targets)} of {_shapes(first)}. "
-        "Write it with torch operations that work on a batch, or move it into the network or into a wrapper of the "
-        "environment"
+        f"{what} cannot be exported: it accepts no batch of tensors [B, ...], and it is not a combination of cast, "
+        "scale and shift (the same or different ones for each number), reorder axes, reshape, select and concatenate "
+        f"parts; it converts {_shapes(first)} to {_shapes(targets)}. Write it with torch operations on a batch, or "
+        "move it into the network or into a wrapper of the environment"
     )
 
 
@@ -99,7 +97,7 @@ _DEFAULT = FeatureExtractor()
 
 
 def _traced(phi: Callable[[Any], Any], stack: Any) -> Preprocessing | None:
-    """Return `phi` for a batch of tensors; None if its trace is wrong for other tensors (`phi` leaves torch)."""
+    """Return `phi` as a function of a batch. None if a trace of `phi` is wrong for other tensors."""
 
     def on_batch(leaves: Sequence[Tensor]) -> Any:
         return phi(nested_like(stack, leaves))
@@ -114,7 +112,7 @@ def _traced(phi: Callable[[Any], Any], stack: Any) -> Preprocessing | None:
 
 
 def _trials(features: FeatureExtractor, stack: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield observations and their features: first the given observations, then variations that `phi` accepts."""
+    """Yield observations and their features: first `stack`, then variations of it that `phi` accepts."""
     yield stack, _features(features, stack)
     arrays = map_nested(lambda leaf: leaf.numpy(), stack)
     with np.errstate(all="ignore"):
@@ -125,11 +123,11 @@ def _trials(features: FeatureExtractor, stack: Any) -> Iterator[tuple[Any, Any]]
 
 
 def _features(features: FeatureExtractor, stack: Any) -> Any:
-    """Return the results of `phi` for each observation, computed as an agent computes them."""
+    """Return the features that an agent computes for each observation."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), stack))
     first, again = (features(rows, _CPU) for _ in range(2))
     if not _same(first, again):
-        raise ExportError("phi gives another result the second time, so that it cannot be put into a file")
+        raise ExportError("phi returned different features for the same observations, expected a deterministic phi")
     return first
 
 
@@ -139,23 +137,23 @@ def _agrees(candidate: Preprocessing, stack: Any, target: Any) -> bool:
     return False
 
 
-def _same(found: Any, target: Any) -> bool:
+def _same(output: Any, target: Any) -> bool:
     if isinstance(target, Mapping | tuple):
-        if type(found) is not type(target) or len(found) != len(target):
+        if type(output) is not type(target) or len(output) != len(target):
             return False
         keys = target.keys() if isinstance(target, Mapping) else range(len(target))
-        return all(_same(found[key], target[key]) for key in keys)
-    if not isinstance(found, Tensor) or (found.shape, found.dtype) != (target.shape, target.dtype):
+        return all(_same(output[key], target[key]) for key in keys)
+    if not isinstance(output, Tensor) or (output.shape, output.dtype) != (target.shape, target.dtype):
         return False
-    found, target = found.double(), target.double()
+    output, target = output.double(), target.double()
     finite = target[target.isfinite()]
-    return _is_close(found, target, finite.abs().max() if len(finite) else torch.zeros(()))
+    return _is_close(output, target, finite.abs().max() if len(finite) else torch.zeros(()))
 
 
-def _is_close(found: Tensor, target: Tensor, largest: Tensor) -> bool:
-    """True if numbers are equal up to a tolerance relative to the numbers and to `largest`, the array's maximum."""
+def _is_close(output: Tensor, target: Tensor, largest: Tensor) -> bool:
+    """True if numbers are equal within a tolerance, relative to the numbers and to `largest`, the array's maximum."""
     unit = torch.where(largest > 0, largest, 1.0)
-    return torch.allclose(found / unit, target / unit, rtol=1e-6, atol=1e-7, equal_nan=True)
+    return torch.allclose(output / unit, target / unit, rtol=1e-6, atol=1e-7, equal_nan=True)
 
 
 def _shapes(nested: Any) -> Any:
@@ -166,7 +164,7 @@ def _shapes(nested: Any) -> Any:
 
 
 def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | None:
-    """Return torch operations for each part that have the same results in all trials; None if none are found."""
+    """Return torch operations with the same results in all trials. None if no such operations are known."""
     first = targets[0]
     if isinstance(first, Mapping | tuple):
         keys = sorted(first) if isinstance(first, Mapping) else range(len(first))
@@ -174,25 +172,25 @@ def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | 
         if any(part is None for part in parts):
             return None
         return lambda leaves: nested_like(first, [leaf for part in parts for leaf in leaves_of(part(leaves))])  # type: ignore[misc]
-    for part in itertools.chain(_picks(inputs, targets), _joins(inputs, targets)):
+    for part in itertools.chain(_single_part_operations(inputs, targets), _joined_part_operations(inputs, targets)):
         if all(_agrees(part, *trial) for trial in zip(inputs, targets, strict=True)):
             return part
     return None
 
 
-def _picks(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
-    """Yield operations that reorder the axes of one part of the observation and reshape, cast, scale and shift it."""
+def _single_part_operations(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
+    """Yield operations that reorder the axes of one part of the observation, reshape, cast, scale and shift it."""
     shape, dtype = targets[0].shape[1:], targets[0].dtype
     for i, leaf in enumerate(inputs[0]):
-        if math.prod(leaf.shape[1:]) != math.prod(shape) or leaf.ndim > _MOST_AXES + 1:
+        if math.prod(leaf.shape[1:]) != math.prod(shape) or leaf.ndim > _MAX_AXES + 1:
             continue
         for order in itertools.permutations(range(1, leaf.ndim)):
             arranged = _arrange(i, (0, *order), shape)
             numbers = torch.cat([arranged(leaves).flatten() for leaves in inputs])
             features = torch.cat([target.flatten() for target in targets])
             yield _compose(arranged, *_scale(numbers.double(), features.double(), dtype), dtype)
-            if dtype.is_floating_point and (own := _line_of_each(arranged, inputs, targets)) is not None:
-                yield own
+            if dtype.is_floating_point and (affine := _affine_map_of_each(arranged, inputs, targets)) is not None:
+                yield affine
 
 
 def _arrange(i: int, order: tuple[int, ...], shape: torch.Size) -> Part:
@@ -205,7 +203,7 @@ def _arrange(i: int, order: tuple[int, ...], shape: torch.Size) -> Part:
 
 
 def _scale(numbers: Tensor, features: Tensor, dtype: torch.dtype) -> tuple[float, float]:
-    """Return the divisor and offset that map the minimum and the maximum to their features."""
+    """Return the divisor and the offset that map the minimum and the maximum of `numbers` to their features."""
     low, high = numbers.argmin(), numbers.argmax()
     if not dtype.is_floating_point or numbers[low] == numbers[high] or features[low] == features[high]:
         return 1.0, 0.0
@@ -225,11 +223,11 @@ def _compose(arranged: Part, divisor: float, offset: float, dtype: torch.dtype) 
     return composed
 
 
-def _line_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tensor]) -> Part | None:
-    """Return operations with a separate scale and shift for each number; None if a number has no solution.
+def _affine_map_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tensor]) -> Part | None:
+    """Return operations with a separate scale and shift for each number. None if these are not determined for a number.
 
-    The result is computed in double precision relative to the feature nearest to zero. So no precision is lost if the
-    numbers are much larger than their differences.
+    The results are computed in double precision, relative to the feature nearest to zero, so that no precision is lost
+    if the numbers are much larger than their differences.
     """
     numbers, features = torch.cat([arranged(leaves) for leaves in inputs]).double(), torch.cat(targets).double()
     low, high, anchor = numbers.argmin(0)[None], numbers.argmax(0)[None], features.abs().argmin(0)[None]
@@ -245,14 +243,14 @@ def _line_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tens
 
     for leaves, target in zip(inputs, targets, strict=True):
         wanted = target.double()
-        if not _is_close(line(leaves).double(), wanted, wanted.abs().amax(0)):  # a maximum per feature
+        if not _is_close(line(leaves).double(), wanted, wanted.abs().amax(0)):  # the maximum of each feature
             return None
     return line
 
 
-def _joins(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
+def _joined_part_operations(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
     """Yield operations that flatten, cast and concatenate several parts of the observation."""
-    if targets[0].ndim != 2 or len(inputs[0]) > _MOST_PARTS:
+    if targets[0].ndim != 2 or len(inputs[0]) > _MAX_PARTS:
         return
     sizes, dtype = [math.prod(leaf.shape[1:]) for leaf in inputs[0]], targets[0].dtype
     for count in range(2, len(sizes) + 1):
@@ -263,13 +261,13 @@ def _joins(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
                 )
 
 
-#: Maximum number of observations that are used.
+#: Maximum number of example observations that are used.
 MOST = 256
-#: With fewer observations, numbers are also perturbed.
-_FEW = 8
+#: Minimum number of example observations whose mixtures are not perturbed by noise.
+_MIN_UNPERTURBED = 8
 
 
-def stack_of(example_obs: Any) -> Any:
+def stacked_observations(example_obs: Any) -> Any:
     """Return observations as tensors [k, ...] with the nesting of one observation.
 
     Args:
@@ -278,11 +276,11 @@ def stack_of(example_obs: Any) -> Any:
 
     Raises:
         ExportError: If there are no observations.
-        ValueError: If their shapes differ.
-        TypeError: If they cannot be converted to tensors.
+        ValueError: If the shapes of observations differ.
+        TypeError: If observations cannot be converted to tensors.
     """
     if hasattr(example_obs, "sample") and not isinstance(example_obs, Tensor):
-        space = copy.deepcopy(example_obs)  # sampling does not change the random stream of the caller's space
+        space = copy.deepcopy(example_obs)  # do not change the random stream of the caller's space
         example_obs = [space.sample() for _ in range(MOST)]
     if isinstance(example_obs, Mapping):
         return map_nested(lambda leaf: torch.as_tensor(np.asarray(leaf))[:MOST], example_obs)
@@ -291,8 +289,8 @@ def stack_of(example_obs: Any) -> Any:
     return map_nested(lambda leaf: leaf.cpu(), batch_states(list(example_obs[:MOST]), "cpu", identity))
 
 
-def more_of(stack: Any, n: int, generator: torch.Generator) -> Any:
-    """Return `n` stacked observations: the observations of `stack`, followed by random mixtures of two of them.
+def more_observations(stack: Any, n: int, generator: torch.Generator) -> Any:
+    """Return `n` observations: the observations of `stack`, followed by random mixtures of two observations.
 
     Args:
         stack: Tensors [k, ...].
@@ -311,11 +309,11 @@ def more_of(stack: Any, n: int, generator: torch.Generator) -> Any:
             return torch.where(first | (torch.rand(a.shape, generator=generator) < 0.5), a, b)
         share = torch.rand((n, *[1] * (leaf.ndim - 1)), generator=generator)
         mixed = torch.lerp(a, b, share.to(leaf.dtype))
-        if k < _FEW:
+        if k < _MIN_UNPERTURBED:
             mixed = mixed + 0.1 * (1 + mixed.abs()) * torch.randn(mixed.shape, generator=generator, dtype=leaf.dtype)
         return torch.where(first, a, mixed)
 
     mixed: Any = map_nested(mix, stack)
     if isinstance(stack, Mapping) and ACTION_MASK in stack:
-        mixed[ACTION_MASK] = stack[ACTION_MASK][one]  # a mixture of masks might allow no action
+        mixed[ACTION_MASK] = stack[ACTION_MASK][one]  # a mixture of two masks might allow no action
     return mixed

@@ -1,4 +1,4 @@
-"""An agent's greedy policy as a module that maps observations, recurrent state and noise to actions and next state."""
+"""`GreedyPolicy`: an agent's greedy policy as a module, with its inputs and outputs."""
 
 import dataclasses
 import types
@@ -16,7 +16,7 @@ from pfrl_like.export.features import find_preprocessing, leaves_of, named_leave
 from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.recurrent import unwrap_packed_sequences_recursive, wrap_packed_sequences_recursive
 
-#: Treatment of random numbers: "fixed" for a deterministic policy, "input" to make the numbers inputs of the policy.
+#: Treatment of random numbers: "fixed" for a deterministic policy, "input" for a policy with the numbers as inputs.
 NoiseMode = Literal["fixed", "input"]
 
 _UNIFORM = frozenset((torch.rand, torch.rand_like))
@@ -25,12 +25,12 @@ _NORMAL = frozenset((torch.randn, torch.randn_like))
 
 @dataclasses.dataclass(frozen=True)
 class Draw:
-    """One call that draws random numbers.
+    """Properties of the random numbers that one call of a policy samples.
 
     Attributes:
         uniform: True if the numbers are uniform in [0, 1), False if they are normal.
-        per_row: Number of rows of random numbers for each observation; 0 if all observations share the numbers.
-        shape: Shape of one row; shape of all numbers if they are shared.
+        per_row: Number of rows of random numbers for each observation. 0 if all observations share the numbers.
+        shape: Shape of one row, or shape of all numbers if all observations share them.
         dtype: Dtype of the numbers.
     """
 
@@ -41,20 +41,20 @@ class Draw:
 
     @property
     def input_shape(self) -> tuple[int | str, ...]:
-        """Return the shape of the input that contains these numbers; the input has one row per observation."""
+        """Shape of the input for these numbers, with one row per observation unless the numbers are shared."""
         if not self.per_row:
             return self.shape
         return ("batch", *([self.per_row] if self.per_row > 1 else []), *self.shape)
 
-    def as_drawn(self, given: Tensor) -> Tensor:
-        """Return the input, reshaped to the shape of the sampled numbers."""
-        return given.flatten(0, 1) if self.per_row > 1 else given
+    def as_drawn(self, values: Tensor) -> Tensor:
+        """Return the values of the input in the shape of the sampled numbers."""
+        return values.flatten(0, 1) if self.per_row > 1 else values
 
     def fixed(self) -> Tensor:
-        """Return fixed numbers for one observation, with a batch axis of size 1 unless they are shared.
+        """Return fixed numbers, with a batch axis of size 1 unless all observations share them.
 
-        Uniform numbers, for example fractions of quantiles, are evenly spaced along the last axis. Shared normal
-        numbers, which are the noise of weights, are 0. Other normal numbers are sampled with a fixed seed.
+        Uniform numbers, for example quantile fractions, are evenly spaced along the last axis. Shared normal numbers,
+        which are the noise of weights, are 0. Other normal numbers are sampled with a fixed seed.
         """
         shape = tuple(1 if size == "batch" else int(size) for size in self.input_shape)
         if self.uniform:
@@ -71,41 +71,31 @@ class Draw:
         return draw(shape, dtype=self.dtype, generator=generator)
 
 
-class GivenDraws(TorchFunctionMode):
-    """Context in which given numbers replace all sampled random numbers.
+class Draws(TorchFunctionMode):
+    """Context that records or replaces the random numbers that torch functions sample.
+
+    The context does not change the random stream.
 
     Args:
-        numbers: Numbers for each sampling call, in the order of the calls and in the shape of the sampled numbers.
-    """
-
-    def __init__(self, numbers: Sequence[Tensor]) -> None:
-        super().__init__()
-        self._numbers = iter(numbers)
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Return the result of a torch function, or the next given numbers if the function samples."""
-        return next(self._numbers) if func in _UNIFORM or func in _NORMAL else func(*args, **(kwargs or {}))
-
-
-class RecordedDraws(TorchFunctionMode):
-    """Context that records sampled random numbers and leaves the random stream unchanged.
+        numbers: Numbers that replace the sampled numbers, in the order of the calls and in the shape of the sampled
+            numbers. If None, the sampled numbers are recorded.
 
     Attributes:
-        drawn: For each sampling call a pair: True if the numbers are uniform, and the numbers.
+        drawn: For each recorded call a pair: True if the numbers are uniform, and the numbers.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Sequence[Tensor] | None = None) -> None:
         super().__init__()
-        self.drawn: list[tuple[bool, Tensor]] = []
+        self._numbers, self.drawn = None if numbers is None else iter(numbers), list[tuple[bool, Tensor]]()
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Return the result of a torch function, and record it if the function samples."""
+        """Return the result of a torch function; if the function samples, record or replace the numbers."""
         if func not in _UNIFORM and func not in _NORMAL:
             return func(*args, **(kwargs or {}))
+        if self._numbers is not None:
+            return next(self._numbers)
         before = torch.get_rng_state()
         numbers = func(*args, **(kwargs or {}))
         torch.set_rng_state(before)
@@ -114,7 +104,7 @@ class RecordedDraws(TorchFunctionMode):
 
 
 def draws_of(act: Callable[[int], Any]) -> list[Draw]:
-    """Return the sampling calls of a policy, which are found by running the policy.
+    """Run a policy, and return the properties of the random numbers that it samples.
 
     Args:
         act: Function that selects greedy actions for the given number of observations.
@@ -124,21 +114,18 @@ def draws_of(act: Callable[[int], Any]) -> list[Draw]:
     """
     few, more = (_recorded(act, batch) for batch in (2, 3))
     if [uniform for uniform, _ in few] != [uniform for uniform, _ in more]:
-        raise ExportError("the policy draws random numbers more or less often, depending on the number of observations")
+        raise ExportError("the number of calls that sample random numbers depends on the number of observations")
     return [_draw(uniform, a, b) for (uniform, a), (_, b) in zip(few, more, strict=True)]
 
 
 def _recorded(act: Callable[[int], Any], batch: int) -> list[tuple[bool, Tensor]]:
     before = torch.get_rng_state()
-    with RecordedDraws() as records:
+    with Draws() as records:
         act(batch)
     drawn: list[tuple[bool, Tensor]] = records.drawn
     if not torch.equal(before, torch.get_rng_state()):
         torch.set_rng_state(before)
-        raise ExportError(
-            "the policy draws random numbers when it acts greedily, and by other functions than torch.rand, "
-            "torch.rand_like, torch.randn and torch.randn_like, whose numbers could be given to the exported one"
-        )
+        raise ExportError("an unsupported function samples, expected torch.rand, randn, rand_like or randn_like")
     return drawn
 
 
@@ -147,21 +134,19 @@ def _draw(uniform: bool, few: Tensor, more: Tensor) -> Draw:
         return Draw(uniform, 0, tuple(few.shape), few.dtype)
     per_row = more.shape[0] - few.shape[0]
     if few.shape[1:] != more.shape[1:] or (len(few), len(more)) != (2 * per_row, 3 * per_row):
-        raise ExportError(
-            f"the policy draws random numbers of shape {tuple(few.shape)} for 2 observations and {tuple(more.shape)} "
-            "for 3, expected the first axis to grow with the observations, and no other"
-        )
+        shapes = f"{tuple(few.shape)} for 2 observations, but {tuple(more.shape)} for 3"
+        raise ExportError(f"the policy samples numbers of shape {shapes}, expected a difference only in the first axis")
     return Draw(uniform, per_row, tuple(few.shape[1:]), few.dtype)
 
 
 #: Name of the batch axis in shapes.
 BATCH = "batch"
-#: Number of observations to trace with, chosen so that exporters do not treat it as a constant.
+#: Number of observations for tracing. Exporters would treat 1 as a constant.
 EXAMPLES = 3
 
 
 class Greedy(Protocol):
-    """Copy of an agent for export: it acts greedily on the CPU, and no other object uses it."""
+    """Copy of an agent for export, which acts greedily on the CPU."""
 
     features: FeatureExtractor
     memory: Any
@@ -181,7 +166,7 @@ class Port:
         name: Name of the input or output.
         shape: Shape, with "batch" for the batch axis.
         dtype: Name of the NumPy dtype.
-        part: For a nested observation, the path of keys of this part, for example "desired_goal".
+        part: Path of keys of this part of a nested observation, for example "desired_goal". Empty for other inputs.
     """
 
     name: str
@@ -190,7 +175,7 @@ class Port:
     part: str = ""
 
     def sizes(self, batch: int) -> tuple[int, ...]:
-        """Return the shape for a batch of this size."""
+        """Return the shape for a batch of size `batch`."""
         return tuple(batch if size == BATCH else int(size) for size in self.shape)
 
 
@@ -199,21 +184,22 @@ class Signature:
     """Inputs and outputs of an exported policy, in order.
 
     Attributes:
-        inputs: In this order: `input_0` and so on for the observation (parts of a dict in the order of its sorted
-            keys); `action_mask` if requested; `state_0` and so on for the recurrent state, zeros at the start of an
-            episode; `noise_0` and so on if requested.
-        outputs: `action`, then `next_state_0` and so on, the inputs `state_0` and so on of the next step.
+        inputs: First the parts of the observation, `input_0`, `input_1`, ..., in the order of their sorted keys. Then
+            `action_mask`, if masks are an input. Then the parts of the recurrent state, `state_0`, `state_1`, ...,
+            which are zeros at the start of an episode. Then `noise_0`, `noise_1`, ..., if noise is an input.
+        outputs: First `action`. Then `next_state_0`, `next_state_1`, ..., which are the inputs `state_0`, `state_1`,
+            ... of the next step.
     """
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
 
-class GivenState:
-    """Replacement for an agent's recurrent memory; the caller sets and reads the recurrent state.
+class ExternalState:
+    """Replacement for an agent's recurrent memory, whose recurrent state the caller sets and reads.
 
     Args:
-        state: Recurrent state before the step; None for the initial state.
+        state: Recurrent state before the step. None for the initial state.
     """
 
     def __init__(self, state: Any) -> None:
@@ -232,15 +218,14 @@ class GreedyPolicy(nn.Module):
     """Module that maps tensors to an agent's actions in evaluation.
 
     Args:
-        agent: Copy of the agent; its networks become submodules of this module.
+        agent: Copy of the agent, whose networks become submodules of this module.
         stack: Raw observations for tracing: tensors [k, ...] with the nesting of one observation.
-        action_mask: Action masks of the observations, [k, n_actions], to make the mask an input; None for no mask
-            input.
+        action_mask: Action masks of the observations, [k, n_actions]. If None, masks are not an input.
         noise: Treatment of random numbers, "fixed" or "input".
 
     Attributes:
         signature: Inputs and outputs of the module.
-        draws: Sampling calls of the policy.
+        draws: Properties of the random numbers that each call samples.
         examples: Inputs for tracing.
 
     Raises:
@@ -269,34 +254,34 @@ class GreedyPolicy(nn.Module):
             lambda batch: self._act([*(leaf[:batch] for leaf in known), *(state[:, :batch] for state in states)])
         )
         self._fixed = [draw.fixed() for draw in self.draws] if noise == "fixed" else None
-        self.examples = [*known, *states, *(draw.sample(EXAMPLES, torch.Generator()) for draw in self.asked_for)]
+        self.examples = [*known, *states, *(draw.sample(EXAMPLES, torch.Generator()) for draw in self.input_draws)]
         self.signature = self._signature(len(states))
 
     def forward(self, *inputs: Tensor) -> Any:
-        """Return the actions; for a recurrent agent also the next recurrent state."""
-        actions, _, state = self.judge(*inputs)
+        """Return the actions, followed by the next recurrent state of a recurrent agent."""
+        actions, _, state = self.evaluate(*inputs)
         return actions if state is None else (actions, *leaves_of(state))
 
-    def judge(self, *inputs: Tensor) -> tuple[Tensor, Any, Any]:
+    def evaluate(self, *inputs: Tensor) -> tuple[Tensor, Any, Any]:
         """Return the actions, the object that evaluates actions, and the next recurrent state."""
-        with GivenDraws(self.numbers(*inputs)):
+        with Draws(self.numbers(*inputs)):
             return self._act(inputs)
 
     def numbers(self, *inputs: Tensor) -> list[Tensor]:
-        """Return the numbers for the sampling calls, in the shape of the sampled numbers."""
+        """Return the numbers that replace the sampled random numbers, in their shape."""
         if self._fixed is None:
-            given: Sequence[Tensor] = inputs[len(inputs) - len(self.draws) :]
+            values: Sequence[Tensor] = inputs[len(inputs) - len(self.draws) :]
         else:
             batch = inputs[0].shape[0]
-            given = [
+            values = [
                 fixed.expand(batch, *fixed.shape[1:]) if draw.per_row else fixed
                 for draw, fixed in zip(self.draws, self._fixed, strict=True)
             ]
-        return [draw.as_drawn(each) for draw, each in zip(self.draws, given, strict=True)]
+        return [draw.as_drawn(each) for draw, each in zip(self.draws, values, strict=True)]
 
     @property
-    def asked_for(self) -> list[Draw]:
-        """Sampling calls whose numbers are inputs."""
+    def input_draws(self) -> list[Draw]:
+        """The entries of `draws` if noise is an input, otherwise an empty list."""
         return self.draws if self._fixed is None else []
 
     def ports(self, name: str) -> list[Port]:
@@ -311,25 +296,25 @@ class GreedyPolicy(nn.Module):
         memory = None
         if self._agent.memory is not None:
             state = None if self._state is None else nested_like(self._state, inputs[n + self._has_mask :])
-            memory = self._agent.memory = GivenState(state)
+            memory = self._agent.memory = ExternalState(state)
         actions, value = self._agent.greedy_actions(self._preprocess(inputs[:n]), mask)
         return actions, value, None if memory is None else memory.state
 
     def _signature(self, n_states: int) -> Signature:
-        draws = {f"noise_{i}": draw for i, draw in enumerate(self.asked_for)}
+        draws = {f"noise_{i}": draw for i, draw in enumerate(self.input_draws)}
         names = [f"input_{i}" for i in range(self._n_leaves)] + [ACTION_MASK] * self._has_mask
         names += [f"state_{i}" for i in range(n_states)]
         inputs = [_port(name, tensor) for name, tensor in zip(names, self.examples, strict=False)]
         for i, (part, _) in enumerate(named_leaves_of(self._form)):
             inputs[i] = dataclasses.replace(inputs[i], part=part)
         noise = [Port(name, draw.input_shape, _dtype(draw.dtype)) for name, draw in draws.items()]
-        actions, _, state = self.judge(*self.examples)
+        actions, _, state = self.evaluate(*self.examples)
         outputs = {"action": actions, **{f"next_state_{i}": leaf for i, leaf in enumerate(leaves_of(state))}}
         return Signature((*inputs, *noise), tuple(_port(name, tensor) for name, tensor in outputs.items()))
 
 
 def _one_step(layer: Any, packed: Any, state: Any = None) -> tuple[Any, Any]:
-    """`forward` of a layer for sequences of one step, without packing, because exporters cannot trace packing."""
+    """Replace `forward` of a recurrent layer for sequences of one step, because exporters cannot trace packing."""
     time, is_packed = int(layer.batch_first), isinstance(packed, PackedSequence)
     rows = packed.data.unsqueeze(time) if is_packed else packed
     output, state = type(layer).forward(layer, rows, state)

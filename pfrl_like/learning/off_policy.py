@@ -35,7 +35,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.checks import constructor_only
-from pfrl_like.utils.contexts import FREE, MODES, learning
+from pfrl_like.utils.contexts import MODES, NO_LOCK, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import max_over_sequences
 
@@ -389,7 +389,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         if guard.is_watching:
             guard.before()
         try:
-            with self._update_context() if self._ignores_modes is None else FREE if self._ignores_modes else MODES:
+            with self._update_context() if self._ignores_modes is None else NO_LOCK if self._ignores_modes else MODES:
                 if self._compiled is not None or type(self).learn is not OffPolicyAgent.learn or "learn" in vars(self):
                     td_error, stats = self.learn(features)
                 else:  # same as the default `learn`; inlined for speed
@@ -423,7 +423,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         If a network behaves differently in evaluation, as with dropout, the context blocks evaluation in other threads.
         """
         context = learning(*(getattr(self, name) for name in self.saved_attributes))
-        self._ignores_modes = context is FREE
+        self._ignores_modes = context is NO_LOCK
         return context
 
     def _count_update(self) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.dataset import Episode, TransitionMiniBatch
-from pfrl_like.dataset.episode import listed
+from pfrl_like.dataset.episode import as_episodes
 from pfrl_like.dataset.transition import Transitions
 from pfrl_like.env import as_gymnasium
 from pfrl_like.functions.returns import lambda_returns
@@ -144,7 +144,7 @@ def scored_episodes(episodes: Any) -> list[Episode]:
     """
     if episodes is None:
         raise TypeError("episodes is None, expected episodes or a dataset: pass eval_episodes to fit")
-    return listed(episodes)
+    return as_episodes(episodes)
 
 
 def evaluate(
@@ -177,7 +177,7 @@ def evaluate(
         same_table = list(group)
         table, action_size = same_table[0].table, same_table[0].get_action_size()
         all_rows = np.concatenate([episode.steps[: 1 if first_only else None] for episode in same_table])
-        all_rows = all_rows[np.isin(all_rows, table.told_steps)] if recorded_next else all_rows
+        all_rows = all_rows[np.isin(all_rows, table.steps_with_next_obs)] if recorded_next else all_rows
         for start in range(0, len(all_rows), window_size):  # one minibatch at a time, to save memory
             rows = all_rows[start : start + window_size]
             steps = Transitions(table, rows, action_size)

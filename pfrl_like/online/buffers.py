@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pfrl_like import replay_buffers
 from pfrl_like.columns import as_array
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
-from pfrl_like.dataset.episode import listed
+from pfrl_like.dataset.episode import as_episodes
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.utils.checks import check_action, check_finite, check_observation, check_reward
 from pfrl_like.utils.env_values import action_size_of, space_kind
@@ -54,7 +54,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         self._first_rewards: dict[int, float] = {}  # rewards before the first steps of episodes, by item
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.observation_shape, self.action_size = tuple(env.observation_space.shape), action_size_of(env.action_space)
-        for episode in listed(episodes) if episodes else ():
+        for episode in as_episodes(episodes) if episodes else ():
             self.append_episode(episode)
 
     # Agents call the following methods. `append` and `sample` below have the signatures of d3rlpy.

@@ -1,4 +1,4 @@
-"""Recorded episodes as arrays with one row per episode, the input of estimators of returns."""
+"""Recorded episodes as arrays with one row per episode. Estimators of returns take these arrays."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from pfrl_like.batch import map_nested
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
-from pfrl_like.dataset.transition import observed
+from pfrl_like.dataset.transition import observations_of
 
 Array = NDArray[np.float64]
 Column = NDArray[Any]
-#: Number of rows that are computed at once.
+#: Number of rows in a chunk.
 _ROWS = 4096
 
 
@@ -25,16 +25,16 @@ _ROWS = 4096
 class LoggedEpisodes:
     """Episodes of up to T steps under a behaviour policy, with importance weights of the evaluated policy.
 
-    `from_columns` creates them. After the end of an episode, its rewards and values are 0 and its weight is constant.
+    `from_columns` creates the object. After the end of an episode, rewards and values are 0 and weights are constant.
 
     Attributes:
         reward: Rewards, [E, T].
         log_weight: Logarithm of pi_e(a_0|s_0) ... pi_e(a_t|s_t) / pi_b(a_0|s_0) ... pi_b(a_t|s_t), [E, T].
         lengths: Number of steps of each episode, [E].
         truncated: True for truncated episodes, [E].
-        q: The model's action values Q(s_t, a_t), [E, T]; None without a model.
+        q: The model's action values Q(s_t, a_t), [E, T]. None without a model.
         v: The model's state values V(s_t) under the evaluated policy, including the state after the last step, [E, T +
-            1]; None without a model.
+            1]. None without a model.
     """
 
     reward: Array
@@ -61,20 +61,19 @@ class LoggedEpisodes:
 
         Args:
             reward: Reward of each action, [N].
-            target_log_prob: Log-probability (or log-density) of each action under the evaluated policy, [N]; minus
-                infinity for actions that the policy never selects.
+            target_log_prob: Log-probability (or log-density) of each action under the evaluated policy, [N]. Actions
+                that the policy never selects have minus infinity.
             behavior_log_prob: Log-probability (or log-density) of each action under the behaviour policy, [N].
             lengths: Number of steps of each episode, [E].
-            truncated: True for truncated episodes, [E]. None means that no episode is truncated.
+            truncated: True for truncated episodes, [E]. If None, no episode is truncated.
             q: The model's action value Q(s, a) of each step, [N]. Pass both `q` and `v`, or neither.
             v: The model's state value V(s) under the evaluated policy, [N].
-            last_v: The model's value of each episode's last state, [E]. It is the expected return after the end of a
-                truncated episode, and it is used only for truncated episodes. None means 0.
+            last_v: The model's value of each episode's last state, [E]. For truncated episodes, this value is the
+                expected return after the truncation. For other episodes, the value is ignored. If None, 0.
 
         Raises:
-            ValueError: If the lengths of columns differ, or numbers are invalid. The message contains the name of the
-                column.
-            TypeError: If a column does not contain numbers. The message contains the name of the column.
+            ValueError: If the lengths of columns differ, or a column contains an invalid number.
+            TypeError: If a column does not contain numbers.
         """
         steps = np.asarray(lengths, np.int64)
         if steps.ndim != 1 or not len(steps) or (steps < 1).any():
@@ -82,28 +81,28 @@ class LoggedEpisodes:
         size, count = int(steps.sum()), len(steps)
         if (q is None) != (v is None) or (last_v is not None and v is None):
             raise ValueError("q, v and last_v: expected q and v together, and last_v with them")
-        cut = np.zeros(count, np.bool_) if truncated is None else np.asarray(truncated).astype(np.bool_)
-        if cut.shape != (count,):
-            raise ValueError(f"truncated: got shape {cut.shape}, expected ({count},)")
+        is_truncated = np.zeros(count, np.bool_) if truncated is None else np.asarray(truncated).astype(np.bool_)
+        if is_truncated.shape != (count,):
+            raise ValueError(f"truncated: got shape {is_truncated.shape}, expected ({count},)")
         target = finite_column("target_log_prob", target_log_prob, size, may_be_impossible=True)
         ratio = target - finite_column("behavior_log_prob", behavior_log_prob, size)
-        there = np.arange(steps.max()) < steps[:, None]
+        is_step = np.arange(steps.max()) < steps[:, None]
 
-        def spread(column: Array) -> Array:
-            """Return a column [N] with one row per episode, [E, T], and 0 after the end of each episode."""
-            rows = np.zeros(there.shape)
-            rows[there] = column
+        def padded(column: Array) -> Array:
+            """Return a column [N] as an array with one row per episode, [E, T], and 0 after the end of each episode."""
+            rows = np.zeros(is_step.shape)
+            rows[is_step] = column
             return rows
 
         with_model: dict[str, Array] = {}
         if q is not None:
-            values = np.zeros((count, there.shape[1] + 1))
-            values[:, :-1] = spread(finite_column("v", v, size))
+            values = np.zeros((count, is_step.shape[1] + 1))
+            values[:, :-1] = padded(finite_column("v", v, size))
             after = np.zeros(count) if last_v is None else finite_column("last_v", last_v, count)
-            values[np.arange(count), steps] = np.where(cut, after, 0.0)
-            with_model = {"q": spread(finite_column("q", q, size)), "v": values}
-        log_weight = np.cumsum(spread(ratio), axis=1)
-        return cls(spread(finite_column("reward", reward, size)), log_weight, steps, cut, **with_model)
+            values[np.arange(count), steps] = np.where(is_truncated, after, 0.0)
+            with_model = {"q": padded(finite_column("q", q, size)), "v": values}
+        log_weight = np.cumsum(padded(ratio), axis=1)
+        return cls(padded(finite_column("reward", reward, size)), log_weight, steps, is_truncated, **with_model)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -116,11 +115,11 @@ class LoggedEpisodes:
 
     @property
     def lognormal_sample_size(self) -> float:
-        """Effective sample size of lognormal weights with the same spread as the weights: E exp(-s**2).
+        """Effective sample size, E exp(-s**2), of lognormal weights whose logarithms have the same spread s.
 
-        s is the difference between the 84 % quantile and the median of the log-weights. For a normal distribution, this
-        difference is the standard deviation. If the data do not contain the largest weights, `effective_sample_size` is
-        too large. `lognormal_sample_size` does not depend on the largest weights.
+        s is the difference between the 84 % quantile and the median of the log-weights, which is the standard deviation
+        of a normal distribution. If the data happen to contain no large weight, `effective_sample_size` is too large.
+        `lognormal_sample_size` does not depend on the largest weights.
         """
         known = self.log_weight[:, -1]
         known = known[np.isfinite(known)]
@@ -141,9 +140,9 @@ class LoggedEpisodes:
 
 
 def scaled_weights(log_weight: Array) -> tuple[Array, Array]:
-    """Return weights, [E, T], each column divided by its maximum, and the logarithms of the maxima, [T].
+    """Return the weights, [E, T], each column divided by its maximum, and the logarithms of the maxima, [T].
 
-    A column that contains only zeros stays 0.
+    If all weights of a column are 0, the column stays 0.
     """
     largest = log_weight.max(axis=0)
     shift = np.where(np.isfinite(largest), largest, 0.0)
@@ -151,7 +150,7 @@ def scaled_weights(log_weight: Array) -> tuple[Array, Array]:
 
 
 def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = False) -> Array:
-    """Return a column of numbers after checks, [size].
+    """Return a column as finite float64 numbers, [size].
 
     Args:
         name: Name of the column in error messages.
@@ -177,15 +176,15 @@ def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = F
 
 
 class Observations:
-    """Observations of steps; a slice is read on access, because all observations may not fit into memory.
+    """Observations of steps. A slice is read on access, because all observations may not fit into memory.
 
-    Observations of float64 become float32, as in training.
+    float64 observations are cast to float32, as in training.
 
     Args:
         table: Table that contains the observations.
         rows: Rows of the steps in the table, [n].
         n_frames: Number of consecutive images that are stacked.
-        following: True for the observations after the steps.
+        following: True for the observations after the steps, False for the observations before them.
     """
 
     def __init__(self, table: Table, rows: Indices, n_frames: int, following: bool = False) -> None:
@@ -195,24 +194,25 @@ class Observations:
         return len(self._rows)
 
     def stacked_for(self, algo: Any) -> Self:
-        """Return the observations stacked with the `n_frames` of `algo`, or unchanged if it has no `n_frames`."""
+        """Return the observations with the number of stacked images that `algo.n_frames` selects, if `algo` has it."""
         return type(self)(self._table, self._rows, getattr(algo, "n_frames", self._n_frames), self._following)
 
     def __getitem__(self, part: slice) -> Any:
-        return map_nested(single, observed(self._table, self._rows[part], self._n_frames, following=self._following))
+        obs = observations_of(self._table, self._rows[part], self._n_frames, following=self._following)
+        return map_nested(lambda leaf: leaf.astype(np.float32) if leaf.dtype == np.float64 else leaf, obs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """The transitions of E episodes, one episode after the other; `reward[i]` is the reward of `action[i]`.
+    """Transitions of E episodes, one episode after the other. `reward[i]` is the reward of `action[i]`.
 
     Attributes:
-        obs: Observations with stacked frames, [n, ...].
+        obs: Observations with stacked images, [n, ...].
         action: Actions, [n, A] or [n].
         reward: Rewards, [n].
         lengths: Number of transitions of each episode, [E].
         truncated: True for truncated episodes, [E].
-        last_obs: Last observation of each episode with stacked frames, [E, ...].
+        last_obs: Last observation of each episode with stacked images, [E, ...].
         log_prob: Recorded log-probabilities of the actions, [n]. None if an episode has no recorded log-probabilities.
     """
 
@@ -226,7 +226,7 @@ class Rows:
 
     @classmethod
     def of(cls, selection: Selection, n_frames: int) -> Self:
-        """Return the transitions of a selection, with `n_frames` stacked images; empty episodes are skipped."""
+        """Return the transitions of a selection, with `n_frames` stacked images. Empty episodes are skipped."""
         table, steps = selection.dataset.table, selection.rows
         lengths = np.array([len(episode) for episode in selection.episodes if len(episode)])
         last = steps[np.cumsum(lengths) - 1]
@@ -237,22 +237,17 @@ class Rows:
         )  # fmt: skip
 
 
-def single(column: Column) -> Column:
-    """A column with float32 in the place of float64."""
-    return column.astype(np.float32) if column.dtype == np.float64 else column
-
-
-def first_of(selection: Selection, n_frames: int) -> Any:
-    """Return the first observation of a selection, with `n_frames` stacked images, for a dry run of a policy."""
+def first_observation(selection: Selection, n_frames: int) -> Any:
+    """Return the first observation of a selection, with `n_frames` stacked images."""
     return Observations(selection.dataset.table, selection.rows, n_frames)[:1][0]
 
 
-def in_parts(function: Callable[..., Column], *columns: Any) -> Column:
-    """Return the results of a function for all rows of columns, [n, ...], computed in chunks of rows.
+def in_chunks(function: Callable[..., Column], *columns: Any) -> Column:
+    """Apply a function to chunks of the rows of columns, and return the concatenated results, [n, ...].
 
     Args:
         function: Function of slices of the columns that returns an array with the same number of rows.
         columns: Objects that support `len` and slicing.
     """
-    starts = range(0, max(1, len(columns[0])), _ROWS)  # with 0 rows, one call returns the shape
+    starts = range(0, max(1, len(columns[0])), _ROWS)  # if there are no rows, one call determines the shape
     return np.concatenate([function(*(column[start : start + _ROWS] for column in columns)) for start in starts])

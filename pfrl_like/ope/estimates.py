@@ -8,25 +8,31 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes
-from pfrl_like.utils.checks import check_counts, check_numbers
+from pfrl_like.utils.checks import check_choice, check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng
 
-#: Function of resamples (counts, [B, E]) that returns the values, [B], and the influence of each episode, [B, E].
+#: Function that takes resamples, given by the number of copies of each episode, [B, E], and returns the values, [B],
+#: and the influence of each episode on the values, [B, E].
 Statistic = Callable[[Array], tuple[Array, Array]]
-#: The kinds of intervals.
+#: Kinds of confidence intervals.
 KINDS = ("percentile", "bca", "studentized")
-#: Effective number of episodes below which an estimate with importance weights issues a warning.
+#: If the effective number of episodes is smaller, an estimate with importance weights issues a warning.
 FEW_EPISODES = 30.0
-#: Logarithm of weights that are too large for a float once they are multiplied by returns.
-_TOO_LARGE = 700.0
-#: Number of intervals of [0, pi/2] in the numerical integration for quantiles of Student's t.
-_ANGLES = 20_000
+#: Logarithm of a weight from which on the product of weight and return may exceed the range of a float.
+_MAX_LOG_WEIGHT = 700.0
+#: Number of intervals of [0, pi/2] for the numerical integration in `student_quantile`.
+_N_INTERVALS = 20_000
 #: Maximum number of floats in memory at once.
-_AT_ONCE = 2_000_000
+_MAX_FLOATS = 2_000_000
 
 
 def standard_error(counts: Array, influence: Array) -> Array:
-    """Return the standard errors of values, [B], from their influence functions."""
+    """Return the standard errors of values, [B].
+
+    Args:
+        counts: Number of copies of each episode in each of B resamples, [B, E].
+        influence: Influence of each episode on the values, [B, E].
+    """
     size = counts.sum(1)
     spread = (counts * influence**2).sum(1)
     return np.asarray(np.sqrt(spread / (size * np.maximum(size - 1.0, 1.0))))
@@ -39,18 +45,18 @@ def bootstrap(statistic: Statistic, n_episodes: int, n_resamples: int, width: in
         statistic: Function of resamples that returns values and influences.
         n_episodes: Number of episodes.
         n_resamples: Number of resamples.
-        width: Number of floats in memory that the statistic needs per resample.
-        rng: Source of randomness; None is the global NumPy stream.
+        width: Number of floats that the statistic keeps in memory for each resample.
+        rng: Source of randomness. If None, the global NumPy stream is used.
     """
     source: Any = np.random if rng is None else rng
-    at_once = max(1, _AT_ONCE // width)
-    found = []
+    at_once = max(1, _MAX_FLOATS // width)
+    results = []
     for start in range(0, n_resamples, at_once):
         size = min(at_once, n_resamples - start)
         counts = source.multinomial(n_episodes, np.full(n_episodes, 1 / n_episodes), size=size).astype(np.float64)
         values, influence = statistic(counts)
-        found.append(np.stack([values, standard_error(counts, influence)]))
-    return np.concatenate(found, axis=1)
+        results.append(np.stack([values, standard_error(counts, influence)]))
+    return np.concatenate(results, axis=1)
 
 
 def interval(
@@ -61,8 +67,8 @@ def interval(
     Args:
         kind: "percentile" uses quantiles of the resampled values. "bca" uses quantiles of the resampled values,
             corrected for bias and skewness. "studentized" uses quantiles of (resampled value - value) / (standard error
-            of the resample). The studentized interval is widened by the ratio of a quantile of Student's t to the same
-            quantile of the normal distribution, with the degrees of freedom of `error`.
+            of the resample). This interval is also multiplied by the quantile of Student's t, with the degrees of
+            freedom of `error`, divided by the quantile of the normal distribution.
         confidence: Nominal probability that the interval contains the true value, in (0, 1).
         value: The value.
         error: Standard error of the value.
@@ -79,7 +85,7 @@ def interval(
             low, high = value - error * wider * np.quantile(distance, tails[::-1])
             return float(low), float(high)
     elif kind == "bca":
-        tails = _corrected(tails, value, influence, values)
+        tails = _bca_levels(tails, value, influence, values)
     low, high = np.quantile(values, tails)
     return float(low), float(high)
 
@@ -87,27 +93,26 @@ def interval(
 def error_freedom(influence: Array) -> float:
     """Return the degrees of freedom of a standard error: (sum x**2)**2 / sum x**4 - 1, at least 1; x is `influence`.
 
-    This is the approximation of Satterthwaite (1946, doi:10.2307/3002019). One degree of freedom is subtracted for the
-    mean. If a few episodes with large weights cause most of the error, the number is small, even if there are many
-    other episodes.
+    This is the approximation of Satterthwaite (1946, doi:10.2307/3002019), minus one degree of freedom for the mean. If
+    a few episodes with large weights cause most of the error, the result is small, even for many episodes.
     """
     squares = np.square(influence / max(np.abs(influence).max(), 1e-300))
-    worth = squares.sum() ** 2 / max(np.square(squares).sum(), 1e-300)
-    return float(max(worth - 1.0, 1.0))
+    count = squares.sum() ** 2 / max(np.square(squares).sum(), 1e-300)
+    return float(max(count - 1.0, 1.0))
 
 
 def student_quantile(level: float, freedom: float) -> float:
     """Return a quantile of Student's t, for levels of at least 1/2.
 
-    With t = sqrt(freedom) tan(u), the density of u is proportional to cos(u)**(freedom - 1). This density is integrated
-    numerically.
+    With t = sqrt(freedom) tan(u), the density of u is proportional to cos(u)**(freedom - 1). The function integrates
+    this density numerically.
     """
-    angle = np.linspace(0.0, np.pi / 2, _ANGLES + 1)
+    angle = np.linspace(0.0, np.pi / 2, _N_INTERVALS + 1)
     below = np.append(0.0, np.cumsum(np.cos((angle[1:] + angle[:-1]) / 2) ** (freedom - 1)))
     return float(np.sqrt(freedom) * np.tan(np.interp((2 * level - 1) * below[-1], below, angle)))
 
 
-def _corrected(tails: Array, value: float, influence: Array, values: Array) -> Array:
+def _bca_levels(tails: Array, value: float, influence: Array, values: Array) -> Array:
     """Return the quantile levels of a BCa interval (Efron 1987, doi:10.1080/01621459.1987.10478410, eq. 2.3)."""
     normal = NormalDist()
     below = ((values < value).mean() + (values <= value).mean()) / 2
@@ -139,7 +144,7 @@ class Bootstrap:
         kind: "percentile", "bca" or "studentized".
         confidence: Nominal probability that the interval contains the true value, in (0, 1).
         n_resamples: Number of resamples.
-        rng: Source of randomness; None is the global NumPy stream.
+        rng: Source of randomness. If None, the global NumPy stream is used.
 
     Raises:
         ValueError: If an argument is outside the range documented above.
@@ -154,13 +159,12 @@ class Bootstrap:
     def __post_init__(self) -> None:
         check_counts(n_resamples=self.n_resamples)
         check_rng(self.rng)
-        if self.kind not in KINDS:
-            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        check_choice("kind", self.kind, KINDS)
         check_numbers(0, 1, between=True, confidence=self.confidence)
 
 
 def settings_of(interval: Bootstrap | None) -> Bootstrap:
-    """Return the settings of intervals; if `interval` is None, return a `Bootstrap` with its defaults.
+    """Return `interval`, or a `Bootstrap` with default settings if `interval` is None.
 
     Raises:
         TypeError: If `interval` is neither a `Bootstrap` nor None.
@@ -177,18 +181,18 @@ class Estimate:
     Attributes:
         estimator: Name of the estimator.
         value: The discounted return.
-        interval: Bootstrap interval of the value, (low, high); NaN if the value is computed only from a model.
+        interval: Bootstrap interval of the value, (low, high). NaN if the value is computed only from a model.
         confidence: Nominal probability that the interval contains the true value, in (0, 1).
         kind: Kind of the interval: "percentile", "bca" or "studentized".
-        standard_error: Standard error from the delta method; NaN if the value is computed only from a model.
-        effective_sample_size: Effective number of episodes of the evaluated policy; NaN without importance weights.
+        standard_error: Standard error from the delta method. NaN if the value is computed only from a model.
+        effective_sample_size: Effective number of episodes of the evaluated policy. NaN without importance weights.
         n_episodes: Number of episodes.
-        n_truncated: Number of truncated episodes. The estimate contains rewards after the truncation only if a model
+        n_truncated: Number of truncated episodes. Rewards after a truncation are part of the estimate only if a model
             predicts them.
-        warning: Reason why the estimate is unreliable; an empty string if no reason is known.
-        start_state_interval: Bootstrap interval, (low, high), of the model's mean value of start states, if the value
-            is computed only from a model; otherwise None. It contains the spread of start states, but not the error of
-            the model.
+        warning: Reason why the estimate is unreliable. Empty if no reason is known.
+        start_state_interval: If the value is computed only from a model, bootstrap interval, (low, high), of the mean
+            value of start states. It includes the spread of start states, but not the error of the model. Otherwise
+            None.
     """
 
     estimator: str
@@ -211,19 +215,19 @@ class Estimate:
         return f"{text} ({self.warning})" if self.warning else text
 
 
-def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
-    """Return why importance weights are unreliable (or an empty string), and the effective number of episodes."""
-    found, expected = episodes.effective_sample_size, episodes.lognormal_sample_size
-    left, largest = min(found, expected), float(episodes.log_weight.max())
-    if left >= FEW_EPISODES and largest < _TOO_LARGE:
-        return "", left
-    few = f"{left:.3g}" if left == 0 or left >= 0.01 else "less than 0.01"
-    worth = f"the weights leave {few} of {len(episodes)} episodes effective"
-    if found == 0:
-        return f"{worth}: in each of them the evaluated policy would have acted otherwise at some step", left
-    if expected < found:
-        worth += f", judged by the spread of the weights ({found:.3g} by the weights alone)"
-    if largest >= _TOO_LARGE:
-        worth += f"; weights up to exp({largest:.0f}) are too large for a float: unweighted estimates are not finite"
-    way_out = "record more or shorter episodes, or evaluate a policy that is closer to the one that acted"
-    return f"{worth}; an estimate needs at least {FEW_EPISODES:.0f}: {way_out}", left
+def reliability(episodes: LoggedEpisodes) -> tuple[str, float]:
+    """Return the reason why importance weights are unreliable, or "", and the effective number of episodes."""
+    kish, lognormal = episodes.effective_sample_size, episodes.lognormal_sample_size
+    size, largest = min(kish, lognormal), float(episodes.log_weight.max())
+    if size >= FEW_EPISODES and largest < _MAX_LOG_WEIGHT:
+        return "", size
+    text = f"{size:.3g}" if size == 0 or size >= 0.01 else "less than 0.01"
+    reason = f"the effective number of episodes is {text} of {len(episodes)}"
+    if kish == 0:
+        return f"{reason}, because every episode contains an action that the evaluated policy never selects", size
+    if lognormal < kish:
+        reason += f" according to the spread of the log-weights ({kish:.3g} according to the weights)"
+    if largest >= _MAX_LOG_WEIGHT:
+        reason += f", and weights up to exp({largest:.0f}) make unweighted estimates infinite"
+    advice = "record more or shorter episodes, or evaluate a policy that is closer to the behaviour policy"
+    return f"{reason}, expected at least {FEW_EPISODES:.0f}: {advice}", size

@@ -1,7 +1,4 @@
-"""`evaluate_offline`: estimates of a trained algorithm's return from recorded episodes.
-
-An unknown behaviour policy is fitted to the data.
-"""
+"""`evaluate_offline`: estimates of a trained algorithm's return from recorded episodes."""
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -22,8 +19,8 @@ from pfrl_like.encoders import make_encoder
 from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.ope import policies
-from pfrl_like.ope.episodes import Array, LoggedEpisodes, Rows, finite_column, first_of, in_parts
-from pfrl_like.ope.estimates import Bootstrap, Estimate, UnreliableEstimateWarning, settings_of, weakness
+from pfrl_like.ope.episodes import Array, LoggedEpisodes, Rows, finite_column, first_observation, in_chunks
+from pfrl_like.ope.estimates import Bootstrap, Estimate, UnreliableEstimateWarning, reliability, settings_of
 from pfrl_like.ope.fqe import FQE, FQEConfig, config_of
 from pfrl_like.ope.importance_sampling import BY_WEIGHTS, direct_method
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
@@ -32,12 +29,12 @@ from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.checks import check_counts, check_flags, check_numbers, levels_to_the_caller
 
 
-def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | None:
-    """Return log-probabilities of the recorded actions, [n], from `behavior` or from the data; None if both have none.
+def behavior_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | None:
+    """Return the log-probabilities of the recorded actions under the behaviour policy, [n]; None if they are unknown.
 
     Args:
         behavior: Log-probabilities (or log-densities) of the recorded actions, [n], or the behaviour policy. If None,
-            the log-probabilities in the data are used.
+            the function uses the log-probabilities in the data.
         rows: The transitions.
         n_actions: Number of discrete actions; None for continuous actions.
 
@@ -60,7 +57,8 @@ def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | 
         return recorded
     policy = policies.policy_of(behavior, n_actions, "behavior")
     obs = rows.obs.stacked_for(behavior)
-    return policies.log_probs(policy, obs, rows.action, policies.reader_of(behavior, policy), argument="behavior")
+    agent = policies.feature_agent_of(behavior, policy)
+    return policies.log_probs(policy, obs, rows.action, agent, argument="behavior")
 
 
 def fitted_behavior(
@@ -72,7 +70,7 @@ def fitted_behavior(
     encoder_params: Mapping[str, Any] | None = None,
     show_progress: bool = False,
 ) -> Any:
-    """Train an agent by behavioural cloning; its policy estimates the probabilities of the recorded actions.
+    """Return an agent, trained by behavioural cloning, whose policy estimates the behaviour policy of a dataset.
 
     The agent is a `DiscreteBC` without penalty, or a `BC` with a Gaussian policy whose covariance does not depend on
     the state.
@@ -80,8 +78,8 @@ def fitted_behavior(
     Args:
         dataset: `MDPDataset` or list of episodes.
         n_steps: Number of updates.
-        n_actions: Number of discrete actions. If None, the number of actions in the data is used. Ignored for
-            continuous actions.
+        n_actions: Number of discrete actions. If None, the largest action in the data determines the number. For
+            continuous actions, the argument is ignored.
         n_frames: Number of consecutive images that are stacked.
         encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
             layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
@@ -134,34 +132,34 @@ def evaluate_offline(
 ) -> dict[str, Estimate]:
     """Estimate the discounted return of a trained algorithm with every estimator that the data allow.
 
-    If the effective number of episodes is too small, an `UnreliableEstimateWarning` is issued. It lists all estimates
-    with importance weights. Another `UnreliableEstimateWarning`, once per process, says that the error of "fqe" is
-    unknown.
+    If the effective number of episodes is too small, the function issues an `UnreliableEstimateWarning` that lists the
+    estimates with importance weights. Another `UnreliableEstimateWarning` says, once per process, that the error of
+    "fqe" is unknown.
 
     Args:
         algo: Agent, estimator with a built agent, or module that maps observations to action distributions.
         dataset: `MDPDataset` or list of episodes. Observations are read in chunks.
         gamma: Discount factor per step.
         behavior: Log-probabilities (or log-densities) of the recorded actions under the behaviour policy, [n], one for
-            each transition. Or the behaviour policy: an agent, an estimator with a built agent, or a module that maps
-            observations to action distributions. If None, the `log_probs` of the data are used. If the data have no
-            `log_probs`, a behaviour policy is fitted by behavioural cloning.
-        deterministic: True to evaluate the modes of the policy, False to evaluate samples. If None, the choice of `fqe`
-            is used, or without `fqe` the algorithm's choice in evaluation. The default for a policy that is a module is
-            samples. A policy without densities, such as the policy of `TD3PlusBC`, is always evaluated by its modes.
-        fqe: Fitted Q evaluation of this algorithm. If None and an estimate needs an `FQE`, an `FQE` is fitted.
+            each transition. Or the behaviour policy itself: an agent, an estimator with a built agent, or a module that
+            maps observations to action distributions. If None, the `log_probs` of the data are used. If the data have
+            no `log_probs`, the function fits a behaviour policy by behavioural cloning.
+        deterministic: True to evaluate the modes of the policy, False to evaluate samples. If None, the value is the
+            same as for `fqe`. If `fqe` is None, too, modes or samples are evaluated, as the algorithm acts in
+            evaluation. For a module, samples are evaluated. A policy without densities, such as the policy of
+            `TD3PlusBC`, is always evaluated by its modes.
+        fqe: Fitted Q evaluation of this algorithm. If None, the function fits an `FQE`, if an estimate needs it.
         n_steps: Number of updates of each model that this function fits.
         config: Hyperparameters of the `FQE` that this function fits. If None, an `FQEConfig` with this `gamma` is used.
         interval: Settings of confidence intervals. If None, the defaults of `Bootstrap` are used.
-        estimators: Names of the estimates to compute. If None, all possible estimates are computed. "fqe" needs no
-            `behavior`. "is", "wis", "pdis" and "wpdis" need no fitted Q evaluation.
+        estimators: Names of the estimates to compute. If None, all possible estimates are computed. "fqe" does not
+            use `behavior`. "is", "wis", "pdis" and "wpdis" do not use fitted Q evaluation.
         show_progress: True to show progress bars of the models that this function fits.
 
     Returns:
         Dict of estimates with the keys "fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr" and "magic". The
-        `start_state_interval` of "fqe" contains only the spread of start states. If the modes of a continuous policy
-        are evaluated, there are no probabilities, and "fqe" is the only possible estimate. Other names in `estimators`
-        then raise an error.
+        `start_state_interval` of "fqe" includes only the spread of start states. If the modes of a continuous policy
+        are evaluated, actions have no probabilities, and only "fqe" is possible.
 
     Raises:
         ValueError: If the data are invalid, or a number is out of range. If a policy does not accept the observations,
@@ -173,86 +171,83 @@ def evaluate_offline(
             argument has the wrong type.
         NotFittedError: If the agent of an estimator is not built yet.
     """
-    wanted, interval, config = _known(estimators), settings_of(interval), _configuration(fqe, config, gamma)
+    wanted, interval, config = _estimate_names(estimators), settings_of(interval), _configuration(fqe, config, gamma)
     check_counts(n_steps=n_steps)
     if deterministic is not None:
         check_flags(deterministic=deterministic)
     selection, n_frames = Selection(dataset), int(getattr(algo, "n_frames", 1))
     rows, discrete = Rows.of(selection, n_frames), selection.discrete_action
-    shown = max(selection.action_size, getattr(fqe, "action_size", None) or 0) if discrete else selection.action_size
+    least = max(selection.action_size, getattr(fqe, "action_size", None) or 0) if discrete else selection.action_size
     policies.check_fits(algo, discrete, selection.observation_shape, selection.action_size)
-    policy, reader, distribution, size = policies.tried(algo, first_of(selection, n_frames), discrete, shown)
+    first = first_observation(selection, n_frames)
+    policy, agent, distribution, size = policies.dry_run_policy(algo, first, discrete, least)
     if fqe is not None:
-        _check_evaluates(fqe, policy, deterministic)
+        _check_fqe_policy(fqe, policy, deterministic)
     n_actions = size if discrete else None
-    modes = _takes_modes(algo, distribution, fqe) if deterministic is None else deterministic
+    modes = _default_modes(algo, distribution, fqe) if deterministic is None else deterministic
     if modes and not discrete:
-        wanted = _without_weights(wanted, estimators, distribution)
+        wanted = _names_without_weights(wanted, estimators, distribution)
     weights = [name for name in wanted if name in BY_WEIGHTS]
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
-    if weights:  # raise errors before the slow fitting
-        target = policies.log_probs(policy, rows.obs, rows.action, reader, modes=modes, argument="algo")
-        recorded = told_log_probs(behavior, rows, n_actions)
+    if weights:  # before the slow fitting, so that errors surface early
+        target = policies.log_probs(policy, rows.obs, rows.action, agent, modes=modes, argument="algo")
+        recorded = behavior_log_probs(behavior, rows, n_actions)
     model = None
     if any(name in BY_MODEL for name in wanted):
         model = fqe or _fitted_fqe(algo, selection, config, modes, n_steps, show_progress)
     if recorded is None:
-        imitator = fitted_behavior(
-            selection, n_steps, n_actions, n_frames=n_frames, encoder_params=config.encoder_params,
-            show_progress=show_progress,
-        )  # fmt: skip
+        options: dict[str, Any] = {"encoder_params": config.encoder_params, "show_progress": show_progress}
+        imitator = fitted_behavior(selection, n_steps, n_actions, n_frames=n_frames, **options)
         recorded = policies.log_probs(imitator.policy, rows.obs, rows.action, imitator)
-    episodes = LoggedEpisodes.from_columns(
-        rows.reward, target, recorded, rows.lengths, rows.truncated, **({} if model is None else _values(model, rows))
-    )
-    found = {"fqe": direct_method(episodes, interval)} if "fqe" in wanted else {}
+    values = {} if model is None else _values_of(model, rows)
+    episodes = LoggedEpisodes.from_columns(rows.reward, target, recorded, rows.lengths, rows.truncated, **values)
+    estimates = {"fqe": direct_method(episodes, interval)} if "fqe" in wanted else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableEstimateWarning)
-        found |= {name: BY_WEIGHTS[name](episodes, gamma, interval) for name in weights}
-    reason, size_left = weakness(episodes) if weights else ("", 0.0)
+        estimates |= {name: BY_WEIGHTS[name](episodes, gamma, interval) for name in weights}
+    reason, n_effective = reliability(episodes) if weights else ("", 0.0)
     if reason:
-        warnings.warn(
-            UnreliableEstimateWarning(f"{', '.join(weights)}: {reason}", size_left), stacklevel=levels_to_the_caller()
-        )
-    return found
+        warning = UnreliableEstimateWarning(f"{', '.join(weights)}: {reason}", n_effective)
+        warnings.warn(warning, stacklevel=levels_to_the_caller())
+    return estimates
 
 
-Estimator.evaluate = staticmethod(evaluate_offline)  # `score` of estimators calls it
+Estimator.evaluate = staticmethod(evaluate_offline)  # `Estimator.score` calls this function
 
 
-def _known(estimators: Sequence[str] | None) -> Sequence[str]:
+def _estimate_names(estimators: Sequence[str] | None) -> Sequence[str]:
     """Return the names of the estimates to compute, in the order of the results."""
     known = ["fqe", *BY_WEIGHTS]
     if estimators is None:
         return known
     several = isinstance(estimators, Collection) and not isinstance(estimators, str)
     if not several or not estimators or any(name not in known for name in estimators):
-        raise ValueError(f"estimators is {estimators!r:.200}, expected some of {', '.join(known)} in a list")
+        raise ValueError(f"estimators is {estimators!r:.200}, expected a list with some of {', '.join(known)}")
     return [name for name in known if name in estimators]
 
 
-def _without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, distribution: Any) -> Sequence[str]:
-    """Return the estimates in `wanted` that need no probabilities; raise a ValueError if the user requested others."""
-    left_out = [name for name in wanted if name in BY_WEIGHTS]
-    if estimators is not None and left_out:
-        why = f"the policy returns {type(distribution).__name__}, which has no probabilities"
+def _names_without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, distribution: Any) -> Sequence[str]:
+    """Return the names in `wanted` of estimates without probabilities. Raise a ValueError if the user named others."""
+    impossible = [name for name in wanted if name in BY_WEIGHTS]
+    if estimators is not None and impossible:
+        reason = f"the policy returns {type(distribution).__name__}, which has no probabilities"
         if policies.has_density(distribution):
-            why = "modes of continuous actions have none: set deterministic=False to evaluate samples"
-        raise ValueError(f"estimators is {estimators!r}, but {', '.join(left_out)} need probabilities, and {why}")
-    return [name for name in wanted if name not in left_out]
+            reason = "modes of continuous actions have no probabilities: set deterministic=False to evaluate samples"
+        raise ValueError(f"estimators is {estimators!r}, but {', '.join(impossible)} need probabilities, and {reason}")
+    return [name for name in wanted if name not in impossible]
 
 
-def _takes_modes(algo: Any, distribution: Distribution, fqe: FQE | None) -> bool:
-    """Return the default of `deterministic`: the choice of `fqe`, or else of the algorithm; True without densities."""
-    alone = fqe is None and isinstance(algo, nn.Module)  # modules have no `act_deterministically`
+def _default_modes(algo: Any, distribution: Distribution, fqe: FQE | None) -> bool:
+    """Return the default of `deterministic`, as documented in `evaluate_offline`."""
+    alone = fqe is None and isinstance(algo, nn.Module)  # a module, whose samples are evaluated
     return not policies.has_density(distribution) or (
         not alone and policies.evaluates_modes(algo if fqe is None else fqe.agent)
     )
 
 
 def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> Any:
-    """Return `fqe` or the configuration of a new `FQE`; raise a ValueError if `gamma` or the rewards differ."""
+    """Return `fqe` or the configuration of a new `FQE`. Raise a ValueError if its `gamma` or its rewards differ."""
     check_numbers(0, 1, gamma=gamma)
     if fqe is not None and not isinstance(fqe, FQE):
         raise TypeError(f"fqe is {fqe!r:.80} ({type(fqe).__name__}), expected an FQE, or None")
@@ -264,23 +259,21 @@ def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> A
     return used
 
 
-def _check_evaluates(fqe: FQE, policy: nn.Module, modes: bool | None) -> None:
-    """Raise a ValueError if `fqe` evaluates a policy with other parameters, or does not match `modes`.
+def _check_fqe_policy(fqe: FQE, policy: nn.Module, modes: bool | None) -> None:
+    """Raise a ValueError if `fqe` evaluates a policy with other parameters, or samples instead of modes or the reverse.
 
     Args:
         fqe: Fitted Q evaluation.
         policy: The policy.
-        modes: True to evaluate the modes of the policy, False to evaluate samples. None accepts both.
+        modes: True if `fqe` must evaluate modes, False if it must evaluate samples. None accepts both.
     """
     theirs, ours = ([param.detach().cpu() for param in each.parameters()] for each in (fqe.agent.policy, policy))
     if len(theirs) != len(ours) or not all(map(torch.equal, theirs, ours)):
         raise ValueError("fqe evaluates another policy than algo: construct it with FQE(algo)")
     names = "samples", "modes"
     if modes is not None and (has := bool(getattr(fqe.agent, "act_deterministically", modes))) != modes:
-        raise ValueError(
-            f"fqe evaluates {names[has]} of the policy, but deterministic={modes} evaluates {names[modes]}: set "
-            f"fqe.agent.act_deterministically = {modes} before fqe.fit"
-        )
+        advice = f"set fqe.agent.act_deterministically = {modes} before fqe.fit"
+        raise ValueError(f"fqe evaluates {names[has]} of the policy, expected {names[modes]}: {advice}")
 
 
 def _fitted_fqe(
@@ -296,10 +289,10 @@ def _fitted_fqe(
     return fqe
 
 
-def _values(model: FQE, rows: Rows) -> dict[str, Array]:
-    """Return the values of transitions under a model; keys are argument names of `LoggedEpisodes.from_columns`."""
+def _values_of(model: FQE, rows: Rows) -> dict[str, Array]:
+    """Return the model's values of transitions, keyed by the argument names of `LoggedEpisodes.from_columns`."""
     return {
-        "q": in_parts(model.predict_value, rows.obs, rows.action),
-        "v": in_parts(model.predict_state_value, rows.obs),
-        "last_v": in_parts(model.predict_state_value, rows.last_obs),
+        "q": in_chunks(model.predict_value, rows.obs, rows.action),
+        "v": in_chunks(model.predict_state_value, rows.obs),
+        "last_v": in_chunks(model.predict_state_value, rows.last_obs),
     }

@@ -26,7 +26,7 @@ from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import resolve_device
 from pfrl_like.ope import policies
-from pfrl_like.ope.episodes import first_of
+from pfrl_like.ope.episodes import first_observation
 from pfrl_like.ope.fqe_fitting import FittingFQE
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
@@ -70,7 +70,7 @@ class FQEConfig:
             layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
             "feature_size", the size of the last linear layer.
         q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
-            random fractions) or "fqf" (quantiles at fractions proposed by a network).
+            random fractions) or "fqf" (quantiles at fractions that a network proposes).
         observation_scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy
             receives unscaled observations.
         action_scaler: Scaler of the critics' continuous actions: a name, a `Scaler`, or None.
@@ -90,22 +90,19 @@ class FQEConfig:
     reward_scaler: Any = None
 
 
-def config_of(config: FQEConfig | None, **otherwise: Any) -> FQEConfig:
-    """Return the configuration; if `config` is None, return an `FQEConfig` with the values `otherwise`.
+def config_of(config: FQEConfig | None, **defaults: Any) -> FQEConfig:
+    """Return `config`, or an `FQEConfig` with the values `defaults` if `config` is None.
 
     Raises:
         TypeError: If `config` is neither an `FQEConfig` nor None.
     """
     if config is not None and not isinstance(config, FQEConfig):
         raise TypeError(f"config is {config!r:.80} ({type(config).__name__}), expected an FQEConfig, or None")
-    return FQEConfig(**otherwise) if config is None else config
+    return FQEConfig(**defaults) if config is None else config
 
 
 def device_of(device: bool | int | str | torch.device) -> torch.device:
-    """Return the device for an argument: False is the CPU, True the first GPU, an integer the index of a GPU.
-
-    Other values are interpreted as in torch.
-    """
+    """Return the device for False (the CPU), True (the first GPU), an index of a GPU, or a device of torch."""
     if isinstance(device, bool):
         return resolve_device(0 if device else None)
     return resolve_device(device) if isinstance(device, int) else resolve_device(None, device)
@@ -117,14 +114,15 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     Estimators and many agents declare whether their actions are discrete. For other algorithms, the data or the
     environment passed to `fit`, `fit_online` or `collect` determine the kind of actions.
 
-    The algorithm is evaluated with the actions that it takes in evaluation. These are the modes of its policy, or
-    samples if it is an agent with `act_deterministically=False`. To evaluate samples of a policy that is a module, set
-    `fqe.agent.act_deterministically = False` after the agent is built. The algorithm is not changed. The agent that is
-    trained is an `agents.FittedQEvaluation`.
+    The algorithm is evaluated with the actions that it selects in evaluation: the modes of its policy, or samples if
+        the
+    algorithm is an agent with `act_deterministically=False`. To evaluate samples of a policy that is a module, set
+    `fqe.agent.act_deterministically = False` after the agent is built. The `FQE` trains an `agents.FittedQEvaluation`,
+    and does not change the algorithm.
 
-    If the algorithm has `n_frames`, images of data and environments are stacked. `predict` and similar methods take
-    stacked images. Replay buffers store unstacked images, as `collect` does. Recurrent agents raise an error, because
-    they need minibatches of sequences. Use `agents.FittedQEvaluation` for recurrent agents.
+    If the algorithm has `n_frames`, the `FQE` stacks images of data and environments. `predict` and similar methods
+    take stacked images. Replay buffers contain unstacked images, also the buffers that `collect` fills. Recurrent
+    agents raise an error, because they need minibatches of sequences: use `agents.FittedQEvaluation` for them.
 
     Args:
         algo: Agent, estimator with a built agent, or object with a method `predict` that takes raw observations.
@@ -151,7 +149,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         TypeError: If `config` is not an `FQEConfig`, or a hyperparameter is not a number.
     """
 
-    acts_scaled = False  # the critics scale actions themselves; the evaluated policy has unscaled actions
+    acts_scaled = False  # the critics scale the unscaled actions of the evaluated policy
     #: True if actions must be discrete; None if both kinds are allowed.
     only: ClassVar[bool | None] = None
     loss_names: ClassVar[Mapping[str, str]] = {"loss": "loss"}
@@ -167,7 +165,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     ) -> None:
         self.algo, self.config, self._torch_device = algo, config_of(config), device_of(device)
         kind, n_frames = self.only, int(getattr(algo, "n_frames", 1))
-        kind = policies.kind_told_by(impl, algo) if kind is None else kind
+        kind = policies.declared_action_kind(impl, algo) if kind is None else kind
         super().__init__(discrete_action=kind, n_frames=n_frames, impl=impl, **vars(self.config))
         check_counts(target_update_interval=self.target_update_interval)
         check_ranges(self)
@@ -187,14 +185,14 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         return 0 if self.impl is None else int(self.impl.optim_t)
 
     def set_grad_step(self, grad_step: int) -> None:
-        """Set the number of updates; targets are updated if it is a multiple of `target_update_interval`."""
+        """Set the number of updates, which determines the next update of the target networks."""
         check_counts(least=0, grad_step=grad_step)
         self.agent.set_update_count(grad_step)
 
     # Building
 
     def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent; `create_impl` calls this method with its own arguments.
+        """Build the agent; `create_impl` calls this method with the same arguments.
 
         Raises:
             TypeError: If the algorithm cannot act, or has the wrong kind of actions.
@@ -203,15 +201,16 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         discrete = bool(self.discrete_action)
         policy: nn.Module = policies.NoPolicy()
         if self.algo is not None:
-            policy = policies.lying_on(self._device, policies.policy_of(self.algo, action_size if discrete else None))
-        reader = policies.reader_of(self.algo, policy)
-        features = {"phi": reader.phi, "batch_states": reader.batch_states} if hasattr(reader, "phi") else {}
+            policy = policies.policy_of(self.algo, action_size if discrete else None)
+            policy = policies.policy_on_device(self._device, policy)
+        agent = policies.feature_agent_of(self.algo, policy)
+        features = {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
         one = np.zeros((1, *stacked_shape(observation_shape, self.n_frames)), np.float32)
-        shape = tuple(policies.features_of(reader, one).shape[1:])
+        shape = tuple(policies.features_of(agent, one).shape[1:])
 
         def encoder() -> Any:
-            made = self._encoder(shape, 0 if discrete else action_size)
-            return made if self.action_scaler_ is None else ActionScaled(made, self.action_scaler_)
+            unscaled = self._encoder(shape, 0 if discrete else action_size)
+            return unscaled if self.action_scaler_ is None else ActionScaled(unscaled, self.action_scaler_)
 
         critics = self._q_function(encoder, action_size if discrete else 1)
         agent_class = agents.DiscreteFittedQEvaluation if discrete else agents.FittedQEvaluation
@@ -239,14 +238,14 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
             NotFittedError: If the algorithm is an estimator whose agent is not built yet.
         """
         spaces.check_single_rewards(self.reward_scaler, dataset)
-        if self.impl is not None and self.observation_shape is None:  # `impl` is an agent of the user
+        if self.impl is not None and self.observation_shape is None:  # the user passed `impl`
             return
         data = MDPDataset.from_buffer(dataset) if hasattr(dataset, "stored_steps") else dataset
         selection = data if isinstance(data, Selection) else Selection(data)
         discrete, shape, size = selection.discrete_action, selection.observation_shape, selection.action_size
         spaces.check_action_kind(self, discrete)
         policies.check_fits(self.algo, discrete, shape, size)
-        self._build_or_check(discrete, shape, size, first_of(selection, self.n_frames), selection.episodes)
+        self._build_or_check(discrete, shape, size, first_observation(selection, self.n_frames), selection.episodes)
 
     def build_with_env(self, env: Any) -> None:
         """Build the agent for the spaces of an environment, or check that a built agent matches the environment.
@@ -259,31 +258,31 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         """
         adapted = as_gymnasium(env)
         shape, size = spaces.shapes_of_env(self, env)
-        seen = np.zeros(stacked_shape(shape, self.n_frames), adapted.observation_space.dtype)
-        self._build_or_check(space_kind(adapted.action_space) == "discrete", shape, size, seen, None)
+        obs = np.zeros(stacked_shape(shape, self.n_frames), adapted.observation_space.dtype)
+        self._build_or_check(space_kind(adapted.action_space) == "discrete", shape, size, obs, None)
 
-    def _build_or_check(self, discrete: bool, shape: Any, size: int, seen: Any, episodes: Any) -> None:
+    def _build_or_check(self, discrete: bool, shape: Any, size: int, obs: Any, episodes: Any) -> None:
         """Build the agent, or check that a built agent and the algorithm match the data; set the kind of actions.
 
         Args:
             discrete: True if actions are discrete.
             shape: Shape of one observation without stacked frames.
             size: Size of a continuous action, or number of discrete actions. Data may contain fewer discrete actions.
-            seen: Observation for a dry run of the algorithm.
-            episodes: Episodes to which the scalers are fitted; None for an environment.
+            obs: Observation for a dry run of the algorithm.
+            episodes: Episodes to which the scalers are fitted. None for an environment.
         """
-        n_actions, known, self.discrete_action = size, self.discrete_action, discrete
+        n_actions, previous, self.discrete_action = size, self.discrete_action, discrete
         try:
-            spaces.copy_scalers(self)  # raises an error for a scaler of discrete actions
+            spaces.copy_scalers(self)  # raises an error if there is a scaler and actions are discrete
             if self.algo is not None:
-                *_, n_actions = policies.tried(self.algo, seen, discrete, size, env=episodes is None)
+                *_, n_actions = policies.dry_run_policy(self.algo, obs, discrete, size, env=episodes is None)
             if self.impl is None:
                 if episodes is not None:
                     self.fit_scaler(episodes)
                 self.create_impl(shape, n_actions)
             self.check_shapes(shape, size)
         except BaseException:
-            self.discrete_action = known
+            self.discrete_action = previous
             raise
 
     # Learning
@@ -326,13 +325,13 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         with torch.no_grad(), evaluating_readers_among(*agent.critics):
             if self.discrete_action:
                 q = [agent.value_of(critic, batch_of_states(obs)).q_values for critic in agent.critics]
-                of_states: Tensor = torch.linalg.vecdot(distribution.probs, torch.stack(q).mean(0))
+                values_of_states: Tensor = torch.linalg.vecdot(distribution.probs, torch.stack(q).mean(0))
             else:
-                drawn = [agent.values_of_pairs(obs, distribution.sample()).mean(0) for _ in range(_SAMPLES)]
-                of_states = torch.stack(drawn).mean(0)
-        return of_states.cpu().numpy()
+                samples = [agent.values_of_pairs(obs, distribution.sample()).mean(0) for _ in range(_SAMPLES)]
+                values_of_states = torch.stack(samples).mean(0)
+        return values_of_states.cpu().numpy()
 
-    # Copying from others
+    # Copying from other algorithms
 
     def copy_policy_from(self, algo: Any) -> None:
         """Replace the evaluated algorithm by a copy of another algorithm with the same architecture.
@@ -340,25 +339,22 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         Saved files then contain the copy.
 
         Raises:
-            ValueError: If the networks of the policies differ, the `phi` of the agents differ, or the actions of one of
-                the two algorithms need more than its policy network, as in `BCQ` and `BEAR`.
+            ValueError: If the networks of the policies differ, or if the `phi` of the agents differ. If an algorithm
+                selects actions with more networks than its policy, as `BCQ` and `BEAR` do.
         """
         other, acting = algo, policies.agent_of(algo)
         if isinstance(algo, FQE):
             other = acting.policy if algo.algo is None else algo.algo
         buffer = getattr(policies.agent_of(other), "replay_buffer", None)
-        own = copy.deepcopy(other, {id(buffer): buffer})  # the buffer is not copied: it may be large and is not used
-        policy = policies.policy_of(own, self.action_size if self.discrete_action else None)
-        for each, asked in ((self.agent.policy, self.algo), (policy, other)):
+        copied = copy.deepcopy(other, {id(buffer): buffer})  # do not copy the buffer, which may be large
+        policy = policies.policy_of(copied, self.action_size if self.discrete_action else None)
+        for each, source in ((self.agent.policy, self.algo), (policy, other)):
             if isinstance(each, policies.ActingPolicy):
-                raise ValueError(
-                    f"algo: the actions of {type(asked).__name__} need more than one network and cannot be copied: "
-                    "construct a new FQE of the other algorithm"
-                )
+                raise ValueError(f"algo: {type(source).__name__} acts by more than one network: construct a new FQE")
         if getattr(acting, "phi", self.agent.phi) != self.agent.phi:
             raise ValueError("algo has another phi than the critics: construct a new FQE of algo")
         saving.check_form(self.agent.policy, policy, "policy")
-        self.agent.policy, self.algo = policies.lying_on(self.agent.device, policy), own
+        self.agent.policy, self.algo = policies.policy_on_device(self.agent.device, policy), copied
         self.agent.act_deterministically = policies.evaluates_modes(acting)
 
     def copy_policy_optim_from(self, algo: Any) -> None:
@@ -394,7 +390,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     # Files
 
     def _json_params(self) -> dict[str, Any]:
-        """Return the hyperparameters, and the hyperparameters of an evaluated estimator, as JSON values."""
+        """Return the hyperparameters, including the hyperparameters of an evaluated estimator, as JSON values."""
         algo = self.algo._json_params() if isinstance(self.algo, Estimator) else None
         return {**super()._json_params(), "algo": algo}
 
@@ -446,7 +442,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     save = save_model
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:
-        """Load the parameters that `save_model` or `save` saved; the evaluated policy stays unchanged.
+        """Load the parameters that `save_model` or `save` saved. The evaluated policy stays unchanged.
 
         If the agent is not built yet, or the scalers differ, the agent is built with the saved shapes and scalers.
 
@@ -465,7 +461,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     def save_policy(self, fname: str | os.PathLike[str]) -> None:  # type: ignore[override]
         """Export the evaluated policy.
 
-        The ending of the file name selects the format, for example ".onnx". The default format is TorchScript.
+        The extension of the file name selects the format, for example ".onnx". Other extensions mean TorchScript.
 
         Raises:
             NotFittedError: If the agent is not built yet, or the algorithm is unknown.
@@ -493,14 +489,14 @@ class DiscreteFQE(FQE):
 def load_learnable(
     fname: str | os.PathLike[str], *, device: int | str | torch.device | bool = False, algo: Any = None
 ) -> Any:
-    """Load an estimator or `FQE` that its method `save` saved; loading executes no code.
+    """Load an estimator or an `FQE` from a file that its method `save` wrote. Loading executes no code from the file.
 
     Args:
         fname: Path of the file.
         device: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a device name of torch,
             such as "cpu:0" or "cuda:1".
-        algo: Algorithm that the loaded `FQE` evaluates. If None, the `FQE` evaluates the estimator in the file. Agents
-            are not saved in the file. If an `FQE` of an agent is loaded without `algo`, it returns values, but no
+        algo: Algorithm that the loaded `FQE` evaluates. If None, the `FQE` evaluates the estimator in the file. The
+            file contains no agents, so an `FQE` of an agent that is loaded without `algo` returns values, but no
             actions.
 
     Returns:
@@ -512,14 +508,14 @@ def load_learnable(
         ValueError: If the device does not exist, or an estimator does not support this type of device.
     """
     state, params = saving.read_model(fname)
-    name, place = params.get("algorithm"), device_of(device)
+    name, torch_device = params.get("algorithm"), device_of(device)
     if evaluates := issubclass(ESTIMATORS.get(str(name), Estimator), FQE):
         params = params if algo is None else {**params, "algo": algo}
     elif algo is not None:
         raise TypeError(f"algo is {type(algo).__name__}, but {fname} contains {name}, not an FQE: expected None")
-    elif place.type not in {"cpu", "cuda"}:
+    elif torch_device.type not in {"cpu", "cuda"}:
         raise ValueError(f"device is {device!r}, expected 'cpu' or 'cuda:<number>' for an estimator")
-    made: Any = Estimator._from_params(fname, params, place if evaluates else place.index)
+    made: Any = Estimator._from_params(fname, params, torch_device if evaluates else torch_device.index)
     made._restore_model(fname, state, params)
     if evaluates and algo is None and made.algo is not None:
         with saving.errors_about_file(fname):

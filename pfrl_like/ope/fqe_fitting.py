@@ -1,4 +1,4 @@
-"""Training of fitted Q evaluation: offline from data, or online from steps of the evaluated policy."""
+"""Mixin of `FQE` for training: offline on data, or online on steps of the evaluated policy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,13 +16,13 @@ from pfrl_like.loggers import FileAdapterFactory, LoggerAdapterFactory, LoggingS
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.checks import check_counts
 
-#: Function of (fqe, epoch, steps so far); epochs are counted from 1.
+#: Function that is called with (fqe, epoch, steps so far). Epochs are counted from 1.
 StepCallback = Callable[[Any, int, int], Any]
 Metrics = dict[str, float]
 
 
 class PolicyCollector(Collector):
-    """Acts with the evaluated policy; see `Collector` for the arguments.
+    """Collector that acts with the evaluated policy. The arguments are the arguments of `Collector`.
 
     Attributes:
         deterministic: True to select greedy actions if there is no explorer. False to sample actions.
@@ -31,7 +31,7 @@ class PolicyCollector(Collector):
     deterministic = False
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """Return the action of the policy, or the action that the explorer selects given the greedy action."""
+        """Return the action of the policy, or of the explorer, which takes the greedy action into account."""
         greedy = self.deterministic or self.explorer is not None
         return self.explore(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 
@@ -108,7 +108,7 @@ class FittingFQE:
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
     ) -> Iterator[tuple[int, Metrics]]:
-        """Return an iterator over the epochs of `fit`; arguments and errors are the same as in `fit`.
+        """Return an iterator that trains one epoch at a time. Arguments and errors are the same as in `fit`.
 
         Yields:
             Number of the epoch, counted from 1, and dict of metrics.

@@ -7,7 +7,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Mapping
 from statistics import NormalDist
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,34 +20,34 @@ from pfrl_like.utils.checks import check_numbers, levels_to_the_caller, warn_onc
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SelfNormalized:
-    """Weighted averages `sum_i w_ik x_ik / sum_i w_ik` and sums of these averages; every estimator is such a sum.
+    """Weighted averages `sum_i w_ik x_ik / sum_i w_ik`, k = 1 to K, and J weighted sums of these averages.
 
-    If all weights of an average are 0, the average is 0.
+    Every estimator is such a sum. If all weights of an average are 0, the average is 0.
 
     Attributes:
         weight: Weights w, at least 0, [E, K].
         value: Values x, [E, K].
-        parts: Coefficients of the K averages in each of J sums, [J, K].
+        coefficients: Coefficients of the K averages in each of the J sums, [J, K].
     """
 
     weight: Array
     value: Array
-    parts: Array
+    coefficients: Array
 
     @classmethod
     def mean(cls, value: Array) -> Self:
-        """Return the unweighted mean of one number per episode, [E]."""
+        """Return the object whose only sum is the unweighted mean of `value`, [E]."""
         return cls(np.ones((len(value), 1)), value[:, None], np.ones((1, 1)))
 
     @classmethod
     def total(cls, weight: Array, value: Array) -> Self:
-        """Return the sum of all averages."""
+        """Return the object whose only sum is the sum of all averages."""
         return cls(weight, value, np.ones((1, weight.shape[1])))
 
     @property
     def width(self) -> int:
-        """Number of floats in memory per resample."""
-        return len(self.parts) * sum(self.weight.shape)
+        """Number of floats that a call keeps in memory for each resample."""
+        return len(self.coefficients) * sum(self.weight.shape)
 
     def __call__(self, counts: Array) -> tuple[Array, Array]:
         """Return the sums of averages for resamples, and the influence functions of the sums.
@@ -56,32 +56,32 @@ class SelfNormalized:
             counts: Number of copies of each episode in each of B resamples, [B, E].
 
         Returns:
-            The sums, [B, J], and the influence of each episode on the sums, [B, E, J]. To first order, one more copy of
-            an episode changes a sum by the influence divided by the size of the resample.
+            The sums, [B, J], and the influence of each episode on the sums, [B, E, J]. One more copy of an episode
+            changes a sum approximately by its influence divided by the size of the resample.
         """
         sums = counts @ self.weight
         share = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
         weighted = self.weight * self.value
         average = (counts @ weighted) * share
-        numbers = average @ self.parts.T
+        sums_of_averages = average @ self.coefficients.T
         size = counts.sum(1)[:, None, None]
-        factors = self.parts[None] * share[:, None] * size  # [B, J, K]
+        factors = self.coefficients[None] * share[:, None] * size  # [B, J, K]
         influence = weighted @ factors.swapaxes(1, 2) - self.weight @ (factors * average[:, None]).swapaxes(1, 2)
-        return numbers, influence
+        return sums_of_averages, influence
 
 
 def covariance(counts: Array, influence: Array) -> Array:
-    """Return covariances, [B, J, J], of J numbers from their influence functions, [B, E, J] (delta method)."""
+    """Return the covariances of J sums, [B, J, J], from their influence functions, [B, E, J] (delta method)."""
     size = counts.sum(1)[:, None, None]
     spread = (counts[:, :, None] * influence).swapaxes(1, 2) @ influence
     return np.asarray(spread / (size * np.maximum(size - 1.0, 1.0)))
 
 
 def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """Return the mean of each episode's return times its last weight: unbiased, with a large variance.
+    """Return the mean over episodes of return times last weight. The estimate is unbiased, with a large variance.
 
     Args:
-        episodes: Recorded episodes with probabilities.
+        episodes: Recorded episodes.
         gamma: Discount factor per step.
         interval: Settings of the confidence interval. If None, the defaults of `Bootstrap` are used.
 
@@ -93,51 +93,53 @@ def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootst
         TypeError: If `gamma` is not a number, or `interval` is not a `Bootstrap`.
     """
     returns = (discounts(episodes, gamma) * episodes.reward).sum(1)
-    weight, scale = plain_weights(episodes)
+    weight, scale = scaled_by_maximum(episodes)
     mean = SelfNormalized.mean(weight[:, -1] * returns)
-    return estimated("importance sampling", episodes, mean, interval, scale)
+    return make_estimate("importance sampling", episodes, mean, interval, scale)
 
 
 def weighted_importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
     """Return the weighted average of the returns, with the last weight of each episode.
 
-    The estimate is consistent. With few episodes, it is biased towards the return of the behaviour policy. It is NaN if
-    no episode has a weight above 0. Arguments, result and errors are the same as in `importance_sampling`.
+    The estimate is consistent. With few episodes, the estimate is biased towards the return of the behaviour policy.
+    The estimate is NaN if no episode has a weight above 0. Arguments, result and errors are the same as in
+    `importance_sampling`.
     """
     returns = (discounts(episodes, gamma) * episodes.reward).sum(1, keepdims=True)
     weight, _ = scaled_weights(episodes.log_weight[:, -1:])
     average = SelfNormalized.total(weight, returns)
-    found = estimated("weighted importance sampling", episodes, average, interval)
+    estimate = make_estimate("weighted importance sampling", episodes, average, interval)
     unknown = float("nan")
-    if found.effective_sample_size == 0:
-        return dataclasses.replace(found, value=unknown, interval=(unknown, unknown), standard_error=unknown)
-    return found
+    if estimate.effective_sample_size == 0:
+        return dataclasses.replace(estimate, value=unknown, interval=(unknown, unknown), standard_error=unknown)
+    return estimate
 
 
 def per_decision_importance_sampling(
     episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None
 ) -> Estimate:
-    """Return the mean over episodes of the discounted sum of weighted rewards: unbiased.
+    """Return the mean over episodes of the discounted sum of weighted rewards.
 
-    Each reward is multiplied by the weight of its step. Arguments, result and errors are the same as in
-    `importance_sampling`.
+    Each reward is multiplied by the weight of its step. The estimate is unbiased. Arguments, result and errors are the
+    same as in `importance_sampling`.
     """
-    weight, scale = plain_weights(episodes)
+    weight, scale = scaled_by_maximum(episodes)
     mean = SelfNormalized.mean((weight * discounts(episodes, gamma) * episodes.reward).sum(1))
-    return estimated("per-decision importance sampling", episodes, mean, interval, scale)
+    return make_estimate("per-decision importance sampling", episodes, mean, interval, scale)
 
 
 def weighted_per_decision_importance_sampling(
     episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None
 ) -> Estimate:
-    """Return the discounted sum over steps of the weighted average of the step's rewards: consistent.
+    """Return the discounted sum over steps of the weighted average of the rewards of this step.
 
-    After the end of an episode, its last weight and rewards of 0 are used (Thomas 2015, "Safe reinforcement learning",
-    3.10). Arguments, result and errors are the same as in `importance_sampling`.
+    The estimate is consistent. For steps after the end of an episode, the reward is 0 and the weight is the last weight
+    of the episode (Thomas 2015, "Safe reinforcement learning", 3.10). Arguments, result and errors are the same as in
+    `importance_sampling`.
     """
     weight, _ = scaled_weights(episodes.log_weight)
     averages = SelfNormalized.total(weight, discounts(episodes, gamma) * episodes.reward)
-    return estimated("weighted per-decision importance sampling", episodes, averages, interval)
+    return make_estimate("weighted per-decision importance sampling", episodes, averages, interval)
 
 
 def discounts(episodes: LoggedEpisodes, gamma: float) -> Array:
@@ -151,54 +153,53 @@ def discounts(episodes: LoggedEpisodes, gamma: float) -> Array:
     return np.asarray(float(gamma) ** np.arange(episodes.reward.shape[1]))
 
 
-def plain_weights(episodes: LoggedEpisodes) -> tuple[Array, float]:
-    """Return the weights of all steps, [E, T], divided by max(1, maximum weight), and the log of the divisor."""
+def scaled_by_maximum(episodes: LoggedEpisodes) -> tuple[Array, float]:
+    """Return the weights of all steps, [E, T], divided by max(1, maximum weight), and the logarithm of the divisor."""
     scale = max(0.0, float(episodes.log_weight.max()))
     return np.exp(episodes.log_weight - scale), scale
 
 
-def estimated(
+def make_estimate(
     estimator: str,
     episodes: LoggedEpisodes,
-    numbers: SelfNormalized,
+    sums: SelfNormalized,
     settings: Bootstrap | None,
     log_scale: float = 0.0,
     weighted: bool = True,
 ) -> Estimate:
-    """Return the estimate, with its confidence interval, from a sum of weighted averages.
+    """Return the estimate that is the sum of weighted averages, with its confidence interval.
 
     Args:
         estimator: Name of the estimator.
         episodes: The episodes.
-        numbers: The averages and their sum.
+        sums: The averages and their sum.
         settings: Settings of the confidence interval. If None, the defaults of `Bootstrap` are used.
-        log_scale: Logarithm of the divisor of the values.
+        log_scale: Logarithm of the factor by which the sum must be multiplied.
         weighted: True if the estimate uses importance weights.
 
     Returns:
-        The estimate. If the value is too large for a float, it is infinite or NaN, and the interval and the standard
-        error are NaN.
+        The estimate. If the value is too large for a float, the value is infinite or NaN, and the interval and the
+        standard error are NaN.
     """
 
     def statistic(counts: Array) -> tuple[Array, Array]:
-        values, influence = numbers(counts)
+        values, influence = sums(counts)
         return values[:, 0], influence[:, :, 0]
 
     settings, once = estimates.settings_of(settings), np.ones((1, len(episodes)))
     with np.errstate(over="ignore", invalid="ignore"):
         values, influence = statistic(once)
         value, error = float(values[0]), float(estimates.standard_error(once, influence)[0])
-        resamples = estimates.bootstrap(statistic, len(episodes), settings.n_resamples, numbers.width, settings.rng)
+        resamples = estimates.bootstrap(statistic, len(episodes), settings.n_resamples, sums.width, settings.rng)
         bounds = estimates.interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
         scale = float(np.exp(log_scale))
     size = episodes.effective_sample_size if weighted else float("nan")
-    warning, left = estimates.weakness(episodes) if weighted else ("", size)
+    warning, n_effective = estimates.reliability(episodes) if weighted else ("", size)
     if warning:
-        warnings.warn(
-            estimates.UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=levels_to_the_caller()
-        )
-    found = [0.0 if number == 0 else float(number) * scale for number in (value, error, *bounds)]
-    value, error, low, high = found if np.isfinite(found[0]) else [found[0]] + [float("nan")] * 3
+        unreliable = estimates.UnreliableEstimateWarning(f"{estimator}: {warning}", n_effective)
+        warnings.warn(unreliable, stacklevel=levels_to_the_caller())
+    scaled = [0.0 if number == 0 else float(number) * scale for number in (value, error, *bounds)]
+    value, error, low, high = scaled if np.isfinite(scaled[0]) else [scaled[0]] + [float("nan")] * 3
     return Estimate(
         estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),
         int(episodes.truncated.sum()), warning,
@@ -206,10 +207,13 @@ def estimated(
 
 
 def least_square_on_simplex(matrix: Array) -> Array:
-    """Return the vector x >= 0, [J], that sums to 1 and minimises x' A x, for A positive semi-definite, [J, J].
+    """Return the vector x >= 0, [J], that sums to 1 and minimises x' A x.
 
-    The scaled problem, A z = 1 for all elements with z > 0, is a non-negative least squares problem. It is solved with
-    an active-set method (Lawson and Hanson 1974, "Solving least squares problems", chapter 23).
+    The solution is x = z / sum(z), where A z = 1 in the elements with z > 0. z is found with the active-set method for
+    non-negative least squares (Lawson and Hanson 1974, "Solving least squares problems", chapter 23).
+
+    Args:
+        matrix: A, positive semi-definite, [J, J].
     """
     size = len(matrix)
     scale = np.trace(matrix) / size
@@ -223,45 +227,45 @@ def least_square_on_simplex(matrix: Array) -> Array:
         if slope[best] <= 1e-9:
             break
         active[best] = True
-        while (wanted := _solved(a, active)).min() <= 0 < active.sum():
+        while (wanted := _solve_active(a, active)).min() <= 0 < active.sum():
             _move(z, wanted, active)
         z[:] = 0.0
         z[active] = wanted
     return np.asarray(z / z.sum())
 
 
-def _solved(a: Array, active: NDArray[np.bool_]) -> Array:
+def _solve_active(a: Array, active: NDArray[np.bool_]) -> Array:
     return np.asarray(np.linalg.solve(a[np.ix_(active, active)], np.ones(int(active.sum()))), np.float64)
 
 
 def _move(z: Array, wanted: Array, active: NDArray[np.bool_]) -> None:
-    """Move z towards `wanted` until an element is 0; this element becomes inactive."""
+    """Move z towards `wanted` until an element is 0, and make this element inactive."""
     at = np.flatnonzero(active)
     falling = wanted <= 0
     reach = z[at] / np.where(falling, z[at] - wanted, 1.0)
     share = reach[falling].min()
     z[at] += share * (wanted - z[at])
-    left = at[falling & (reach <= share)]
-    z[left], active[left] = 0.0, False
+    zero = at[falling & (reach <= share)]
+    z[zero], active[zero] = 0.0, False
 
 
-#: Maximum number of lengths from which MAGIC chooses.
-_LENGTHS = 20
+#: Maximum number of lengths that MAGIC combines.
+_MAX_LENGTHS = 20
 #: Warning about values that are computed only from a model.
-_NOT_JUDGED = "coverage is unknown: the error of the model may be far larger than the spread of start states"
-#: Confidence of the interval from which MAGIC estimates the bias of a length (arXiv:1604.00923, 7.2).
-_OF_BIAS = 0.9
+_UNKNOWN_COVERAGE = "coverage is unknown: the error of the model may be far larger than the spread of start states"
+#: Confidence of the interval from which MAGIC estimates the bias of an estimate (arXiv:1604.00923, 7.2).
+_BIAS_CONFIDENCE = 0.9
 
 
 def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -> Estimate:
     """Return the mean of the model's V(s_0).
 
-    The error of the model is unknown. The estimate therefore has a `start_state_interval`, and its `interval` is NaN.
-    An `UnreliableEstimateWarning` is issued, once per process.
+    The error of the model is unknown. So the `interval` of the estimate is NaN, and its `start_state_interval` contains
+    only the spread of start states. An `UnreliableEstimateWarning` is issued, once per process.
 
     Args:
         episodes: Recorded episodes with the model's values. Their probabilities are not used.
-        interval: Settings of the interval of start states. If None, the defaults of `Bootstrap` are used.
+        interval: Settings of the `start_state_interval`. If None, the defaults of `Bootstrap` are used.
 
     Returns:
         The estimate.
@@ -271,18 +275,12 @@ def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -
         TypeError: If `interval` is not a `Bootstrap`.
     """
     _, v = episodes.model()
-    found = estimated("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
-    warn_once(
-        "coverage of the direct method",
-        f"fqe, the direct method: {_NOT_JUDGED}. Its start_state_interval contains only the spread of start states and "
-        "is no interval of the return: compare other estimates, or run episodes",
-        estimates.UnreliableEstimateWarning,
-    )
-    unknown = float("nan")
-    return dataclasses.replace(
-        found, interval=(unknown, unknown), standard_error=unknown, start_state_interval=found.interval,
-        warning=_NOT_JUDGED,
-    )  # fmt: skip
+    estimate = make_estimate("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
+    text = f"fqe, the direct method: {_UNKNOWN_COVERAGE}. Compare other estimates, or run episodes"
+    warn_once("coverage of the direct method", text, estimates.UnreliableEstimateWarning)
+    unknown: dict[str, Any] = {"interval": (float("nan"), float("nan")), "standard_error": float("nan")}
+    states = estimate.interval
+    return dataclasses.replace(estimate, **unknown, start_state_interval=states, warning=_UNKNOWN_COVERAGE)
 
 
 def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
@@ -291,7 +289,7 @@ def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | 
     The estimate is unbiased for any model. Its variance is small if the model is accurate.
 
     Args:
-        episodes: Recorded episodes with probabilities and the model's values.
+        episodes: Recorded episodes with the model's values.
         gamma: Discount factor per step.
         interval: Settings of the confidence interval. If None, the defaults of `Bootstrap` are used.
 
@@ -304,20 +302,20 @@ def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | 
     """
     q, v = episodes.model()
     factor = discounts(episodes, gamma)
-    weight, scale = plain_weights(episodes)
-    wrong = episodes.reward + gamma * v[:, 1:] - q
-    mean = SelfNormalized.mean(v[:, 0] * np.exp(-scale) + (factor * weight * wrong).sum(1))
-    return estimated("doubly robust", episodes, mean, interval, scale)
+    weight, scale = scaled_by_maximum(episodes)
+    td_error = episodes.reward + gamma * v[:, 1:] - q
+    mean = SelfNormalized.mean(v[:, 0] * np.exp(-scale) + (factor * weight * td_error).sum(1))
+    return make_estimate("doubly robust", episodes, mean, interval, scale)
 
 
 def weighted_doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """Return the doubly robust estimate with weighted averages for each step (arXiv:1604.00923, section 5).
+    """Return the doubly robust estimate with a weighted average for each step (arXiv:1604.00923, section 5).
 
     The estimate is consistent and has a smaller variance than `doubly_robust`. Arguments, result and errors are the
     same as in `doubly_robust`.
     """
     weight, value = _weighted_columns(episodes, gamma)
-    return estimated("weighted doubly robust", episodes, SelfNormalized.total(weight, value), interval)
+    return make_estimate("weighted doubly robust", episodes, SelfNormalized.total(weight, value), interval)
 
 
 def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
@@ -325,47 +323,47 @@ def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = N
 
     The estimate is a weighted mean of estimates of different lengths. An estimate of length j uses the importance
     weights for the first j steps and the model for the later steps. The weights of the mean minimise the sum of
-    variance and squared bias, which are estimated with the delta method. Interval and standard error are taken from
-    `weighted_doubly_robust`. The interval is widened if it does not contain the value, because the data do not
-    determine the bias of the mean more precisely. Arguments, result and errors are the same as in `doubly_robust`.
+    variance and squared bias, which are estimated with the delta method. The interval and the standard error are the
+    results of `weighted_doubly_robust`. If this interval does not contain the value, the interval is extended to the
+    value. Arguments, result and errors are the same as in `doubly_robust`.
     """
     weight, value = _weighted_columns(episodes, gamma)
     once = np.ones((1, len(episodes)))
     with np.errstate(over="ignore", invalid="ignore"):
-        found, influence = SelfNormalized(weight, value, _parts(episodes.reward.shape[1]))(once)
-        mixed = float(_mixture(once, found, influence) @ found[0])
-    whole = estimated("MAGIC", episodes, SelfNormalized.total(weight, value), interval)
+        of_lengths, influence = SelfNormalized(weight, value, _length_coefficients(episodes.reward.shape[1]))(once)
+        mixed = float(_length_weights(once, of_lengths, influence) @ of_lengths[0])
+    whole = make_estimate("MAGIC", episodes, SelfNormalized.total(weight, value), interval)
     low, high = whole.interval
     return dataclasses.replace(whole, value=mixed, interval=(min(low, mixed), max(high, mixed)))
 
 
 def _weighted_columns(episodes: LoggedEpisodes, gamma: float) -> tuple[Array, Array]:
-    """Return weights and values, [E, 2 T + 1] each: V of the states 0 to T, then r - Q of the steps, all discounted."""
+    """Return weights and discounted values, [E, 2 T + 1] each: V of the states, then r - Q of the steps."""
     q, v = episodes.model()
     factor = discounts(episodes, gamma)
     weight, _ = scaled_weights(episodes.log_weight)
-    of_states = np.concatenate([np.ones((len(episodes), 1)), weight], axis=1)
+    state_weight = np.concatenate([np.ones((len(episodes), 1)), weight], axis=1)
     values = [np.append(factor, factor[-1] * gamma) * v, factor * (episodes.reward - q)]
-    return np.concatenate([of_states, weight], axis=1), np.concatenate(values, axis=1)
+    return np.concatenate([state_weight, weight], axis=1), np.concatenate(values, axis=1)
 
 
-def _parts(n_steps: int) -> Array:
-    """Return coefficients, 0 or 1, of the columns in the estimates of lengths 0 to T, [J, 2 T + 1]."""
+def _length_coefficients(n_steps: int) -> Array:
+    """Return the coefficients, 0 or 1, of the result of `_weighted_columns` in estimates of J lengths, [J, 2 T + 1]."""
     every = np.arange(n_steps + 1)
-    some = np.unique(np.round(np.geomspace(1, n_steps + 1, _LENGTHS))) - 1
-    lengths, step = (every if len(every) <= _LENGTHS else some)[:, None], every[:-1]
+    some = np.unique(np.round(np.geomspace(1, n_steps + 1, _MAX_LENGTHS))) - 1
+    lengths, step = (every if len(every) <= _MAX_LENGTHS else some)[:, None], every[:-1]
     return np.concatenate([every <= lengths, step < lengths], axis=1).astype(np.float64)
 
 
-def _mixture(once: Array, found: Array, influence: Array) -> Array:
-    """Return the weights of the estimates in the mean, [J], from their variances and estimated biases."""
-    reach = NormalDist().inv_cdf((1 + _OF_BIAS) / 2) * estimates.standard_error(once, influence[:, :, -1])
-    away = found[0] - found[0, -1]
-    bias = np.sign(away) * np.maximum(np.abs(away) - reach, 0.0)
+def _length_weights(once: Array, values: Array, influence: Array) -> Array:
+    """Return the weights of the estimates of J lengths in the mean, [J], from their variances and estimated biases."""
+    reach = NormalDist().inv_cdf((1 + _BIAS_CONFIDENCE) / 2) * estimates.standard_error(once, influence[:, :, -1])
+    difference = values[0] - values[0, -1]
+    bias = np.sign(difference) * np.maximum(np.abs(difference) - reach, 0.0)
     return least_square_on_simplex(covariance(once, influence)[0] + np.outer(bias, bias))
 
 
-#: Estimators that need probabilities; keys are the names in `evaluate_offline`.
+#: Estimators with importance weights, keyed by their names in `evaluate_offline`.
 BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
     "is": importance_sampling, "wis": weighted_importance_sampling,
     "pdis": per_decision_importance_sampling, "wpdis": weighted_per_decision_importance_sampling,

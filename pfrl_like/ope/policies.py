@@ -1,5 +1,6 @@
-"""Policies of trained algorithms as modules that map features to action distributions, and their log-probabilities."""
+"""Policies of trained algorithms, as modules that map features to action distributions."""
 
+import contextlib
 import copy
 import math
 from typing import Any
@@ -20,7 +21,7 @@ from pfrl_like.learning.model_outputs import obs_in_errors
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward
-from pfrl_like.ope.episodes import Array, in_parts
+from pfrl_like.ope.episodes import Array, in_chunks
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.preprocessing.scaler import AffineScaler
 from pfrl_like.random_streams.streams import isolated_rng
@@ -29,7 +30,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 class GreedyPolicy(nn.Module):
-    """Policy that selects greedy actions of a Q-function; a discrete action is random with probability `epsilon`.
+    """Policy that selects the greedy actions of a Q-function. With probability `epsilon`, a discrete action is random.
 
     Args:
         q_function: Module that maps features to an `ActionValue`.
@@ -43,24 +44,24 @@ class GreedyPolicy(nn.Module):
     def __init__(self, q_function: nn.Module, epsilon: float = 0.0) -> None:
         super().__init__()
         check_numbers(0, 1, epsilon=epsilon)
-        self.q_function, self.epsilon, self.certain = q_function, epsilon, DeterministicHead()
+        self.q_function, self.epsilon, self.deterministic = q_function, epsilon, DeterministicHead()
 
     def forward(self, obs: Any) -> Any:
         """Return a `Categorical`, or the output of a `DeterministicHead` if actions are continuous."""
         value: Any = fast_forward(self.q_function, obs)
         if not hasattr(value, "n_actions"):
-            return self.certain(value.greedy_actions)
-        return Choice(value.greedy_actions, torch.ones_like(value.q_values), self.epsilon, value)
+            return self.deterministic(value.greedy_actions)
+        return EpsilonGreedy(value.greedy_actions, torch.ones_like(value.q_values), self.epsilon, value)
 
 
-class Choice(Categorical):
-    """Distributions of greedy or epsilon-greedy actions; if values are known, disallowed actions can be masked.
+class EpsilonGreedy(Categorical):
+    """Distributions of greedy or epsilon-greedy actions.
 
     Args:
         action: Greedy actions, [N].
         ones: Tensor of ones, [N, n_actions].
         epsilon: Probability of a random action.
-        value: `ActionValue` from which the actions were chosen. None if the actions were chosen in another way.
+        value: `ActionValue` whose greedy actions are `action`, needed for `masked`. None if there is no such value.
     """
 
     def __init__(self, action: Tensor, ones: Tensor, epsilon: float = 0.0, value: Any = None) -> None:
@@ -68,23 +69,20 @@ class Choice(Categorical):
         self.value, self.epsilon = value, epsilon
 
     def masked(self, action_mask: Any) -> MaskedCategorical:
-        """Return epsilon-greedy distributions over the allowed actions; see `Categorical` for argument and errors.
+        """Return epsilon-greedy distributions over the allowed actions; `action_mask` as in `Categorical.masked`.
 
         Raises:
             TypeError: If `value` is None.
         """
         if self.value is None:
-            raise TypeError(
-                "action_mask: the evaluated algorithm does not support masks, because its actions need more than one "
-                "network: evaluate an algorithm with one Q-function or one policy network"
-            )
+            raise TypeError("action_mask: not supported if actions need more than one network, expected None")
         value = self.value.masked(action_mask)
         mask = value.action_mask | ~value.action_mask.any(-1, keepdim=True)
         return MaskedCategorical(_epsilon_greedy_log_probs(value.greedy_actions, mask, self.epsilon), mask)
 
 
-class StillPolicy(nn.Module):
-    """Policy with its agent's observation normaliser; the statistics of the normaliser do not change during evaluation.
+class NormalizedPolicy(nn.Module):
+    """Policy with its agent's observation normaliser. Evaluation does not change the statistics of normalisers.
 
     Args:
         policy: Module that maps features to action distributions, or to tuples (distribution, values).
@@ -98,12 +96,12 @@ class StillPolicy(nn.Module):
     def forward(self, obs: Any) -> Any:
         """Return the action distributions."""
         with holding_still(self):
-            given = fast_forward(self.policy, obs if self.normalizer is None else self.normalizer(obs, update=False))
-        return given[0] if isinstance(given, tuple) else given
+            output = fast_forward(self.policy, obs if self.normalizer is None else self.normalizer(obs, update=False))
+        return output[0] if isinstance(output, tuple) else output
 
 
 class RescaledPolicy(nn.Module):
-    """Policy of an estimator with an `action_scaler`; its actions are unscaled actions of the data.
+    """Policy of an estimator with an `action_scaler`. The policy returns distributions of unscaled actions.
 
     Args:
         policy: Module that maps features to distributions of scaled actions.
@@ -112,14 +110,14 @@ class RescaledPolicy(nn.Module):
 
     def __init__(self, policy: nn.Module, scaler: AffineScaler) -> None:
         super().__init__()
-        self.policy, self.scaler, self.certain = policy, scaler, DeterministicHead()
+        self.policy, self.scaler, self.deterministic = policy, scaler, DeterministicHead()
 
     def forward(self, obs: Any) -> Any:
-        """Return the action distributions; they have densities if the scaled distributions have densities."""
+        """Return the distributions of unscaled actions, with densities if the scaled distributions have densities."""
         scaled = fast_forward(self.policy, obs)
         mode = mode_of(scaled)
         if not getattr(scaled, "has_density", True):
-            return self.certain(self.scaler.reverse_transform(mode))
+            return self.deterministic(self.scaler.reverse_transform(mode))
         ends = torch.zeros_like(mode[0]), torch.ones_like(mode[0])
         low, high = (self.scaler.reverse_transform(end) for end in ends)
         return TransformedDistribution(scaled, [AffineTransform(low, high - low, event_dim=1)], validate_args=False)
@@ -139,14 +137,19 @@ class ActingPolicy(nn.Module):
 
     def __init__(self, algo: Any, n_actions: int | None, argument: str = "algo") -> None:
         super().__init__()
-        self.act, self.n_actions, self.certain = _action_function(algo, argument), n_actions, DeterministicHead()
+        if not hasattr(algo, "predict") and not (hasattr(algo, "batch_act") and hasattr(algo, "eval_mode")):
+            raise TypeError(f"{argument} is {type(algo).__name__}, expected an agent, or an object with predict")
+        self.algo, self.n_actions, self.deterministic = algo, n_actions, DeterministicHead()
 
     def forward(self, obs: Tensor) -> Any:
         """Return a `Categorical`, or the output of a `DeterministicHead` if actions are continuous."""
-        action = torch.as_tensor(np.asarray(self.act(obs.cpu().numpy())), device=obs.device)
+        raw = obs.cpu().numpy()
+        with contextlib.nullcontext() if hasattr(self.algo, "predict") else self.algo.eval_mode():
+            selected = self.algo.predict(raw) if hasattr(self.algo, "predict") else self.algo.batch_act([*raw])
+        action = torch.as_tensor(np.asarray(selected), device=obs.device)
         if self.n_actions is None:
-            return self.certain(action.float())
-        return Choice(action, torch.ones(len(action), self.n_actions, device=action.device))
+            return self.deterministic(action.float())
+        return EpsilonGreedy(action, torch.ones(len(action), self.n_actions, device=action.device))
 
 
 class NoPolicy(nn.Module):
@@ -162,13 +165,13 @@ class NoPolicy(nn.Module):
 
 
 def _epsilon_greedy_log_probs(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tensor:
-    """Return log-probabilities, [N, n_actions], of epsilon-greedy choice among the actions in `mask`."""
+    """Return the log-probabilities of epsilon-greedy selection from the actions in `mask`, [N, n_actions]."""
     one_hot = nn.functional.one_hot(action.long(), mask.shape[-1])
     return ((1 - epsilon) * one_hot + epsilon * mask / mask.sum(-1, keepdim=True)).log()
 
 
 def agent_of(algo: Any, argument: str = "algo") -> Any:
-    """Return the built agent of an estimator; an agent or another object that acts is returned unchanged.
+    """Return the built agent of an estimator; return other objects unchanged.
 
     Args:
         algo: Agent, estimator, object with `predict`, or module that returns action distributions.
@@ -188,7 +191,7 @@ def agent_of(algo: Any, argument: str = "algo") -> Any:
 
 
 def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Module:
-    """Return the policy of an algorithm as a module that shares the algorithm's parameters and does not change them.
+    """Return the policy of an algorithm as a module that shares the parameters of the algorithm.
 
     Args:
         algo: Agent, estimator, object with `predict`, or module that returns action distributions.
@@ -213,20 +216,20 @@ def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Mo
     return still if scaler is None else RescaledPolicy(still, scaler)
 
 
-def reader_of(algo: Any, policy: nn.Module) -> Any:
-    """Return the agent whose `features` are the input of the policy; None if the policy takes raw observations."""
+def feature_agent_of(algo: Any, policy: nn.Module) -> Any:
+    """Return the agent whose `features` are the input of `policy`. None if `policy` takes raw observations."""
     return None if isinstance(policy, ActingPolicy) else agent_of(algo)
 
 
 def features_of(agent: Any, obs: Any) -> Any:
-    """Return the agent's features of observations, on the agent's device; without an agent, return the observations."""
+    """Return the agent's features of observations, on its device; if `agent` is None, return the observations."""
     device = getattr(agent, "device", "cpu")
     features = agent.features(obs, device) if hasattr(agent, "features") else obs
     return map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features)
 
 
-def lying_on(device: torch.device, policy: nn.Module) -> nn.Module:
-    """Return the policy if it is on the device, else a copy on the device; the algorithm's policy is not moved."""
+def policy_on_device(device: torch.device, policy: nn.Module) -> nn.Module:
+    """Return the policy if it is on the device, else a copy on the device."""
     tensors = [*policy.parameters(), *policy.buffers()]
     return policy if all(tensor.device == device for tensor in tensors) else copy.deepcopy(policy).to(device)
 
@@ -237,7 +240,7 @@ def evaluates_modes(algo: Any) -> bool:
 
 
 def _network_of(agent: Any) -> nn.Module | None:
-    """Return the network that determines an agent's actions in evaluation; None if there are several, as in `BCQ`."""
+    """Return the network that determines an agent's actions in evaluation; None for several networks, as in `BCQ`."""
     usual = getattr(type(agent), "greedy_actions", None) is Acting.greedy_actions
     if samples_from_policy(agent) and (usual or not agent.act_deterministically):
         return agent.policy  # type: ignore[no-any-return]
@@ -248,23 +251,9 @@ def _network_of(agent: Any) -> nn.Module | None:
 
 
 def _frozen(policy: nn.Module, normalizer: nn.Module | None = None, output: type[Any] = Distribution) -> nn.Module:
-    """Return the policy if it has no running statistics and returns only distributions, else a `StillPolicy`."""
-    itself = normalizer is None and output is not tuple and not normalizations_of(policy)
-    return policy if itself else StillPolicy(policy, normalizer)
-
-
-def _action_function(algo: Any, argument: str) -> Any:
-    if hasattr(algo, "predict"):
-        return algo.predict
-    if not hasattr(algo, "batch_act") or not hasattr(algo, "eval_mode"):
-        expected = "an agent, an estimator or an object with predict"
-        raise TypeError(f"{argument} is {type(algo).__name__}, expected {expected}")
-
-    def act(obs: Any) -> Any:
-        with algo.eval_mode():
-            return algo.batch_act([*obs])
-
-    return act
+    """Return the policy if it has no running statistics and returns only distributions, else a `NormalizedPolicy`."""
+    is_fixed = normalizer is None and output is not tuple and not normalizations_of(policy)
+    return policy if is_fixed else NormalizedPolicy(policy, normalizer)
 
 
 def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "algo") -> Distribution:
@@ -272,7 +261,7 @@ def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "al
 
     Args:
         policy: Policy returned by `policy_of`.
-        agent: Result of `reader_of`: the agent whose features are the input of the policy, or None.
+        agent: Result of `feature_agent_of`: the agent whose features are the input of the policy, or None.
         obs: Observations, [n, ...].
         argument: Name of the argument in error messages.
 
@@ -308,16 +297,14 @@ def check_actions(
     Raises:
         TypeError: If the policy has the wrong kind of actions.
         ValueError: If the policy's actions have the wrong size, or the policy has too few discrete actions. For an
-            environment, also if the policy has too many discrete actions.
+            environment, the error is also raised if the policy has too many discrete actions.
     """
     shape = tuple(distribution.batch_shape + distribution.event_shape)
     categorical = isinstance(distribution, TorchCategorical)
     if (categorical, len(shape) == 1) != (discrete_action, discrete_action):
         kinds = "continuous", "discrete"
-        raise TypeError(
-            f"{argument} has {kinds[not discrete_action]} actions of shape {shape}, but the actions of "
-            f"{'the environment' if env else 'the data'} are {kinds[discrete_action]}"
-        )
+        what = f"the actions of {'the environment' if env else 'the data'} are {kinds[discrete_action]}"
+        raise TypeError(f"{argument} has {kinds[not discrete_action]} actions of shape {shape}, but {what}")
     has = distribution.probs.shape[-1] if isinstance(distribution, TorchCategorical) else math.prod(shape[1:])
     if has < size or (has > size and (env or not discrete_action)):
         what = "discrete actions" if discrete_action else "action dimensions"
@@ -338,7 +325,7 @@ def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_
         TypeError: If the kinds of actions differ.
         ValueError: If the shapes differ.
     """
-    declared = kind_told_by(algo)
+    declared = declared_action_kind(algo)
     if declared is not None and declared != discrete_action:
         kinds = "continuous", "discrete"
         raise TypeError(f"algo has {kinds[declared]} actions, but the actions of the data are {kinds[discrete_action]}")
@@ -351,20 +338,20 @@ def n_actions_of(algo: Any, observation: Any) -> int:
 
     Args:
         algo: Agent, estimator, object with `predict`, or module that returns action distributions.
-        observation: Observation for a dry run of an agent. The output of the dry run has the number of actions.
+        observation: Observation for a dry run of an agent whose number of actions is not declared.
     """
     known, agent = getattr(algo, "action_size_", None), agent_of(algo)
     if known is None and hasattr(agent, "probe"):
-        given = agent.probe(agent.features([observation], agent.device))
-        given = given[0] if isinstance(given, tuple) else given
-        known = given.logits.shape[-1] if isinstance(given, TorchCategorical) else getattr(given, "n_actions", 0)
+        output = agent.probe(agent.features([observation], agent.device))
+        output = output[0] if isinstance(output, tuple) else output
+        known = output.logits.shape[-1] if isinstance(output, TorchCategorical) else getattr(output, "n_actions", 0)
     return known or 0
 
 
-def tried(
+def dry_run_policy(
     algo: Any, observation: Any, discrete_action: bool, size: int, env: bool = False
 ) -> tuple[nn.Module, Any, Distribution, int]:
-    """Check the policy of an algorithm in a dry run with one observation; return the policy and its output.
+    """Check the policy of an algorithm in a dry run with one observation, and return the policy and its output.
 
     Args:
         algo: Agent, estimator, object with `predict`, or module that returns action distributions.
@@ -375,24 +362,24 @@ def tried(
             contain fewer discrete actions.
 
     Returns:
-        A tuple of four values: the policy; the result of `reader_of`, which is the agent whose features are the input
-        of the policy, or None; the distribution that the policy returned for the observation; the size of a continuous
-        action, or the number of discrete actions.
+        Four values: the policy. The agent whose features are the input of the policy, or None if the policy takes raw
+        observations. The distribution that the policy returned for the observation. The size of a continuous action, or
+        the number of discrete actions.
 
     Raises:
         TypeError: If `algo` cannot act, or has the wrong kind of actions.
         ValueError: If `algo` does not accept the observation, its actions have the wrong size, or it has too few
-            discrete actions. For an environment, also if `algo` has too many discrete actions.
+            discrete actions. For an environment, the error is also raised if `algo` has too many discrete actions.
         NotFittedError: If `algo` is an estimator whose agent is not built yet.
     """
     if discrete_action and not env:
         size = max(size, n_actions_of(algo, observation))
     policy = policy_of(algo, size if discrete_action else None)
-    agent = reader_of(algo, policy)
+    agent = feature_agent_of(algo, policy)
     with torch.no_grad(), evaluating_readers(policy), isolated_rng():
         distribution = distribution_of(policy, agent, observation[None])
     if discrete_action and not env and isinstance(distribution, TorchCategorical):
-        size = max(size, distribution.probs.shape[-1])  # more actions than occur in data
+        size = max(size, distribution.probs.shape[-1])  # data may not contain all actions
     check_actions(distribution, discrete_action, size, env=env)
     return policy, agent, distribution, size
 
@@ -407,7 +394,7 @@ def log_probs(
         obs: Observations, [n, ...], or an object that supports `len` and slicing.
         action: Actions, [n, A] or [n].
         agent: Agent whose `features` are the input of the policy. None if the policy takes the observations.
-        modes: True if the policy always selects its mode; only for discrete actions.
+        modes: True for the policy that always selects the mode of `policy`. Only for discrete actions.
         argument: Name of the argument in error messages.
 
     Raises:
@@ -422,28 +409,28 @@ def log_probs(
     if modes and not discrete:
         raise ValueError("modes is True, but the mode of a continuous policy has no density: expected False")
 
-    def of_some(obs: Any, action: Array) -> Array:
+    def log_probs_of_chunk(obs: Any, action: Array) -> Array:
         distribution: Any = distribution_of(policy, agent, obs, argument)
         size = int(action.max(initial=-1)) + 1 if discrete else math.prod(action.shape[1:])
         check_actions(distribution, discrete, size, argument)
         if not has_density(distribution):
             raise TypeError(f"{argument} returns {type(distribution).__name__}, which has no density")
         if modes:
-            distribution = Choice(mode_of(distribution), torch.ones_like(distribution.probs))
-        taken = torch.as_tensor(action, device=getattr(agent, "device", "cpu"))
-        return np.asarray(distribution.log_prob(taken if discrete else taken.float()).cpu(), np.float64)
+            distribution = EpsilonGreedy(mode_of(distribution), torch.ones_like(distribution.probs))
+        actions = torch.as_tensor(action, device=getattr(agent, "device", "cpu"))
+        return np.asarray(distribution.log_prob(actions if discrete else actions.float()).cpu(), np.float64)
 
     with torch.no_grad(), evaluating_readers(policy):
-        return in_parts(of_some, obs, action)
+        return in_chunks(log_probs_of_chunk, obs, action)
 
 
 def has_density(distribution: Any) -> bool:
-    """Return True if a distribution has probabilities or densities; deterministic continuous actions have none."""
+    """Return True if a distribution has probabilities or densities, unlike deterministic continuous actions."""
     return getattr(distribution, "has_density", True)
 
 
-def kind_told_by(*algos: Any) -> bool | None:
-    """Return True if the first algorithm with a declared kind of actions has discrete actions; None if undeclared."""
+def declared_action_kind(*algos: Any) -> bool | None:
+    """Return True if the first algorithm that declares its kind of actions has discrete actions, else False or None."""
     for algo in algos:
         kind, discrete = getattr(algo, "action_kind", None), getattr(algo, "discrete_action", None)
         if kind is not None or discrete is not None:

@@ -293,7 +293,7 @@ def _is_array_of(value: Any, column: str) -> bool:
 
 def _array(value: Any, column: str) -> Any:
     """Return the recorded rows in an array of an episode, or the array `value`, without loading memory-mapped files."""
-    rows = value.told(column) if hasattr(value, "told") else getattr(value, column, value)
+    rows = value.known_values(column) if hasattr(value, "known_values") else getattr(value, column, value)
     if isinstance(rows, Tensor):
         rows = rows.detach().cpu().numpy()
     return rows if isinstance(getattr(rows, "dtype", None), np.dtype) else np.asarray(rows)

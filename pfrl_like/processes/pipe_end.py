@@ -1,4 +1,4 @@
-"""Ends of pipes, and functions that wait for a message, the death of a worker, or a time limit."""
+"""Ends of pipes, and classes that wait for a message, the death of a worker, or a time limit."""
 
 import io
 import math
@@ -13,26 +13,26 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-#: Returned by `recv` if only a part of a message has arrived.
+#: Result of `recv` if only a part of a message has arrived.
 UNFINISHED = object()
 
-# Header of a message: its length, or -1 and a 64-bit length.
+# Header of a message: its length, or -1 and a 64-bit length if the message is longer than `_MAX_SHORT_LENGTH`.
 _LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
-_LONGEST = 0x7FFFFFFF
+_MAX_SHORT_LENGTH = 0x7FFFFFFF
 
 # Maximum number of bytes of one read.
-_MOST = 1 << 20
+_MAX_READ = 1 << 20
 
 
 def pickled(message: Any) -> bytes:
     """Pickle a message in the format of `Connection.recv`.
 
     `ForkingPickler.dumps` and `Connection.send` create a view of a `BytesIO`. If the write fails, the traceback keeps
-    the view, and its garbage collection ends Python 3.12 with a segmentation fault. This function creates no view.
+    the view, and Python 3.12 ends with a segmentation fault when it deletes the view. This function creates no view.
 
     Raises:
-        pickle.PicklingError: If the message cannot be pickled. Python raises errors of several types, also OSError,
-        which callers would treat as an error of the pipe.
+        pickle.PicklingError: If the message cannot be pickled. Errors of all types are converted to this type, because
+            callers treat an OSError as an error of the pipe.
     """
     buffer = io.BytesIO()
     try:
@@ -43,10 +43,10 @@ def pickled(message: Any) -> bytes:
 
 
 def send(connection: Any, message: Any) -> None:
-    """Send a message like `connection.send(message)`, but without a view that remains after an error; see `pickled`.
+    """Send a message like `connection.send(message)`, but pickle the message with `pickled`.
 
     Args:
-        connection: A `Connection`, or a user's connection with only the method `send`.
+        connection: A `Connection`, or a user-defined object that has only the method `send`.
         message: An object that can be pickled.
     """
     if hasattr(connection, "send_bytes"):
@@ -66,12 +66,12 @@ class WaitingEnd:
         self.connection = connection
 
     def send(self, message: Any) -> bool:
-        """Send a message, or the part that fits into the pipe; returns True if the whole message was sent."""
+        """Send a message, or the part that fits into the pipe. Return True if the whole message was sent."""
         send(self.connection, message)
         return True
 
     def flush(self) -> bool:
-        """Send more of the remaining part of the message; returns True if the whole message was sent."""
+        """Send as much as possible of the rest of the message. Return True if the whole message was sent."""
         return True
 
     def recv(self) -> Any:
@@ -84,10 +84,9 @@ class WaitingEnd:
 
 
 class PipeEnd(WaitingEnd):
-    """An end of a pipe that does not block.
+    """The parent's end of a pipe, which does not block.
 
-    The worker's end is a `Connection`. Messages have the format of `Connection`, which is the same in all Python
-    versions.
+    The worker's end is a `Connection`. Messages have the format that `Connection` uses in all Python versions.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -99,15 +98,15 @@ class PipeEnd(WaitingEnd):
         self._received = bytearray()  # incomplete message
 
     def send(self, message: Any) -> bool:
-        """Send a message, or the part that fits into the pipe; returns True if the whole message was sent."""
+        """Send a message, or the part that fits into the pipe. Return True if the whole message was sent."""
         packed = pickled(message)
         size = len(packed)
-        length = _LENGTH.pack(size) if size <= _LONGEST else _LENGTH.pack(-1) + _LONG_LENGTH.pack(size)
+        length = _LENGTH.pack(size) if size <= _MAX_SHORT_LENGTH else _LENGTH.pack(-1) + _LONG_LENGTH.pack(size)
         self._unsent = memoryview(length + packed)
         return self.flush()
 
     def flush(self) -> bool:
-        """Send more of the remaining part of the message; returns True if the whole message was sent."""
+        """Send as much as possible of the rest of the message. Return True if the whole message was sent."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[os.write(self._descriptor, self._unsent) :]
@@ -130,13 +129,13 @@ class PipeEnd(WaitingEnd):
 
     def close(self) -> None:
         """Close the connection."""
-        self._descriptor = -1  # the number may be reused for another file
+        self._descriptor = -1  # the system may give the same number to another file
         super().close()
 
     def _bytes(self, count: int) -> bytearray:
-        """Read `count` bytes. If `os.read` raises because not all bytes have arrived, the received bytes are kept."""
+        """Read `count` bytes. If `os.read` raises because some bytes have not arrived, the next call continues."""
         while len(self._received) < count:
-            chunk = os.read(self._descriptor, min(count - len(self._received), _MOST))
+            chunk = os.read(self._descriptor, min(count - len(self._received), _MAX_READ))
             if not chunk:
                 raise EOFError
             self._received += chunk
@@ -149,15 +148,15 @@ def pipe_end(connection: Connection) -> WaitingEnd:
     return WaitingEnd(connection) if sys.platform == "win32" else PipeEnd(connection)
 
 
-class Doorbell:
-    """Waits for any of several workers. Each has a pipe and a descriptor that becomes readable when the worker dies.
+class WorkerPoll:
+    """Waits for any of several workers. Each worker has a pipe, and a descriptor that becomes readable when it dies.
 
-    The descriptors are registered with the system once. `multiprocessing.connection.wait` registers them at every call,
-    and a step of eight environments waits up to eight times.
+    The descriptors are registered with the system once. `multiprocessing.connection.wait` is slower, because it
+    registers them at every call.
     """
 
     def __init__(self) -> None:
-        self._owners: dict[int, tuple[int, Connection | None]] = {}  # worker of a descriptor, and its pipe if it is one
+        self._owners: dict[int, tuple[int, Connection | None]] = {}  # descriptor: index of the worker, and pipe or None
         self._poll = None if sys.platform == "win32" else select.poll()
 
     def add(self, index: int, channel: Connection, death: int) -> None:
@@ -168,7 +167,7 @@ class Doorbell:
                 self._poll.register(descriptor, select.POLLIN)
 
     def remove(self, index: int) -> None:
-        """Remove a worker; its pipe and descriptor must still be open."""
+        """Remove a worker. Its pipe and its descriptor must still be open."""
         for descriptor in [each for each, (owner, _) in self._owners.items() if owner == index]:
             del self._owners[descriptor]
             if self._poll is not None:
@@ -178,11 +177,11 @@ class Doorbell:
         """Wait for a message or the death of any worker.
 
         Args:
-            timeout: Maximum waiting time in seconds; None for no limit.
+            timeout: Maximum waiting time in seconds. None for no limit.
 
         Returns:
-            A dict by worker: True if the pipe can be read (a message, or the end of the pipe), False if the worker has
-                died and its pipe contains no data.
+            A dict keyed by the worker's index: True if the pipe contains a message or is closed, False if the worker
+            has died and its pipe contains no data.
         """
         if self._poll is not None:
             ready = [descriptor for descriptor, _ in self._poll.poll(None if timeout is None else timeout * 1000)]
@@ -196,27 +195,27 @@ class Doorbell:
         return readable
 
 
-#: Maximum number of seconds by which a countdown decreases between two calls of `left`.
-_LONGEST_WAIT = 1.0
+#: Maximum number of seconds that a countdown counts between two calls of `left`.
+_MAX_INTERVAL = 1.0
 
 
 class Countdown:
     """Remaining seconds until a time limit.
 
-    At most one second is counted between two calls of `left`. Therefore, if the process is stopped (Ctrl-Z, a debugger)
-    and resumed, the time for which it and the processes that it waits for were stopped is not counted.
+    At most one second is counted between two calls of `left`. So if the process is stopped (Ctrl-Z, a debugger) and
+    resumed, the time between is not counted, because the processes that it waits for may have been stopped, too.
 
     Args:
-        seconds: The time limit in seconds; None for no limit.
+        seconds: The time limit in seconds. None for no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
         self._left = math.inf if seconds is None else float(seconds)
-        self._seen = time.monotonic()
+        self._last_call = time.monotonic()
 
     def left(self) -> float:
         """Return the remaining seconds; 0 or negative after the time limit."""
         now = time.monotonic()
-        self._left -= min(now - self._seen, _LONGEST_WAIT)
-        self._seen = now
+        self._left -= min(now - self._last_call, _MAX_INTERVAL)
+        self._last_call = now
         return self._left

@@ -25,8 +25,9 @@ _counter = itertools.count()
 class SharedArrays:
     """Arrays in one block of shared memory.
 
-    The owner creates the arrays; the other processes call `attach` with name and layout. After all have attached, the
-    owner calls `unlink`. This removes the name. The memory exists until the last process has closed it or died.
+    The owner creates the arrays. The other processes call `attach` with the name and the layout. After all processes
+    have attached, the owner calls `unlink`, which removes the name. The system frees the memory when the last process
+    has closed the arrays or died.
 
     Args:
         layout: Shapes and dtypes of the arrays.
@@ -65,25 +66,25 @@ class SharedArrays:
         return self
 
     def unlink(self) -> None:
-        """Remove the name (owner only); a second call does nothing."""
+        """Remove the name, if this object is the owner. A second call does nothing."""
         if self._linked:
             self._linked = False
             self._memory.unlink()
 
     def close(self) -> None:
-        """Close the memory and remove the name; no other array may still refer to the memory."""
+        """Close the memory and remove the name. No other array may refer to the memory."""
         self.arrays.clear()
-        with contextlib.suppress(BufferError):  # a view still exists: the memory is freed with it
+        with contextlib.suppress(BufferError):  # another array refers to the memory, and frees it later
             self._memory.close()
         self.unlink()
 
     def __del__(self) -> None:
-        if hasattr(self, "arrays"):  # fully constructed; arrays must be freed before their memory
+        if hasattr(self, "arrays"):  # the constructor has finished
             self.close()
 
 
 def _offsets(layout: Layout) -> list[int]:
-    """Return the start of each array, and the total size, in bytes."""
+    """Return the start of each array, followed by the total size, in bytes."""
     offsets = [0]
     for shape, dtype in layout:
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
@@ -100,7 +101,7 @@ def _arrays(memory: SharedMemory, layout: Layout) -> list[NDArray[Any]]:
 
 
 def _reserve(name: str, size: int) -> None:
-    """Allocate the memory now: a full /dev/shm raises OSError here instead of a bus error at the first write."""
+    """Allocate the memory now, so that a full /dev/shm raises an OSError here, and not a bus error at a write."""
     path = _MEMORY_FILES / name
     if hasattr(os, "posix_fallocate") and path.exists():
         descriptor = os.open(path, os.O_RDWR)

@@ -1,7 +1,7 @@
-"""`Workers`: child processes with pipes. Their death is detected immediately, and they never outlive their parent.
+"""`Workers`: child processes with pipes.
 
-Programs that workers start do not outlive the parent either: each worker is the leader of its own session, which ends
-with the worker (see `worker`).
+The death of a worker is detected immediately. Workers end when their parent ends. Programs that a worker starts belong
+to the worker's session, and end with the worker.
 """
 
 import contextlib
@@ -19,25 +19,25 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from pfrl_like.errors import WorkerError
-from pfrl_like.processes.pipe_end import UNFINISHED, Countdown, Doorbell, WaitingEnd, pipe_end
-from pfrl_like.processes.worker import GUARD_HINT, LAST_WORDS, Failure, Finished, context_of, end_groups, run_worker
+from pfrl_like.processes.pipe_end import UNFINISHED, Countdown, WaitingEnd, WorkerPoll, pipe_end
+from pfrl_like.processes.worker import GUARD_HINT, REPORT_SIGNAL, Failure, Finished, context_of, end_groups, run_worker
 from pfrl_like.utils.stoppable_thread import start_time
 
-#: Seconds that a worker has to end by itself, and seconds that it has to end after an interrupt, before it is killed.
-#: HURRY is used by `close(hurry=True)`.
+#: Seconds after which a worker that should end is interrupted, and seconds after which it is then killed. HURRY is used
+#: by `close(hurry=True)`.
 PATIENCE, HURRY = (2.0, 1.0), (0.2, 0.2)
 
-#: Seconds that a hanging worker has to report a traceback; after that its stack is read instead.
-_WORDS = 1.0
+#: Seconds in which an interrupted worker must send a traceback. After this time, its stack is read from the stack pipe.
+_REPORT_SECONDS = 1.0
 
-#: Seconds after which a wait for one worker checks the other workers.
-_GLANCE = 0.5
+#: Seconds between two checks of the other workers, while a function waits for one worker.
+_CHECK_INTERVAL = 0.5
 
-#: Types of the last message of a worker.
+#: Types of a worker's last message.
 _END_MESSAGES = (Failure, Finished)
 
-#: Maximum number of bytes that are read of a stack.
-_MAX_WORDS = 1 << 16
+#: Maximum number of bytes that are read from the stack pipe.
+_MAX_STACK_BYTES = 1 << 16
 
 
 @dataclass
@@ -47,23 +47,23 @@ class _Child:
     Attributes:
         process: The process.
         channel: The parent's end of the worker's pipe.
-        words: Pipe that contains the worker's stack if the worker hangs.
-        lifeline: Pipe that closes when this process ends, which ends the worker's session.
+        stack_pipe: Pipe into which the worker writes its stack after the signal `REPORT_SIGNAL`.
+        lifeline: Pipe that closes when this process ends. The worker's session then ends.
         started: Start time of the process.
-        death: Descriptor that becomes readable when the process ends; -1 before the process has started.
-        doorbell: Waits for this worker only.
+        death: Descriptor that becomes readable when the process ends. -1 before the process has started.
+        poll: Object that waits for this worker only.
         inbox: Messages that were read while `receive` waited for other workers.
         ended: True after the last message has arrived.
-        answered: True after another message has arrived.
+        answered: True after any other message has arrived.
     """
 
     process: BaseProcess
     channel: WaitingEnd
-    words: Connection
+    stack_pipe: Connection
     lifeline: Connection
     started: int = 0
     death: int = -1
-    doorbell: Doorbell = field(default_factory=Doorbell)
+    poll: WorkerPoll = field(default_factory=WorkerPoll)
     inbox: deque[Any] = field(default_factory=deque)
     ended: bool = False
     answered: bool = False
@@ -77,10 +77,9 @@ class Workers:
 
     Args:
         target: Function that every worker calls; a module-level function or a `Portable`.
-        arguments: One tuple of additional arguments per worker. Shared tensors, events and locks are passed unchanged;
-            functions that may be lambdas are passed as `Portable`.
-        start_method: "fork", "spawn" or "forkserver"; None uses forkserver if it is available, otherwise spawn.
-        name: First part of the processes' names in a process list; the worker's number follows.
+        arguments: One tuple of additional arguments per worker. Wrap functions that may be lambdas in `Portable`.
+        start_method: "fork", "spawn" or "forkserver". If None, forkserver if it is available, otherwise spawn.
+        name: Name of the processes. The worker's index is appended.
 
     Raises:
         ValueError: If the start method is not available.
@@ -89,7 +88,7 @@ class Workers:
 
     Attributes:
         closed: True after `close` was called.
-        has_no_rng: True: the search for random streams skips this object, because its content is in other processes.
+        has_no_rng: True, so that the search for random streams skips this object, which has none in this process.
     """
 
     has_no_rng = True
@@ -106,7 +105,7 @@ class Workers:
         self.start_method: str = self._context.get_start_method()
         self._target, self._name = target, name
         self._children: list[_Child] = []
-        self._doorbell = Doorbell()  # of all workers
+        self._poll = WorkerPoll()  # waits for all workers
         self.closed = False
         self._owner = os.getpid()
         self._finalizer = weakref.finalize(self, _shut_down, self._children, self._owner)
@@ -119,7 +118,7 @@ class Workers:
 
     @property
     def processes(self) -> Sequence[BaseProcess]:
-        """The processes, in order."""
+        """The processes, in the order of their indices."""
         return tuple(child.process for child in self._children)
 
     @property
@@ -132,11 +131,11 @@ class Workers:
 
         Args:
             index: Index of the worker.
-            message: The message. The part that fits into the pipe is sent at once, the rest when the worker reads.
-            timeout: Maximum waiting time in seconds, ignored on Windows; None for no limit.
+            message: The message. If the message does not fit into the pipe, this method waits for the worker to read.
+            timeout: Maximum waiting time in seconds. None for no limit. On Windows there is no limit.
 
         Raises:
-            WorkerError: If the worker has ended, or exceeds the time limit. In the second case the worker is ended.
+            WorkerError: If the worker has ended or exceeds the time limit. A worker that exceeds the limit is ended.
         """
         if self.closed or self._children[index].ended:
             raise WorkerError(index, "had ended before")
@@ -144,38 +143,38 @@ class Workers:
             if not self._children[index].channel.send(message):
                 self._send_rest(index, Countdown(timeout))
         except OSError:  # the worker's end of the pipe is closed
-            raise self._ended(index) from None
+            raise self._end_error(index) from None
 
     def wait(self, timeout: float | None = None) -> list[tuple[int, Any]]:
         """Wait until some workers have sent a message or ended.
 
         Args:
-            timeout: Maximum waiting time in seconds; None for no limit.
+            timeout: Maximum waiting time in seconds. None for no limit.
 
         Returns:
             Pairs of a worker's index and its next message. The last message of a worker that has ended is `Finished` or
-            `Failure`. The list is empty after the time limit, if all workers have ended, and if only a part of a
-            message has arrived.
+            `Failure`. The list is empty if the time limit is exceeded, if all workers have ended, or if only a part of
+            a message has arrived.
         """
         kept = [(index, child.inbox.popleft()) for index, child in enumerate(self._children) if child.inbox]
         if kept or not self.running:
             return kept
-        new = [(index, self._read(index, has_data)) for index, has_data in self._doorbell.wait(timeout).items()]
+        new = [(index, self._read(index, has_data)) for index, has_data in self._poll.wait(timeout).items()]
         return [(index, message) for index, message in new if message is not UNFINISHED]
 
     def receive(self, indices: Iterable[int] | None = None, timeout: float | None = None) -> list[Any]:
         """Wait for one message from each of some workers.
 
         Args:
-            indices: Indices of the workers, each of which must send a message; None for all workers.
-            timeout: Maximum waiting time in seconds; None for no limit.
+            indices: Indices of the workers, each of which must send a message. None for all workers.
+            timeout: Maximum waiting time in seconds. None for no limit.
 
         Returns:
             The messages in the order of `indices`.
 
         Raises:
-            WorkerError: If any worker raises an error or dies, or if one of the given workers finishes or exceeds the
-                time limit. A worker that exceeds the time limit is ended. Messages from other workers are kept.
+            WorkerError: If any worker raises an error or dies, or if a worker in `indices` finishes or exceeds the time
+                limit. A worker that exceeds the time limit is ended. Messages of other workers are kept.
         """
         order = range(len(self)) if indices is None else list(indices)
         countdown = Countdown(timeout)
@@ -190,46 +189,46 @@ class Workers:
         return list(messages.values())
 
     def interrupt(self, index: int) -> None:
-        """Interrupt a worker with an exception, which ends it; a worker that cannot be interrupted continues."""
+        """Send a signal that raises SystemExit in a worker. A worker that is blocked in C code does not end."""
         _send_signal(self._children[index].process)
 
-    def last_words(self, index: int) -> str:
-        """End a hanging worker, if necessary by force; returns its traceback or stack, or "" if unavailable."""
+    def end_hanging(self, index: int) -> str:
+        """End a hanging worker, if necessary by force. Return its traceback or stack, or "" if neither is available."""
         self.interrupt(index)
-        countdown = Countdown(_WORDS)
+        countdown = Countdown(_REPORT_SECONDS)
         while not self._children[index].ended and (left := countdown.left()) > 0:
-            for _, has_data in self._children[index].doorbell.wait(left).items():
+            for _, has_data in self._children[index].poll.wait(left).items():
                 message = self._read(index, has_data)
                 if isinstance(message, Failure) and message.traceback_text:
                     return message.traceback_text
-        self._children[index].process.kill()  # now, so that no later call waits for the worker
+        self._children[index].process.kill()  # so that no later call waits for the worker
         return self.stack(index)
 
     def stack(self, index: int) -> str:
-        """Return the unread stack that an interrupted worker has reported; "" if there is none."""
-        words = self._children[index].words
-        return os.read(words.fileno(), _MAX_WORDS).decode(errors="replace") if words.poll() else ""
+        """Return the stack that an interrupted worker has written to its stack pipe; "" if there is none."""
+        stack_pipe = self._children[index].stack_pipe
+        return os.read(stack_pipe.fileno(), _MAX_STACK_BYTES).decode(errors="replace") if stack_pipe.poll() else ""
 
     def restart(self, index: int, arguments: tuple[Any, ...]) -> None:
-        """End a worker by force, if it has not ended, and start a new worker with its index."""
+        """Kill a worker if it has not ended, and start a new worker with its index."""
         child = self._children[index]
         child.process.kill()
         child.process.join(timeout=5.0)
         end_groups([(child.process.pid or 0, child.started)], HURRY[1])
         if not child.ended:
-            self._doorbell.remove(index)
+            self._poll.remove(index)
         child.channel.close()
         _close_death(child)
         self._start(index, arguments)
 
     def close(self, *, hurry: bool = False) -> None:
-        """End all workers and wait until they have ended; a second call does nothing.
+        """End all workers and wait until they have ended. A second call does nothing.
 
         This method closes the pipes, which ends workers that read from them. It interrupts the remaining workers after
         2 s, and kills the remaining workers after another second.
 
         Args:
-            hurry: True to do this within a second.
+            hurry: True to interrupt the workers after 0.2 s, and to kill them after another 0.2 s.
         """
         self.closed = True
         _open.discard(self)
@@ -238,16 +237,12 @@ class Workers:
 
     def _start(self, index: int, arguments: tuple[Any, ...]) -> None:
         parent_end, worker_end = self._context.Pipe()
-        words, to_words = self._context.Pipe(duplex=False)
+        stack_pipe, to_stack_pipe = self._context.Pipe(duplex=False)
         lifeline, to_lifeline = self._context.Pipe(duplex=False)
-        process = self._context.Process(
-            target=run_worker,
-            args=(self._target, worker_end, index, arguments, _close_inherited, to_words, lifeline),
-            name=f"{self._name}-{index}",
-            daemon=True,
-        )
-        child = _Child(process, pipe_end(parent_end), words, to_lifeline)
-        self._children[index : index + 1] = [child]  # before the start, so that a forked worker closes its copies
+        args = self._target, worker_end, index, arguments, _close_inherited, to_stack_pipe, lifeline
+        process = self._context.Process(target=run_worker, args=args, name=f"{self._name}-{index}", daemon=True)
+        child = _Child(process, pipe_end(parent_end), stack_pipe, to_lifeline)
+        self._children[index : index + 1] = [child]  # a forked worker closes its copies of these pipes
         try:
             with _interrupt_blocked():
                 process.start()
@@ -257,11 +252,11 @@ class Workers:
                 raise RuntimeError(f"worker {index} could not be started; {GUARD_HINT}") from error
             raise
         finally:
-            for end in (worker_end, to_words, lifeline):
+            for end in (worker_end, to_stack_pipe, lifeline):
                 end.close()
         child.started, child.death = start_time(process.pid or 0), _death_descriptor(process)
-        for doorbell in (self._doorbell, child.doorbell):
-            doorbell.add(index, child.channel.connection, child.death)
+        for poll in (self._poll, child.poll):
+            poll.add(index, child.channel.connection, child.death)
 
     def _send_rest(self, index: int, countdown: Countdown) -> None:
         child, poll = self._children[index], select.poll()
@@ -270,40 +265,40 @@ class Workers:
         while not child.channel.flush():
             left = countdown.left()
             if left <= 0:
-                raise self._late(index)
-            if child.death in dict(poll.poll(min(left, _GLANCE) * 1000)):  # another process may keep its pipe open
-                raise self._ended(index)
+                raise self._timeout_error(index)
+            if child.death in dict(poll.poll(min(left, _CHECK_INTERVAL) * 1000)):  # the pipe may stay open
+                raise self._end_error(index)
 
-    def _ended(self, index: int) -> WorkerError:
-        """Return an error that describes how a worker has ended; earlier messages of the worker are skipped."""
+    def _end_error(self, index: int) -> WorkerError:
+        """Wait for the last message of a worker, and return an error that describes how the worker has ended."""
         while True:
-            for _, has_data in self._children[index].doorbell.wait(None).items():
+            for _, has_data in self._children[index].poll.wait(None).items():
                 message = self._read(index, has_data)
                 if isinstance(message, _END_MESSAGES):
                     return WorkerError(index, message.reason, message.traceback_text)
 
-    def _late(self, index: int) -> WorkerError:
-        return WorkerError(index, f"has not answered in time{self.limit()}", self.last_words(index))
+    def _timeout_error(self, index: int) -> WorkerError:
+        return WorkerError(index, f"has not answered in time{self.limit()}", self.end_hanging(index))
 
     def limit(self) -> str:
-        """Return text about an exceeded time limit that error messages add; subclasses override this method."""
+        """Return the end of an error message about an exceeded time limit. Subclasses override this method."""
         return ""
 
     def _receive_from(self, index: int, countdown: Countdown) -> Any:
-        """Return the next message of one worker; regularly checks if another worker has died."""
+        """Return the next message of one worker. Raise an error if any worker has died."""
         child = self._children[index]
         while not child.inbox:
             if self.closed or child.ended:
                 raise WorkerError(index, "had ended before")
             left = countdown.left()
-            readable = child.doorbell.wait(max(min(left, _GLANCE), 0.0))
-            if not readable and left <= _GLANCE:
-                raise self._late(index)
-            for other, has_data in (readable or self._doorbell.wait(0.0)).items():
+            readable = child.poll.wait(max(min(left, _CHECK_INTERVAL), 0.0))
+            if not readable and left <= _CHECK_INTERVAL:
+                raise self._timeout_error(index)
+            for other, has_data in (readable or self._poll.wait(0.0)).items():
                 message = self._read(other, has_data)
                 if message is UNFINISHED:
                     if other == index and left <= 0:
-                        raise self._late(index)
+                        raise self._timeout_error(index)
                 elif not isinstance(message, _END_MESSAGES):
                     self._children[other].inbox.append(message)
                 elif isinstance(message, Failure) or other == index:
@@ -313,26 +308,26 @@ class Workers:
     def _read(self, index: int, has_data: bool = True) -> Any:
         """Return the next message of a worker, or `UNFINISHED` if only a part has arrived.
 
-        If the worker has died and its pipe contains no data (`has_data` is False), the message is a `Failure`. The pipe
-        may still be open in a child process of the worker.
+        If `has_data` is False, the worker has died and its pipe contains no data. The message is then a `Failure`. The
+        pipe may still be open, because a child process of the worker keeps it open.
         """
         child = self._children[index]
         try:
-            message = child.channel.recv() if has_data else self._death(index)
+            message = child.channel.recv() if has_data else self._death_message(index)
         except (EOFError, OSError):
-            message = self._death(index)
+            message = self._death_message(index)
         except Exception as error:
             message = Failure(f"sent a message that cannot be unpickled ({type(error).__name__}: {error})")
         if isinstance(message, _END_MESSAGES):
             child.ended = True
-            self._doorbell.remove(index)
+            self._poll.remove(index)
         elif message is not UNFINISHED:
             child.answered = True
         return message
 
-    def _death(self, index: int) -> Failure:
+    def _death_message(self, index: int) -> Failure:
         process = self._children[index].process
-        if process.exitcode is None:  # its pipe may close shortly before the process ends
+        if process.exitcode is None:  # a pipe may close shortly before its process ends
             process.join(timeout=1.0)
         code = process.exitcode
         if code is None:
@@ -341,7 +336,7 @@ class Workers:
             names = {int(each): f" ({each.name})" for each in signal.Signals}
             return Failure(f"was killed by signal {-code}{names.get(-code, '')}")
         reason = f"ended with exit code {code} without an error message (for example os._exit); see its output above"
-        if self.start_method != "fork" and not self._children[index].answered:  # it may not have started its function
+        if self.start_method != "fork" and not self._children[index].answered:  # its function may not have started
             reason += f". If the script has no main guard, {GUARD_HINT}"
         return Failure(reason)
 
@@ -353,13 +348,13 @@ def _close_inherited() -> None:
     """Close the parent's ends of all pipes in a forked worker, so that workers notice when the parent dies."""
     for workers in list(_open):
         for child in workers._children:
-            for end in (child.channel, child.words, child.lifeline):
+            for end in (child.channel, child.stack_pipe, child.lifeline):
                 end.close()
 
 
 @contextlib.contextmanager
 def _interrupt_blocked() -> Iterator[None]:
-    """Block Ctrl-C, so that a starting child inherits the block and does not end with a long traceback."""
+    """Block Ctrl-C while a process starts. The process inherits the block, and so does not print a long traceback."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -371,7 +366,7 @@ def _interrupt_blocked() -> Iterator[None]:
 
 
 def _death_descriptor(process: BaseProcess) -> int:
-    """Return the process as a file descriptor if available, else its sentinel, which its children may keep open."""
+    """Return a file descriptor of the process; if the system has none, return the sentinel of the process."""
     if hasattr(os, "pidfd_open") and process.pid is not None:
         with contextlib.suppress(OSError):  # an old kernel, or the process has already ended
             return os.pidfd_open(process.pid)
@@ -405,7 +400,7 @@ def _shut_down(children: list[_Child], owner: int, patience: tuple[float, float]
 def _send_signal(process: BaseProcess) -> None:
     if process.is_alive() and process.pid is not None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, LAST_WORDS)
+            os.kill(process.pid, REPORT_SIGNAL)
 
 
 def _close_death(child: _Child) -> None:
@@ -421,7 +416,7 @@ def _await_ends(children: list[_Child], seconds: float) -> None:
 
 
 def close_all(things: Iterable[Any]) -> None:
-    """Call the method `close` of each object that has it, and raise the first error after all calls."""
+    """Call `close` of each object that has this method. After all calls, raise the first error that occurred."""
     errors = []
     for thing in things:
         close = getattr(thing, "close", None)

@@ -1,4 +1,4 @@
-"""Code that runs in worker processes: start methods, functions to send, last messages, and ending with the parent."""
+"""Functions and classes for worker processes: start methods, callables to send, last messages, end of a worker."""
 
 import contextlib
 import faulthandler
@@ -23,14 +23,14 @@ from pfrl_like.processes.pipe_end import WaitingEnd
 from pfrl_like.utils.stoppable_thread import start_time
 
 
-def lead_group(lifeline: Connection) -> None:
-    """Make a worker the leader of a session, which Linux kills when the parent has ended.
+def lead_session(lifeline: Connection) -> None:
+    """Make a worker the leader of a session. On Linux, the kernel kills the session when the parent ends.
 
     Args:
-        lifeline: Reading end of a pipe; the parent holds the other end and never sends data.
+        lifeline: Reading end of a pipe. The parent keeps the other end open and never sends data.
     """
     if hasattr(os, "setsid"):
-        with contextlib.suppress(OSError):  # it is already a session leader
+        with contextlib.suppress(OSError):  # the worker is already a session leader
             os.setsid()
     if sys.platform == "linux":  # the kernel kills the session even if C code blocks all threads
         import fcntl
@@ -51,7 +51,7 @@ def end_own_group() -> None:
 
 
 def end_groups(workers: Sequence[tuple[int, int]], seconds: float) -> None:
-    """End the programs that ended workers have started: send SIGTERM, and SIGKILL after some time.
+    """End the programs that ended workers have started: send SIGTERM, and after `seconds` send SIGKILL.
 
     Args:
         workers: Process id and start time of each worker.
@@ -59,7 +59,7 @@ def end_groups(workers: Sequence[tuple[int, int]], seconds: float) -> None:
     """
     if not hasattr(os, "killpg"):
         return
-    # If a new process has the id now, the group is not ours; id 0 would mean our own group.
+    # If a new process has the same id, the group does not belong to the worker. Id 0 would mean the caller's group.
     ours = [pid for pid, started in workers if pid > 0 and start_time(pid) in (-1, started)]
     left = [pid for pid in ours if _signal_group(pid, signal.SIGTERM)]
     deadline = time.monotonic() + seconds
@@ -71,16 +71,16 @@ def end_groups(workers: Sequence[tuple[int, int]], seconds: float) -> None:
 
 
 def _signal_group(group: int, signum: int) -> bool:
-    """Send a signal to a process group; returns False if the group does not exist."""
+    """Send a signal to a process group. Return False if the group does not exist or belongs to another user."""
     try:
         os.killpg(group, signum)
-    except (ProcessLookupError, PermissionError):  # the second: the group is not ours
+    except (ProcessLookupError, PermissionError):
         return False
     return True
 
 
-#: Signal that makes a hanging worker report its stack, and ends the worker.
-LAST_WORDS = getattr(signal, "SIGUSR1", signal.SIGTERM)
+#: Signal after which a worker writes its stack to the stack pipe and raises SystemExit.
+REPORT_SIGNAL = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Failure:
 
     Attributes:
         reason: Description, for instance "was killed by signal 9 (SIGKILL)".
-        traceback_text: The worker's traceback; "" if the worker died without a traceback.
+        traceback_text: The worker's traceback. Empty if the worker died without a traceback.
     """
 
     reason: str
@@ -98,9 +98,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class Finished:
-    """Last message of a worker whose target returned; `result` is the returned value.
+    """Last message of a worker whose target returned.
 
-    A caller that waits for another message treats `Finished` as a failure, with this `reason` and `traceback_text`.
+    Attributes:
+        result: The returned value.
+        reason: Reason of the error that is raised if the parent waits for another message of the worker.
+        traceback_text: Empty, because the worker raised no error.
     """
 
     result: Any = None
@@ -111,7 +114,7 @@ class Finished:
 class Portable:
     """A callable that is sent with cloudpickle, so that lambdas and local functions can be used in spawned processes.
 
-    It is unpickled at the first call, not when the process starts, so that an unpickling error can be reported.
+    The callable is unpickled at the first call, not when the process starts, so that the worker can report an error.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -125,7 +128,7 @@ class Portable:
         return self._function(*args, **kwargs)
 
     def pack(self) -> bytes:
-        """Pickle the function, unless it is already pickled, and return the bytes.
+        """Return the pickled function.
 
         Raises:
             TypeError: If the function cannot be pickled.
@@ -144,7 +147,7 @@ class Portable:
 
 
 def sendable(function: Callable[..., Any], name: str, start_method: str | None) -> Portable:
-    """Wrap a function for workers; pickles the function now, unless workers start by fork.
+    """Wrap a function for workers. Unless workers are forked, pickle the function now, so that errors surface early.
 
     Args:
         function: The function.
@@ -159,7 +162,7 @@ def sendable(function: Callable[..., Any], name: str, start_method: str | None) 
         try:
             portable.pack()
         except TypeError as error:
-            raise TypeError(f'{name}: {error}; with start_method="fork" functions are not sent') from error
+            raise TypeError(f'{name}: {error}; with start_method="fork" functions are not pickled') from error
     return portable
 
 
@@ -169,37 +172,37 @@ def run_worker(
     index: int,
     arguments: tuple[Any, ...],
     close_inherited: Callable[[], None],
-    words: Connection,
+    stack_pipe: Connection,
     lifeline: Connection,
 ) -> None:
     """Run `target(channel, index, *arguments)` as the body of a process, and send the result or error to the parent.
 
     Args:
         target: Function to run.
-        connection: The worker's end of a pipe to its parent; the channel is a `WaitingEnd` of it.
+        connection: The worker's end of a pipe to its parent. `channel` wraps it in a `WaitingEnd`.
         index: Index of this worker.
         arguments: Additional arguments.
-        close_inherited: Function that closes the pipes that a fork has copied and that this worker must not keep open.
-        words: Pipe for the stack; on the signal `LAST_WORDS` a handler writes the stack without the interpreter.
-        lifeline: Reading end of a pipe; the parent holds the other end and never sends data.
+        close_inherited: Function that closes this worker's copies of the pipes of other workers, after a fork.
+        stack_pipe: Pipe into which `faulthandler` writes the stack of the worker after the signal `REPORT_SIGNAL`.
+        lifeline: Reading end of a pipe. The parent keeps the other end open and never sends data.
     """
-    lead_group(lifeline)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C and SIGTERM go to whole groups: the parent handles them
-    signal.signal(signal.SIGTERM, partial(_leave_to_parent, os.getpid()))
-    signal.signal(LAST_WORDS, _give_up)
+    lead_session(lifeline)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and SIGTERM, which reach the worker, too
+    signal.signal(signal.SIGTERM, partial(_ignore_signal, os.getpid()))
+    signal.signal(REPORT_SIGNAL, _exit_on_signal)
     if hasattr(faulthandler, "register"):
-        os.set_blocking(words.fileno(), False)
-        faulthandler.register(LAST_WORDS, words, all_threads=True, chain=True)
+        os.set_blocking(stack_pipe.fileno(), False)
+        faulthandler.register(REPORT_SIGNAL, stack_pipe, all_threads=True, chain=True)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     close_inherited()
-    alone = partial(_end_when_alone, lifeline, os.getppid())
-    threading.Thread(target=alone, daemon=True, name="parent-watch").start()
+    watch = partial(_end_with_parent, lifeline, os.getppid())
+    threading.Thread(target=watch, daemon=True, name="parent-watch").start()
     channel = WaitingEnd(connection)
     outcome: Failure | Finished
     try:
         outcome = Finished(target(channel, index, *arguments))
-    except BaseException as error:  # also SystemExit and KeyboardInterrupt: every end is reported to the parent
+    except BaseException as error:  # SystemExit and KeyboardInterrupt are reported to the parent, too
         outcome = Failure(_describe(error), traceback.format_exc())
     try:
         channel.send(outcome)
@@ -211,20 +214,20 @@ def run_worker(
         sys.exit(1)
 
 
-def _leave_to_parent(worker: int, signum: int, _: object) -> None:
-    """Ignore a signal in the worker; forked copies of the worker end.
+def _ignore_signal(worker: int, signum: int, _: object) -> None:
+    """Ignore a signal in the worker, but end a process that the worker has forked.
 
-    With SIG_IGN, programs that an environment starts would inherit the setting.
+    SIG_IGN is not used, because programs that an environment starts would inherit it.
     """
     if os.getpid() != worker:
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
 
 
-def _give_up(signum: int, _: object) -> None:
+def _exit_on_signal(signum: int, _: object) -> None:
     """End the worker with SystemExit, so that open resources are closed and the traceback is reported.
 
-    A second signal has no effect, so that closing and saving can finish.
+    A second signal has no effect, so that the worker can close its resources.
     """
     signal.signal(signum, lambda *_: None)
     raise SystemExit("ended by its parent")
@@ -238,11 +241,11 @@ def _describe(error: BaseException) -> str:
     return f"raised {type(error).__name__}" + (f": {text}" if text else "")
 
 
-def _end_when_alone(lifeline: Connection, parent_pid: int) -> None:
+def _end_with_parent(lifeline: Connection, parent_pid: int) -> None:
     """Wait until the parent has ended, then end the worker.
 
-    When the parent ends, its pipes close. If other forks of the parent keep the pipes open, the worker gets a new
-    parent process.
+    The end of the parent closes its pipes. If another process keeps these pipes open, the end is recognised because the
+    worker gets a new parent process.
     """
     parent = multiprocessing.parent_process()
     ends: list[Any] = [lifeline] if parent is None else [lifeline, parent.sentinel]
@@ -257,36 +260,33 @@ GUARD_HINT = (
 
 
 def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
-    """Return the multiprocessing context of a start method; None uses forkserver if available, otherwise spawn.
+    """Return the multiprocessing context of a start method, in which workers with this `target` can be started.
 
     Raises:
         ValueError: If the start method does not exist.
-        RuntimeError: If this process cannot start workers.
+        RuntimeError: If this process is daemonic, or if the main script has no main guard.
     """
-    start_method = chosen_method(start_method)
+    start_method = resolve_start_method(start_method)
     if multiprocessing.current_process().daemon:
-        raise RuntimeError(
-            "worker processes cannot be started here: this process is daemonic and may not have children. Use "
-            "SerialVectorEnv instead of MultiprocessVectorEnv, or start this process with daemon=False"
-        )
+        raise RuntimeError("this process is daemonic and may not have children. Use SerialVectorEnv, or daemon=False")
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"this script starts worker processes while a worker is importing it; {GUARD_HINT}")
     context = multiprocessing.get_context(start_method)
-    if start_method == "fork":  # otherwise each worker starts its own tracker, which would remove the parent's memory
+    if start_method == "fork":  # otherwise each worker starts a tracker, which removes the parent's shared memory
         resource_tracker.ensure_running()
     elif start_method == "forkserver":
         from multiprocessing import forkserver
 
         server = getattr(forkserver, "_forkserver", None)
-        if getattr(server, "_preload_modules", None) == ["__main__"]:  # unless the user has chosen the modules
+        if getattr(server, "_preload_modules", None) == ["__main__"]:  # the user has not set the modules
             modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
-            forkserver.set_forkserver_preload(["__main__", *sorted(modules)])  # once for all workers
-        forkserver.ensure_running()  # now: its children would inherit a block of Ctrl-C
+            forkserver.set_forkserver_preload(["__main__", *sorted(modules)])  # import the modules once for all workers
+        forkserver.ensure_running()  # now, because Ctrl-C is blocked later, and the server would inherit the block
     return context
 
 
-def chosen_method(start_method: str | None) -> str:
-    """Return the name of a start method; None uses forkserver if available, otherwise spawn.
+def resolve_start_method(start_method: str | None) -> str:
+    """Return the name of a start method; if it is None, forkserver if available, otherwise spawn.
 
     Raises:
         ValueError: If the start method does not exist.

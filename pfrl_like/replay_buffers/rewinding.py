@@ -17,7 +17,7 @@ import numpy as np
 
 from pfrl_like.columns import Columns, RecordedColumns, dump_locators, keep_locators, load_locators, mark_used, restore
 from pfrl_like.errors import CheckpointError
-from pfrl_like.processes.rerun_order import ordered
+from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.saved import MISFIT, SavedFile
 from pfrl_like.storage.arrays import read_arrays
@@ -210,13 +210,13 @@ def rerun_paths(dirname: str, ancestor: str | None, shard: str | None) -> tuple[
         ancestor: The ancestor that the program names; None if the program names no ancestor.
         shard: Name of this process's subdirectory; None if the buffer is not distributed.
     """
-    order = ordered()
-    if order is None:
+    request = rerun_request()
+    if request is None:
         return dirname, ancestor
     name = hashlib.sha256(os.fsencode(os.path.realpath(dirname))).hexdigest()[:16]
-    place = os.path.join(order.scratch, f"buffer-{name}")
-    source = order.found(dirname)
-    was_new = not order.checkpoint and (order.is_of_run(dirname) or ancestor is not None)
+    place = os.path.join(request.scratch, f"buffer-{name}")
+    source = request.current_path(dirname)
+    was_new = not request.checkpoint and (request.is_of_run(dirname) or ancestor is not None)
     if was_new or _holds_buffer(place, shard) or not _holds_buffer(source, shard):
         return place, ancestor
     return place, source

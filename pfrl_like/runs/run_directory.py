@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pfrl_like.dataset.conventions import logged_convention
-from pfrl_like.processes.rerun_order import ordered
+from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.runs import run_files
 from pfrl_like.runs.environment_record import environment_record
 from pfrl_like.runs.loop import Clock
@@ -295,8 +295,8 @@ def check_directory(outdir: Any) -> str:
     if os.path.lexists(outdir) and not os.path.isdir(outdir):
         raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is not a directory")
     path = os.path.abspath(os.fsdecode(outdir))  # stays valid if an environment changes the directory
-    order = ordered()
-    return path if order is None else order.diverted
+    request = rerun_request()
+    return path if request is None else request.rerun_outdir
 
 
 class _LogFile(logging.Handler):

@@ -1,4 +1,4 @@
-"""Helper functions for all other modules. Helpers that also exist in PFRL have PFRL's paths."""
+"""Helper functions for all other modules, with PFRL's paths if they exist in PFRL."""
 
 from pfrl_like.utils import batch_states as batch_states
 from pfrl_like.utils import contexts as contexts

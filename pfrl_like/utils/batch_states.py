@@ -1,4 +1,4 @@
-"""Conversion of lists of observations to batches of features, and of PFRL's lists of transition dicts to batches."""
+"""Functions that collate lists of observations, and PFRL's lists of transition dicts, to batches."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,11 +10,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, Batch
-from pfrl_like.utils.recurrent import (
-    concatenate_recurrent_states,
-    flatten_sequences_time_first,
-    recurrent_state_from_numpy,
-)
+from pfrl_like.utils import recurrent
 
 Phi = Callable[[Any], Any]
 
@@ -50,25 +46,23 @@ def _collate(features: list[Any], device: torch.device | str) -> Any:
             return torch.stack(features).to(device)
         tensor = torch.from_numpy(np.array(features))
     except (ValueError, TypeError, RuntimeError) as error:
-        raise _cannot_collate(features) from error
+        raise _collate_error(features) from error
     return tensor if device == _CPU else tensor.to(device, non_blocking=torch.device(device).type == "cuda")
 
 
 _CPU = torch.device("cpu")
 
 
-def _cannot_collate(features: list[Any]) -> Exception:
+def _collate_error(features: list[Any]) -> Exception:
     shapes = sorted({str(np.shape(feature)) for feature in features if isinstance(feature, np.ndarray | Tensor)})
     if len(shapes) > 1:
         return ValueError(f"states must have one shape, got {', '.join(shapes)}")
-    return TypeError(
-        f"states gave features of type {type(features[0]).__name__} that cannot be converted to a tensor: "
-        "expected numbers, arrays, tensors or nested dicts and tuples of these; `phi` can convert them"
-    )
+    expected = "numbers, arrays, tensors, or nested dicts and tuples of these, to which `phi` can convert them"
+    return TypeError(f"states has features of type {type(features[0]).__name__}, expected {expected}")
 
 
 class _CallableModule(ModuleType):
-    """Callable module: `pfrl_like.utils.batch_states` is the module and, as in PFRL's documentation, the function."""
+    """Callable module, because `pfrl_like.utils.batch_states` is a function in PFRL's documentation."""
 
     def __call__(self, states: Sequence[Any], device: torch.device | str, phi: Phi) -> Any:
         return batch_states(states, device, phi)
@@ -85,8 +79,8 @@ def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = Fa
     """Collate items of `sample` (or episodes of `sample_episodes`) on the CPU.
 
     Args:
-        experiences: List of items, each a list of the steps of one n-step transition; if `sequences`, a list of
-            episodes or parts of episodes. Or a tuple of the list and the importance weights.
+        experiences: List of items. An item is a list of the steps of one n-step transition, or, if `sequences` is True,
+            an episode or a part of an episode. A tuple of this list and importance weights is also accepted.
         gamma: Discount factor per step.
         sequences: True if the items are sequences for a recurrent network. Sequences are sorted by descending length,
             and `index` of the batch contains their original positions.
@@ -101,10 +95,8 @@ def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = Fa
     if not experiences:
         raise ValueError("experiences is empty, expected at least one item")
     if not all(isinstance(item, Sequence) and item and isinstance(item[0], Mapping) for item in experiences):
-        raise TypeError(
-            f"experiences has an item of type {type(experiences[0]).__name__}, expected lists of transition dicts, as "
-            "sample and sample_episodes return them; sample_batch and sample_sequences return a Batch"
-        )
+        got = type(experiences[0]).__name__
+        raise TypeError(f"experiences has an item of type {got}, expected lists of transition dicts, as of sample")
     if sequences:
         return _sequences(experiences, gamma)
     reward, ended = rewards_and_ends(experiences, gamma)
@@ -117,7 +109,7 @@ def _sequences(episodes: Sequence[Experience], gamma: float) -> Batch:
     lengths = np.array([len(episode) for episode in episodes])
     order = np.argsort(-lengths, kind="stable")
     episodes = [episodes[i] for i in order]
-    steps = flatten_sequences_time_first(episodes)
+    steps = recurrent.flatten_sequences_time_first(episodes)
     discount = [0.0 if step["is_state_terminal"] else gamma for step in steps]
     batch = _batch(steps, steps, [step["reward"] for step in steps], discount)
     return batch.replace(index=order, lengths=torch.from_numpy(lengths[order]), **recurrent_states(episodes))
@@ -127,20 +119,15 @@ def _batch(
     first: Sequence[Transition], last: Sequence[Transition], reward: Sequence[float], discount: Sequence[float]
 ) -> Batch:
     weight = column(first, "weight")
+    next_columns = {name: column(last, name) for name in ("next_action_mask", "next_action")}
     return Batch(
-        obs=stack([step["state"] for step in first]),
-        action=column(first, "action"),
-        reward=torch.tensor(reward, dtype=torch.float32),
-        next_obs=stack([next_state(step) for step in last]),
-        discount=torch.tensor(discount, dtype=torch.float32),
-        weight=None if weight is None else weight.float(),
-        action_mask=column(first, ACTION_MASK),
-        next_action_mask=column(last, "next_action_mask"),
-        next_action=column(last, "next_action"),
-    )
+        stack([step["state"] for step in first]), column(first, "action"), torch.tensor(reward, dtype=torch.float32),
+        stack([next_state(step) for step in last]), torch.tensor(discount, dtype=torch.float32),
+        None if weight is None else weight.float(), action_mask=column(first, ACTION_MASK), **next_columns,
+    )  # fmt: skip
 
 
-# Shared with PFRL's own collating functions (`pfrl_like.replay_buffer`)
+# Functions that `pfrl_like.replay_buffer` also uses
 
 
 def rewards_and_ends(items: Sequence[Experience], gamma: float) -> tuple[list[float], list[bool]]:
@@ -150,27 +137,30 @@ def rewards_and_ends(items: Sequence[Experience], gamma: float) -> tuple[list[fl
 
 
 def next_state(step: Transition) -> Any:
-    """Return the next observation; if it is None, return the step's observation (unused: the step is terminal)."""
+    """Return the next observation. If it is None, the step is terminal, and the step's observation replaces it."""
     return step["state"] if step["next_state"] is None else step["next_state"]
 
 
 def recurrent_states(episodes: Sequence[Experience], device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Return the recurrent states before and after the first step of each episode; None if no episode has a state."""
+    """Return the recurrent states before and after the first step of each episode, as columns of a `Batch`."""
     states = {}
     for name in ("recurrent_state", "next_recurrent_state"):
-        state = concatenate_recurrent_states([episode[0].get(name) for episode in episodes])
-        states[name] = recurrent_state_from_numpy(state, device)
+        state = recurrent.concatenate_recurrent_states([episode[0].get(name) for episode in episodes])
+        states[name] = recurrent.recurrent_state_from_numpy(state, device)
     return states
 
 
 def column(steps: Sequence[Transition], name: str) -> Any:
-    """Return the stacked values of one key of all steps; None if a step has no such key."""
+    """Return the stacked values of one key of all steps. None if a step does not have the key."""
     values = [step.get(name) for step in steps]
     return None if any(value is None for value in values) else stack(values)
 
 
 def stack(values: Sequence[Any]) -> Any:
-    """Stack arrays, numbers or nested dicts and tuples of them to tensors with a new first axis; list other objects."""
+    """Stack arrays, numbers, or nested dicts and tuples of these, to tensors with a new first axis.
+
+    Other objects, such as strings, are returned as a list.
+    """
     if isinstance(values[0], Mapping):
         return {key: stack([value[key] for value in values]) for key in values[0]}
     if isinstance(values[0], tuple):

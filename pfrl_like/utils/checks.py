@@ -1,7 +1,6 @@
-"""Checks of arguments, and of values that pass between environment and agent.
+"""Checks of arguments, and of the observations, actions and rewards of steps.
 
-The checks of values run at every step. So each has a fast path for the usual case: a single array with the shape and
-dtype of the space.
+The checks of steps have a fast path for the most frequent case: an array with the shape and dtype of the space.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ from pfrl_like.utils.env_values import space_kind
 
 Class = TypeVar("Class", bound=type[Any])
 
-#: Maximum reward. Agents convert rewards to float32.
+#: Largest finite reward, because agents convert rewards to float32.
 LARGEST_REWARD = float(np.finfo(np.float32).max)
 #: Largest int64.
 LARGEST_INTEGER = 2**63 - 1
@@ -56,7 +55,7 @@ def check_finite(name: str, value: Any) -> None:
 def check_step(space: Any, obs: Any, reward: Any) -> None:
     """Raise an error if the observation or reward of a step is invalid.
 
-    The function combines `check_observation`, `check_finite` and `check_reward` in one fast call.
+    The function makes the checks of `check_observation`, `check_finite` and `check_reward`, and is faster.
 
     Args:
         space: Observation space; None if unknown.
@@ -74,7 +73,7 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         and obs.dtype == getattr(space, "dtype", None) == np.float32
         and obs.shape == getattr(space, "shape", None)
         and -LARGEST_REWARD <= reward <= LARGEST_REWARD
-        and math.isfinite(np.vdot(obs, obs))  # may also overflow, so checked again below
+        and math.isfinite(np.vdot(obs, obs))  # the result may also overflow, so the checks below repeat this check
     ):
         return
     check_observation(space, obs)
@@ -83,10 +82,12 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
 
 
 def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
-    """Raise an error if a stored value contains NaN or infinity; None and values of other dtypes are not checked.
+    """Raise an error if the observations or the action of a transition contain NaN or infinity.
+
+    None and values that are not floating point are not checked.
 
     Raises:
-        NonFiniteError: If a number is not finite. The message names the argument.
+        NonFiniteError: If a number is not finite. The message contains the argument's name.
         ValueError: If the action is an integer that int64 cannot represent.
     """
     if type(action) is int and not -LARGEST_INTEGER <= action <= LARGEST_INTEGER:
@@ -95,7 +96,7 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
     for value in (obs, action, next_obs):
         kind = value.dtype.char if type(value) is np.ndarray else ""
         if kind in ("f", "d"):
-            total += np.vdot(value, value)  # may also overflow, so checked again below
+            total += np.vdot(value, value)  # the result may also overflow, so the checks below repeat this check
         elif kind in ("", "e", "g", "F", "D", "G") and type(value) is not int:
             total = math.nan
     if not math.isfinite(total):
@@ -106,8 +107,8 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
 
 def reward_out_of_range(reward: Any) -> NonFiniteError:
     """Return an error for a reward that float32 cannot represent."""
-    came = float(reward) if isinstance(reward, float | np.floating) else "a number beyond float32"
-    return NonFiniteError("reward", f"reward is {came}, expected a finite number of at most {LARGEST_REWARD:.2g}")
+    got = float(reward) if isinstance(reward, float | np.floating) else "too large for float32"
+    return NonFiniteError("reward", f"reward is {got}, expected a finite number of at most {LARGEST_REWARD:.2g}")
 
 
 def as_reward(reward: Any) -> float:
@@ -118,13 +119,13 @@ def as_reward(reward: Any) -> float:
         NonFiniteError: If the reward is NaN, infinite, or too large for float32.
     """
     if isinstance(reward, str | bytes):  # float() would convert a string
-        raise _no_reward(reward)
+        raise _reward_type_error(reward)
     try:
         number = float(reward)
     except OverflowError:
         raise reward_out_of_range(reward) from None
     except (TypeError, ValueError, RuntimeError):  # torch raises RuntimeError
-        raise _no_reward(reward) from None
+        raise _reward_type_error(reward) from None
     if not -LARGEST_REWARD <= number <= LARGEST_REWARD:
         raise reward_out_of_range(number)
     return number
@@ -147,7 +148,7 @@ def check_rewards(rewards: Any, active: Any = None) -> None:
 
 
 def check_reward(reward: Any) -> None:
-    """Raise an error if a reward is not a single finite number; an array [1] is rejected, too.
+    """Raise an error if a reward is not a single finite number. An array of shape [1] is also rejected.
 
     Raises:
         TypeError: If the reward is not a single number.
@@ -156,24 +157,23 @@ def check_reward(reward: Any) -> None:
     if not isinstance(reward, int | float | np.floating | np.integer):
         plain = reward.item() if hasattr(reward, "item") and np.shape(reward) == () else reward
         if not isinstance(plain, numbers.Real):
-            raise _no_reward(reward)
+            raise _reward_type_error(reward)
     as_reward(reward)
 
 
 def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
     """Raise an error if the structure, shape or kind of numbers of an observation does not match the space.
 
-    Bounds are not checked. Integers are accepted for a floating-point space, and any number of bits is accepted.
-    Floating-point numbers are rejected for an integer space.
+    The bounds and the number of bits are not checked. Integers are accepted for a floating-point space, but
+    floating-point numbers are rejected for an integer space.
 
     Args:
-        space: Observation space of one environment; None if unknown, which accepts every observation.
+        space: Observation space of one environment. None accepts every observation.
         obs: One observation.
         name: Name of the observation in the message.
 
     Raises:
-        ValueError: If the observation does not match. The message describes the observation (or its part) and the
-            space.
+        ValueError: If the observation does not match. The message describes the observation and the space.
     """
     if space is None or (
         type(obs) is np.ndarray
@@ -185,11 +185,11 @@ def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
 
 
 def check_observations(space: Any, observations: Any, n: int, name: str = "obs") -> None:
-    """`check_observation` for `n` environments: a stacked array [n, ...] or a sequence of length n."""
+    """Call `check_observation` for the observations of `n` environments, an array [n, ...] or a sequence."""
     if space is None:
         return
     if len(observations) != n:
-        raise ValueError(f"{name} holds {len(observations)} observations, expected one for each of {n} environments")
+        raise ValueError(f"{name} contains {len(observations)} observations, expected one for each of {n} environments")
     if type(observations) is np.ndarray and observations.dtype != object:
         check_observation(space, observations[0], f"{name}[0]")
         return
@@ -201,11 +201,11 @@ def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool 
     """Raise an error if an action is not in the space.
 
     Args:
-        space: Action space of one environment; None if unknown, which accepts every action.
+        space: Action space of one environment. None accepts every action.
         action: One action.
         name: Name of the action in the message.
-        bounds: True to check the bounds of a Box. False is useful because many environments clip actions, and Gaussian
-            policies rely on this.
+        bounds: True to check the bounds of a Box. Agents use False, because Gaussian policies select actions outside
+            the bounds, and many environments clip actions.
 
     Raises:
         ValueError: If the action is not in the space. The message describes the action and the space.
@@ -222,19 +222,19 @@ def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool 
 
 
 def unequal_lengths(**columns: Any) -> ValueError:
-    """Return an error for columns that do not all contain one value for every environment."""
+    """Return an error for arguments that should all contain one value for each environment."""
     lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
-    return ValueError(f"one of each is needed for every environment, but the lengths are: {lengths}")
+    return ValueError(f"arguments need one value for each environment, but the lengths are: {lengths}")
 
 
 def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bounds: bool = True) -> None:
-    """`check_action` for `n` environments: an array [n, ...] or a sequence of length n."""
+    """Call `check_action` for the actions of `n` environments, an array [n, ...] or a sequence."""
     if len(actions) != n:
-        raise ValueError(f"{name} holds {len(actions)} actions, expected one for each of {n} environments")
+        raise ValueError(f"{name} contains {len(actions)} actions, expected one for each of {n} environments")
     if space is None:
         return
     is_integers = type(actions) is np.ndarray and actions.ndim == 1 and actions.dtype.kind in "iu"
-    if is_integers and space_kind(space) == "discrete":  # checking minimum and maximum is enough
+    if is_integers and space_kind(space) == "discrete":  # check only the minimum and the maximum
         check_action(space, actions.min(), name)
         check_action(space, actions.max(), name)
         return
@@ -258,8 +258,8 @@ def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
         TypeError: If a value is not an integer.
         ValueError: If a value is below `least`.
     """
-    expected = f"an integer from {least} on{_NONE * optional}"
-    for name, value in _of_kind(values, (int, np.integer), expected, optional):
+    expected = f"an integer from {least} on{_OR_NONE * optional}"
+    for name, value in _items_of(values, (int, np.integer), expected, optional):
         if value < least:
             raise ValueError(f"{name} is {value}, expected {expected}")
 
@@ -270,7 +270,7 @@ def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: 
     Args:
         least: Minimum allowed value.
         most: Maximum allowed value.
-        between: True to exclude the bounds.
+        between: True if the bounds themselves are not allowed.
         **values: Values of the arguments, keyed by argument name.
 
     Raises:
@@ -280,25 +280,34 @@ def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: 
     bounds = f" of at least {least:g}" if least > -math.inf else ""
     range_of = f"between {least:g} and {most:g}" if between else f"from {least:g} to {most:g}"
     expected = f"a finite number{bounds}" if most == math.inf else f"a number {range_of}"
-    for name, value in _of_kind(values, numbers.Real, expected):
+    for name, value in _items_of(values, numbers.Real, expected):
         if not (least <= float(value) <= most and math.isfinite(value)) or (between and value in (least, most)):
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
 def check_seconds(optional: bool = False, **values: Any) -> None:
-    """Raise an error if an argument is not a positive number of seconds. Arguments and errors as `check_counts`."""
-    expected = f"a positive number of seconds{_NONE * optional}"
-    for name, value in _of_kind(values, numbers.Real, expected, optional):
+    """Raise an error if an argument is not a positive number of seconds.
+
+    Args:
+        optional: True if None is allowed.
+        **values: Values of the arguments, keyed by argument name.
+
+    Raises:
+        TypeError: If a value is not a number.
+        ValueError: If a value is not positive.
+    """
+    expected = f"a positive number of seconds{_OR_NONE * optional}"
+    for name, value in _items_of(values, numbers.Real, expected, optional):
         if not float(value) > 0:
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
-#: End of the message for an optional argument.
-_NONE = ", or None"
+#: End of messages about optional arguments.
+_OR_NONE = ", or None"
 
 
-def _of_kind(values: Mapping[str, Any], kind: Any, expected: str, optional: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield names and numeric values, skipping None if `optional`; raise an error for bools and other types."""
+def _items_of(values: Mapping[str, Any], kind: Any, expected: str, optional: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of arguments. Raise a TypeError for bools and for values of another type."""
     for name, value in values.items():
         if value is None and optional:
             continue
@@ -356,26 +365,30 @@ def _non_finite(name: str, array: np.ndarray) -> NonFiniteError:
     return NonFiniteError(name, text)
 
 
-def _check_structure(space: Any, value: Any, name: str, **looks: bool) -> None:
+def _check_structure(space: Any, value: Any, name: str, observed: bool = False, bounds: bool = True) -> None:
     kind = space_kind(space)
     if kind == "dict":
         if not isinstance(value, Mapping) or set(value) != set(space.spaces):
-            came = f"a dict with the keys {sorted(value)}" if isinstance(value, Mapping) else _describe(value)
-            raise ValueError(f"{name} is {came}, expected a dict with the keys {sorted(space.spaces)}")
+            got = f"a dict with the keys {sorted(value)}" if isinstance(value, Mapping) else _describe(value)
+            raise ValueError(f"{name} is {got}, expected a dict with the keys {sorted(space.spaces)}")
         for key, part in space.spaces.items():
-            _check_structure(part, value[key], f"{name}[{key!r}]", **looks)
+            _check_structure(part, value[key], f"{name}[{key!r}]", observed, bounds)
     elif kind == "tuple":
         if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
             raise ValueError(f"{name} is {_describe(value)}, expected a tuple of length {len(space.spaces)}")
         for index, part in enumerate(space.spaces):
-            _check_structure(part, value[index], f"{name}[{index}]", **looks)
-    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # missing in some user-defined spaces
-        _check_leaf(space, kind, value, name, **looks)
+            _check_structure(part, value[index], f"{name}[{index}]", observed, bounds)
+    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # not all spaces have both
+        array = np.asarray(_check_array(space, value, name))
+        if kind == "box" and not observed:
+            check_finite(name, array)
+        if kind == "discrete" or not observed and (bounds or kind != "box"):
+            _check_range(space, kind, array, name)
 
 
 def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
     try:
-        shape, dtype = value.shape, value.dtype  # avoids a copy of `LazyFrames`
+        shape, dtype = value.shape, value.dtype  # does not concatenate `LazyFrames`
         array = value if isinstance(dtype, np.dtype) else np.asarray(value)
     except AttributeError:
         array = _as_array(value, name, space)
@@ -383,8 +396,8 @@ def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
     expected = tuple(space.shape or ())
     if tuple(shape) != expected:
         raise ValueError(f"{name} has shape {tuple(shape)}, but the space {space} has shape {expected}")
-    came, allowed = array.dtype.kind, np.dtype(space.dtype).kind
-    if came not in {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}.get(allowed, allowed + "iub"):
+    got, allowed = array.dtype.kind, np.dtype(space.dtype).kind
+    if got not in {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}.get(allowed, allowed + "iub"):
         raise ValueError(f"{name} has dtype {array.dtype}, but the space {space} has dtype {np.dtype(space.dtype)}")
     return array
 
@@ -397,14 +410,6 @@ def _as_array(value: Any, name: str, space: Any) -> np.ndarray:
     raise ValueError(f"{name} is {_describe(value)}, expected an array, because the space is {space}")
 
 
-def _check_leaf(space: Any, kind: str, value: Any, name: str, observed: bool = False, bounds: bool = True) -> None:
-    array = _check_array(space, value, name)
-    if kind == "box" and not observed:
-        check_finite(name, np.asarray(array))
-    if kind == "discrete" or not observed and (bounds or kind != "box"):
-        _check_range(space, kind, np.asarray(array), name)
-
-
 def _check_range(space: Any, kind: str, array: Any, name: str) -> None:
     if kind == "box":
         low, high = space.low, space.high
@@ -414,10 +419,10 @@ def _check_range(space: Any, kind: str, array: Any, name: str) -> None:
         low = getattr(space, "start", 0)
         high = low + np.asarray(space.nvec if kind == "multi_discrete" else space.n) - 1
     if not ((array >= low) & (array <= high)).all():
-        raise ValueError(f"{name} is {array}, which lies outside the space {space}")
+        raise ValueError(f"{name} is {array}, which is outside the space {space}")
 
 
-def _no_reward(reward: Any) -> TypeError:
+def _reward_type_error(reward: Any) -> TypeError:
     return TypeError(f"reward is {_describe(reward)}, expected a single number")
 
 
@@ -433,7 +438,7 @@ _WARNED: set[Hashable] = set()
 
 
 def levels_to_the_caller() -> int:
-    """Return the stack level of the nearest code outside this package, for `warnings.warn` in the calling function."""
+    """Return the `stacklevel` with which `warnings.warn` in the calling function points to the user's code."""
     frame, levels = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").startswith("pfrl_like."):
         frame, levels = frame.f_back, levels + 1
@@ -453,28 +458,25 @@ def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -
         warnings.warn(text, category, stacklevel=levels_to_the_caller())
 
 
-def renamed(name: str, doc: str) -> property:
-    """Return a property that is an alias of the attribute `name`, with the docstring `doc`."""
-    return property(attrgetter(name), lambda own, value: setattr(own, name, value), doc=doc)
+def alias(name: str, doc: str) -> property:
+    """Return a property with the docstring `doc` that reads and writes the attribute `name`."""
+    return property(attrgetter(name), lambda self, value: setattr(self, name, value), doc=doc)
 
 
 class ConstructorOnly:
-    """Descriptor of an attribute that can be set only once, because later changes would have no effect."""
+    """Descriptor of an attribute that can be set only once, in the constructor."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __set__(self, instance: Any, value: Any) -> None:
         if self.name in vars(instance):
-            raise AttributeError(
-                f"{self.name} of {type(instance).__name__} cannot be changed: pass it to a new agent and copy this "
-                "agent's state with save and load"
-            )
+            raise AttributeError(f"{self.name} of {type(instance).__name__} cannot be changed: pass it to a new agent")
         vars(instance)[self.name] = value
 
 
 def constructor_only(*names: str) -> Callable[[Class], Class]:
-    """Class decorator that makes attributes `ConstructorOnly`, because other parts of the object depend on them."""
+    """Class decorator that makes attributes `ConstructorOnly`, because later changes would have no effect."""
 
     def declare(cls: Class) -> Class:
         for name in names:

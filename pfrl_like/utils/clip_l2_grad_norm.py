@@ -1,4 +1,4 @@
-"""`clip_l2_grad_norm_`, for user-defined agents; the library's agents clip gradients in `optimizers.GradientStep`."""
+"""`clip_l2_grad_norm_`, for user-defined agents, because the library's agents clip gradients in `GradientStep`."""
 
 from collections.abc import Iterable
 

@@ -1,11 +1,11 @@
-"""Context managers for training and evaluation mode of modules, and of agents that are used by several threads."""
+"""Context managers that switch modules and agents to evaluation mode, also in several threads."""
 
 import contextlib
 import inspect
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.modules import activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling
 
 Class = TypeVar("Class", bound=type[nn.Module])
-FREE: AbstractContextManager[None] = contextlib.nullcontext()
+NO_LOCK: AbstractContextManager[None] = contextlib.nullcontext()
 #: Attribute of a module that caches the result of `reads_training`. A compiler can trace an attribute, but not a
 #: dictionary with weak keys.
 _READS_TRAINING = "_pfrl_like_reads_training"
@@ -22,41 +22,41 @@ _RNN_FORWARDS = {cls.forward for cls in (nn.RNNBase, nn.RNN, nn.GRU, nn.LSTM)}
 _EVALUATING = "_evaluating_threads"
 
 
-def kept_over_forks(lock: Any) -> Any:
-    """Make forks wait for a lock, so that it is never locked in a child process, and return the lock."""
+def free_in_forks(lock: Any) -> Any:
+    """Make `os.fork` acquire a lock and release it again, so that child processes never inherit a locked lock."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
 
 
-#: Lock for the mode of modules. A thread acquires the lock to switch modules to evaluation mode, or to train modules
-#: that read their mode, because all threads share the mode of a module.
-MODES = kept_over_forks(threading.RLock())
-_LOCK = kept_over_forks(threading.Lock())
+#: Lock for the mode of modules, which all threads share. A thread acquires the lock to switch modules to evaluation
+#: mode, or to train modules whose forward pass reads the mode.
+MODES = free_in_forks(threading.RLock())
+_LOCK = free_in_forks(threading.Lock())
 
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[nn.Module]:
-    """Switch a module to evaluation mode and restore its mode at the end; one thread at a time.
+    """Switch a module to evaluation mode, and restore the mode of every submodule at the end.
 
-    At the end every submodule has its previous mode, including submodules that are always in evaluation mode.
+    Other threads wait until the mode is restored.
     """
-    is_compiling = torch.compiler.is_compiling()  # a compiler traces in a single thread
+    is_compiling = torch.compiler.is_compiling()  # a compiler traces in one thread
     with contextlib.nullcontext() if is_compiling else MODES:
         before = [(part, part.training) for part in module.modules()]
-        plain = not is_compiling and all(_is_plain(part) for part, _ in before)
-        if plain:
+        is_plain = not is_compiling and all(_is_plain(part) for part, _ in before)
+        if is_plain:
             for part, _ in before:
-                vars(part)["training"] = False  # ten times as fast as `nn.Module.__setattr__`
+                vars(part)["training"] = False  # `nn.Module.__setattr__` takes ten times as long
         else:
             module.eval()
         try:
             yield module
         finally:
-            if plain:
+            if is_plain:
                 for part, training in before:
                     vars(part)["training"] = training
-            else:  # a user-defined `train` may do more than set an attribute
+            else:  # a user-defined `train` may do more than set the attribute
                 if before[0][1]:
                     module.train()
                 for part, training in before:
@@ -64,35 +64,34 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def learning(*modules: Any) -> AbstractContextManager[Any]:
-    """Prevent other threads from switching these modules to evaluation mode; `FREE` if no module reads its mode.
+    """Return a context manager that prevents other threads from switching modules to evaluation mode.
+
+    The result is `NO_LOCK` if the forward pass of no module reads its mode.
 
     Args:
-        modules: Modules. Other objects are skipped.
+        modules: Modules to train. Other objects are skipped.
     """
     reads = any(isinstance(module, nn.Module) and _reads_training(module) for module in modules)
-    return MODES if reads else FREE
+    return MODES if reads else NO_LOCK
 
 
 def _is_plain(part: nn.Module) -> bool:
-    """True if the mode of a submodule is stored only in its attribute."""
+    """True if the mode of a submodule is only its attribute `training`, without user-defined methods."""
     cls = type(part)
     methods = cls.train, cls.eval, cls.__setattr__
     return methods == (nn.Module.train, nn.Module.eval, nn.Module.__setattr__) and "training" in vars(part)
 
 
 def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
-    """Like `evaluating`, but does nothing for modules whose forward pass does not read the mode.
-
-    The result of `reads_training` is cached for each module.
-    """
+    """Return `evaluating(module)` if the forward pass reads the mode, else a context manager that does nothing."""
     reads = getattr(module, _READS_TRAINING, None)
-    if reads is None:  # the result is cached
+    if reads is None:
         reads = _reads_training(module)
     return evaluating(module) if reads else contextlib.nullcontext(module)
 
 
 def evaluating_readers_among(*modules: nn.Module) -> AbstractContextManager[None]:
-    """`evaluating_readers` for several modules."""
+    """Return a context manager that enters `evaluating_readers` for each module."""
     readers = [module for module in modules if _reads_training(module)]
     return _evaluating_all(readers) if readers else contextlib.nullcontext()
 
@@ -117,17 +116,18 @@ def _reads_training(module: nn.Module) -> bool:
 def reads_training(module: nn.Module) -> bool:
     """True if a forward pass may depend on `training`.
 
-    The result is False only if no submodule reads `training`. These submodules do not read it: PyTorch's layers without
-    dropout and running statistics, containers, and classes marked with `ignores_training`. User-defined classes with
-    their own `forward`, and submodules with hooks, count as reading `training`.
+    Only these submodules are known not to read `training`: PyTorch's layers without dropout and running statistics,
+    containers, and classes marked with `ignores_training`. Other submodules, and submodules with hooks, count as
+    reading `training`.
     """
     return any(_part_reads_training(part) for part in module.modules())
 
 
 def ignores_training(cls: Class) -> Class:
-    """Class decorator that declares that the `forward` of a module, and the functions it calls, do not read `training`.
+    """Class decorator that declares that the `forward` of a module does not read `training`.
 
-    Child modules are checked separately. The declaration does not apply to a subclass that overrides `forward`.
+    The declaration includes the functions that `forward` calls, but not child modules and not subclasses that override
+    `forward`.
     """
     _KNOWN_FORWARDS.add(cls.forward)
     return cls
@@ -147,55 +147,52 @@ def _part_reads_training(part: nn.Module) -> bool:
     return cls.forward not in _KNOWN_FORWARDS
 
 
-def _forwards(*namespaces: Any) -> set[Callable[..., Any]]:
-    classes = [getattr(namespace, name) for namespace in namespaces for name in namespace.__all__]
-    return {cls.forward for cls in classes if hasattr(cls, "forward")}
-
-
-_KNOWN_FORWARDS = _forwards(activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling)
+_MODULES = (activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling)
+_LAYERS: list[Any] = [getattr(module, name) for module in _MODULES for name in module.__all__]
+_LAYERS += [nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm, nn.Embedding, nn.EmbeddingBag]
+_LAYERS += [nn.RNNCell, nn.GRUCell, nn.LSTMCell]
+_KNOWN_FORWARDS = {cls.forward for cls in _LAYERS if hasattr(cls, "forward")}
 _KNOWN_FORWARDS -= {nn.RReLU.forward, nn.MultiheadAttention.forward}
-_KNOWN_FORWARDS |= {
-    cls.forward
-    for cls in (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm, nn.Embedding, nn.EmbeddingBag, nn.RNNCell)
-    + (nn.GRUCell, nn.LSTMCell)
-}
 
 
 class _Threads:
-    """Threads in evaluation mode, how often each thread has entered it, and the mode of all other threads.
+    """Threads in evaluation mode, and the mode of all other threads.
 
-    A thread that is started by a thread in evaluation mode, for example in a thread pool, is in evaluation mode, too.
-    So each thread that enters evaluation mode records the existing threads.
+    Threads that are started while a thread is in evaluation mode, for example in a thread pool, are in evaluation mode,
+    too. So each thread that enters evaluation mode records the threads that exist at this time.
+
+    Args:
+        training: Mode of all other threads.
     """
 
     def __init__(self, training: bool) -> None:
         self.training = training
         self.entered: dict[int, int] = {}
-        self._there: dict[int, weakref.WeakSet[threading.Thread]] = {}
+        self._existing_threads: dict[int, weakref.WeakSet[threading.Thread]] = {}
 
     def enter(self, thread: int) -> None:
         if thread not in self.entered:
-            self._there[thread] = weakref.WeakSet(threading.enumerate())
+            self._existing_threads[thread] = weakref.WeakSet(threading.enumerate())
         self.entered[thread] = self.entered.get(thread, 0) + 1
 
     def leave(self, thread: int) -> None:
         self.entered[thread] -= 1
         if not self.entered[thread]:
-            del self.entered[thread], self._there[thread]
+            del self.entered[thread], self._existing_threads[thread]
 
     def is_evaluating(self) -> bool:
-        """True if the current thread is in evaluation mode, or was started by a thread in evaluation mode."""
+        """True if the current thread is in evaluation mode, or did not exist when another thread entered it."""
         if threading.get_ident() in self.entered:
             return True
         current = threading.current_thread()
-        return any(current not in there for there in [*self._there.values()])
+        return any(current not in threads for threads in [*self._existing_threads.values()])
 
 
 class Mode:
     """Descriptor of the class attribute `training` of agents.
 
-    An agent has an instance attribute of this name, which takes precedence. The instance attribute is removed only
-    while a thread is in `evaluating_here`, so that reads use this descriptor.
+    An agent has an instance attribute `training`, which takes precedence over this descriptor. `evaluating_in_thread`
+    removes the instance attribute, so that reads use the descriptor until the context ends.
 
     Args:
         training: Default value of the mode.
@@ -217,23 +214,23 @@ class Mode:
             return training
 
 
-def with_plain_mode(state: Any, agent: Any) -> Any:
-    """Return the state for a copy of an agent; the copy has the agent's current mode in every thread."""
+def state_with_mode(state: Any, agent: Any) -> Any:
+    """Return the state for a copy of an agent. The mode of the copy is the agent's mode in the current thread."""
     if isinstance(state, dict) and _EVALUATING in state:
         state = {name: value for name, value in state.items() if name != _EVALUATING} | {"training": agent.training}
     return state
 
 
 @contextlib.contextmanager
-def evaluating_here(agent: Any, alone: bool) -> Iterator[None]:
+def evaluating_in_thread(agent: Any, alone: bool) -> Iterator[None]:
     """Set `training` of an agent to False in this thread, and restore it at the end.
 
     Args:
         agent: The agent.
-        alone: True if only one thread at a time may enter.
+        alone: True if only one thread at a time may enter the context.
 
     Raises:
-        RuntimeError: If a second thread enters although `alone` is True.
+        RuntimeError: If a second thread enters the context and `alone` is True.
     """
     if not isinstance(inspect.getattr_static(type(agent), "training", None), Mode):  # a user-defined property
         before, agent.training = agent.training, False
@@ -242,23 +239,20 @@ def evaluating_here(agent: Any, alone: bool) -> Iterator[None]:
         finally:
             agent.training = before
         return
-    here = threading.get_ident()
+    thread = threading.get_ident()
     with _LOCK:
-        own = agent.__dict__
-        threads = own.get(_EVALUATING) or _Threads(own.get("training", type(agent).training))
-        if alone and threads.entered.keys() - {here}:
-            raise RuntimeError(
-                f"two threads are in eval_mode of {type(agent).__name__}, which stores the state of its episode; each "
-                "thread needs its own copy: copy.deepcopy(agent)"
-            )
-        threads.enter(here)
-        own[_EVALUATING] = threads
-        own.pop("training", None)
+        attributes = agent.__dict__
+        threads = attributes.get(_EVALUATING) or _Threads(attributes.get("training", type(agent).training))
+        if alone and threads.entered.keys() - {thread}:
+            raise RuntimeError(f"two threads are in eval_mode of {type(agent).__name__}: use copy.deepcopy(agent)")
+        threads.enter(thread)
+        attributes[_EVALUATING] = threads
+        attributes.pop("training", None)
     try:
         yield
     finally:
         with _LOCK:
-            threads.leave(here)
+            threads.leave(thread)
             if not threads.entered:
-                own["training"] = threads.training
-                own.pop(_EVALUATING, None)
+                attributes["training"] = threads.training
+                attributes.pop(_EVALUATING, None)

@@ -28,8 +28,8 @@ def synchronize_parameters(
         method: "hard" copies all values. "soft" sets floating-point values to `tau * src + (1 - tau) * dst` and copies
             all other values, for example counters.
         tau: Weight of the source in a soft update, from 0 to 1.
-        unless: Scalar on the modules' device: if it is 1, floating-point values stay unchanged; if it is 0, they are
-            updated. The scalar is used without synchronisation.
+        unless: Scalar tensor on the modules' device. 1 leaves floating-point values unchanged, 0 updates them. The
+            scalar is not copied to the CPU. If None, the values are updated.
 
     Raises:
         ValueError: If `method` is not "hard" or "soft", if `tau` is out of range, or if the modules differ in names,
@@ -75,8 +75,8 @@ def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float, 
         target_link: Module that is changed.
         source_link: Source of the values.
         tau: Weight of the source, from 0 to 1.
-        unless: Scalar on the modules' device: if it is 1, floating-point values stay unchanged; if it is 0, they are
-            updated. The scalar is used without synchronisation.
+        unless: Scalar tensor on the modules' device. 1 leaves floating-point values unchanged, 0 updates them. The
+            scalar is not copied to the CPU. If None, the values are updated.
 
     Raises:
         ValueError: If `tau` is not from 0 to 1, or if the modules differ in names, shapes or dtypes.
@@ -85,14 +85,14 @@ def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float, 
         raise ValueError(f"tau is {tau!r}, expected a number from 0 to 1")
     pairs = _pairs(source_link, target_link)
     if pairs is None:
-        raise ValueError(f"{type(target_link).__name__} has state that is not a tensor, which has no soft update")
+        raise ValueError(f"{type(target_link).__name__} has state that is not a tensor, which cannot be averaged")
     with torch.no_grad():
         if unless is None:
             torch._foreach_lerp_(pairs.dst, pairs.src, tau)
         else:
-            ways = torch._foreach_sub(pairs.src, pairs.dst)
-            torch._foreach_mul_(ways, tau * (1 - unless))
-            torch._foreach_add_(pairs.dst, ways)
+            differences = torch._foreach_sub(pairs.src, pairs.dst)
+            torch._foreach_mul_(differences, tau * (1 - unless))
+            torch._foreach_add_(pairs.dst, differences)
         if pairs.discrete_dst:
             torch._foreach_copy_(pairs.discrete_dst, pairs.discrete_src)
 
@@ -103,7 +103,7 @@ def copy_grad(target_link: nn.Module, source_link: nn.Module) -> None:
         target.grad = None if source.grad is None else source.grad.clone()
 
 
-# The pairs of tensors of two modules are cached while both modules contain the same tensors.
+# The pairs of tensors of two modules are cached as long as both modules contain these tensors.
 
 
 class _Pairs(NamedTuple):
@@ -112,9 +112,9 @@ class _Pairs(NamedTuple):
     dst: list[Tensor]
     discrete_src: list[Tensor]
     discrete_dst: list[Tensor]
-    slots: list[tuple[dict[str, Any], str, Tensor]]  # owner, name and tensor
+    slots: list[tuple[dict[str, Any], str, Tensor]]  # dict that contains the tensor, key, tensor
 
-    def hold_for(self, source: nn.Module) -> bool:
+    def are_valid_for(self, source: nn.Module) -> bool:
         return self.source() is source and all(place.get(name) is tensor for place, name, tensor in self.slots)
 
 
@@ -122,9 +122,9 @@ _cache: "weakref.WeakKeyDictionary[nn.Module, _Pairs]" = weakref.WeakKeyDictiona
 
 
 def _pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
-    """Return the paired tensors; None for modules whose state contains more than parameters and buffers."""
+    """Return the pairs of tensors. None if the state of a module contains more than parameters and buffers."""
     pairs = _cache.get(target)
-    return pairs if pairs is not None and pairs.hold_for(source) else _find_pairs(source, target)
+    return pairs if pairs is not None and pairs.are_valid_for(source) else _find_pairs(source, target)
 
 
 def _find_pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
@@ -133,11 +133,11 @@ def _find_pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
         return None
     _check_alike({k: slot[2] for k, slot in sources.items()}, {k: slot[2] for k, slot in targets.items()})
     pairs = _Pairs(weakref.ref(source), [], [], [], [], [*sources.values(), *targets.values()])
-    seen: set[int] = set()
+    updated: set[int] = set()
     for name, (_, _, dst) in targets.items():
-        if id(dst) in seen:
+        if id(dst) in updated:
             continue  # a shared parameter is updated only once
-        seen.add(id(dst))
+        updated.add(id(dst))
         floating = dst.is_floating_point() or dst.is_complex()
         (pairs.src if floating else pairs.discrete_src).append(sources[name][2])
         (pairs.dst if floating else pairs.discrete_dst).append(dst)
@@ -164,6 +164,6 @@ def _check_alike(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:
     if source.keys() != target.keys():
         raise ValueError(f"src and dst differ: only one of them has {sorted(source.keys() ^ target.keys())}")
     for name, tensor in source.items():
-        forms = [f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in (tensor, target[name])]
-        if forms[0] != forms[1]:
-            raise ValueError(f"src and dst differ: {name} is {forms[0]} in src and {forms[1]} in dst")
+        texts = [f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in (tensor, target[name])]
+        if texts[0] != texts[1]:
+            raise ValueError(f"src and dst differ: {name} is {texts[0]} in src and {texts[1]} in dst")

@@ -1,4 +1,4 @@
-"""Conversions of the values of environments with different interfaces: resets, steps, spaces, action masks."""
+"""Functions for environments of gymnasium, gym and PFRL: results of reset and step, seeds, spaces, action masks."""
 
 import inspect
 import numbers
@@ -22,7 +22,7 @@ def is_gymnasium(env: Any) -> bool:
 
 
 def reset_values(result: Any) -> tuple[Any, dict[str, Any] | None]:
-    """Split the result of `reset` into the observation and the info dict; the info is None if it is missing."""
+    """Split the result of `reset` into the observation and the info dict. The info is None if `reset` returned none."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result[0], result[1]
     return result, None
@@ -40,22 +40,21 @@ def first_values(result: Any) -> tuple[Any, dict[str, Any]]:
     return obs, info
 
 
-_USUAL = [bool, bool, dict]  # terminated, truncated and info of gymnasium's environments
+_GYMNASIUM_TYPES = [bool, bool, dict]  # terminated, truncated and info of gymnasium's environments
 
 
 def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
     """Convert the result of `step`, four values or five, to (obs, reward, terminated, truncated, info).
 
     Raises:
-        EnvError: If there are not four or five values, if info is not a dict, or if a flag is not a single bool.
+        EnvError: If the number of values is not four or five, if info is not a dict, or if a flag is not a single bool.
     """
-    if type(result) is tuple and [*map(type, result[2:])] == _USUAL:
+    if type(result) is tuple and [*map(type, result[2:])] == _GYMNASIUM_TYPES:
         return result
     if not isinstance(result, tuple | list) or len(result) not in (4, 5):
-        came = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
-        raise EnvError(
-            f"step returned {came}, expected (obs, reward, done, info) or (obs, reward, terminated, truncated, info)"
-        )
+        got = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
+        expected = "(obs, reward, done, info) or (obs, reward, terminated, truncated, info)"
+        raise EnvError(f"step returned {got}, expected {expected}")
     *first, info = result
     if not isinstance(info, Mapping):
         raise EnvError(f"step returned {type(info).__name__} as info, its last value, expected a dict")
@@ -79,9 +78,9 @@ def _as_bool(name: str, value: Any) -> bool:
 
 
 def own_copy(value: Any) -> Any:
-    """Return a copy of a value that does not change if an environment changes its arrays in place.
+    """Return a value with copies of its arrays, because an environment may change its arrays in place.
 
-    Arrays are copied, also in dicts, tuples and lists. Other objects are returned unchanged.
+    Arrays in dicts, tuples and lists are copied, too. Other objects are returned unchanged.
     """
     if isinstance(value, np.ndarray):
         return value.copy()
@@ -95,15 +94,14 @@ def own_copy(value: Any) -> Any:
 
 
 def seed_env(env: Any, seed: int) -> bool:
-    """Seed an environment with its own interface for seeds.
+    """Seed an environment with its method `seed`, unless `reset` takes the seed.
 
     Args:
         env: An environment of any supported interface.
         seed: The seed.
 
     Returns:
-        True if the environment has been seeded (`env.seed(seed)`), False if the seed must be passed to the next
-        `env.reset(seed=seed)`.
+        True if the environment has been seeded. False if the caller must pass the seed to the next `reset`.
 
     Raises:
         ValueError: If the environment accepts no seed.
@@ -113,11 +111,11 @@ def seed_env(env: Any, seed: int) -> bool:
     if callable(getattr(env, "seed", None)):
         env.seed(seed)
         return True
-    raise ValueError(f"seed is {seed}, but {env} takes none: it has no seed method, and its reset has no argument seed")
+    raise ValueError(f"seed is {seed}, but {env} has no method seed, and its reset has no argument seed")
 
 
 def takes_at_reset(env: Any, name: str) -> bool:
-    """True if `env.reset` has an argument, also through wrappers that forward all arguments."""
+    """True if `env.reset` accepts the argument `name`, which wrappers may forward."""
     if is_gymnasium(env):
         return True
     base = getattr(env, "unwrapped", env)
@@ -138,9 +136,9 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
 
 
 def mend_gym(env: Any) -> None:
-    """Add two names to NumPy 2 that gym 0.26 uses in every step, if `env` contains a gym environment.
+    """If `env` contains a gym environment, add two names to NumPy 2 that gym 0.26 uses in every step.
 
-    gym is no longer maintained. If `env` contains no gym environment, the function does nothing.
+    gym is no longer maintained.
     """
     gym_env: Any = getattr(sys.modules.get("gym"), "Env", ())
     for _ in range(100):  # iterate over the wrappers
@@ -157,30 +155,30 @@ def mend_gym(env: Any) -> None:
 class Forwarding:
     """Base class of wrappers that forward all other public attributes to the wrapped object."""
 
-    _inside = "env"  # name of the attribute that contains the wrapped object
+    _wrapped = "env"  # name of the attribute that contains the wrapped object
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == self._inside:  # copy and pickle read attributes before it is set
+        if name.startswith("_") or name == self._wrapped:  # copy and pickle read attributes before `__init__`
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(getattr(self, self._inside), name)
+        return getattr(getattr(self, self._wrapped), name)
 
     @never_raising
     def __str__(self) -> str:
-        return f"<{type(self).__name__}{getattr(self, self._inside)}>"
+        return f"<{type(self).__name__}{getattr(self, self._wrapped)}>"
 
     __repr__ = __str__
 
 
-def _of_user_env(name: str, otherwise: Any) -> Any:
-    """Return a property that reads an attribute of the environment, or `otherwise` if it does not exist."""
-    return property(lambda self: getattr(self.user_env, name, otherwise), doc=f"The environment's own `{name}`.")
+def _forwarded(name: str, default: Any) -> Any:
+    """Return a property that reads an attribute of the environment, or `default` if the attribute does not exist."""
+    return property(lambda self: getattr(self.user_env, name, default), doc=f"`{name}` of the user's environment.")
 
 
 class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
-    """Adapter from an environment of gym or with PFRL's interface to gymnasium's interface; see `as_gymnasium`.
+    """Adapter that gives gymnasium's interface to an environment of gym or with PFRL's interface.
 
-    The spaces are the objects of the environment and are not converted, so that users can seed them. The library uses
-    `space_kind` to find the kind of a space.
+    The spaces are the user's objects, so that users can seed them. The library calls `space_kind` to find the kind of a
+    space.
 
     Args:
         env: The user's environment.
@@ -189,10 +187,10 @@ class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
         user_env: The user's environment.
     """
 
-    _inside = "user_env"
-    spec = _of_user_env("spec", None)
-    metadata = _of_user_env("metadata", {})
-    render_mode = _of_user_env("render_mode", None)
+    _wrapped = "user_env"
+    spec = _forwarded("spec", None)
+    metadata = _forwarded("metadata", {})
+    render_mode = _forwarded("render_mode", None)
 
     def __init__(self, env: Any) -> None:
         self.user_env = env
@@ -214,7 +212,7 @@ class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
         return obs, {} if info is None else info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Execute an action; four values are converted to five.
+        """Execute an action and return five values.
 
         Raises:
             EnvError: If the environment does not return four or five values.
@@ -240,21 +238,16 @@ class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
 SpaceKind = Literal["box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", "other"]
 
 _KIND_OF_NAME: dict[str, SpaceKind] = {
-    "Box": "box",
-    "Discrete": "discrete",
-    "MultiDiscrete": "multi_discrete",
-    "MultiBinary": "multi_binary",
-    "Dict": "dict",
-    "Tuple": "tuple",
-    "OneOf": "other",
-}
+    "Box": "box", "Discrete": "discrete", "MultiDiscrete": "multi_discrete", "MultiBinary": "multi_binary",
+    "Dict": "dict", "Tuple": "tuple", "OneOf": "other",
+}  # fmt: skip
 _KIND_OF_TYPE: dict[type, SpaceKind] = {}
 
 
 def space_kind(space: Any) -> SpaceKind:
     """Return the kind of a space, determined by the names of its classes or by its attributes.
 
-    A space of gym is not an instance of gymnasium's class of the same name, so `isinstance` does not work.
+    `isinstance` does not work, because a space of gym is not an instance of gymnasium's class of the same name.
 
     Args:
         space: A space of gym or gymnasium, or an object with the same attributes.
@@ -290,7 +283,7 @@ def _has_numbers(space: Any, *names: str) -> bool:
 
 
 def box_class(space: Any) -> Any:
-    """Return the class `Box` of the library of a space; gymnasium's class if the library is neither."""
+    """Return gym's class `Box` if the space is a space of gym, else gymnasium's class `Box`."""
     is_of_gym = type(space).__module__.partition(".")[0] == "gym"
     return sys.modules["gym.spaces"].Box if is_of_gym else gymnasium.spaces.Box
 
@@ -310,7 +303,7 @@ def action_size_of(space: Any) -> int:
 
 
 class Allowed:
-    """Object with an action mask that explorers get from agents without action values.
+    """Action mask, in place of the `ActionValue` that explorers receive from agents with action values.
 
     Args:
         action_mask: True for allowed actions, [k, n_actions].
@@ -324,32 +317,29 @@ class Allowed:
 
 
 def takes_mask(act: Callable[..., Any]) -> bool:
-    """True if a function has the keyword `action_mask`; `act` of an agent with PFRL's interface does not."""
+    """True if a function accepts the keyword `action_mask`, unlike `act` of an agent with PFRL's interface."""
     parameters = inspect.signature(act).parameters.values()
     return any(parameter.name == ACTION_MASK or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def mask_keyword(mask: Any, takes: bool = True) -> dict[str, Any]:
-    """Return the keyword argument for a mask; empty if the mask is None, or if the function does not accept it."""
+    """Return the mask as a keyword argument; empty if the mask is None, or if the function does not accept masks."""
     return {} if mask is None or not takes else {ACTION_MASK: mask}
 
 
 def required_keyword(choose: Callable[..., Any], mask: Any) -> dict[str, Any]:
-    """`mask_keyword` for functions that must not select actions without the mask.
+    """Return the mask as a keyword argument of `choose`, or raise an error if `choose` does not accept masks.
 
     Args:
         choose: Function that selects actions.
-        mask: Action mask in a shape that `choose` accepts; None if there is no mask.
+        mask: Action mask in a shape that `choose` accepts. None if there is no mask.
 
     Raises:
-        TypeError: If there is a mask and `choose` does not accept it.
+        TypeError: If `mask` is not None and `choose` does not accept masks.
     """
     if mask is not None and not takes_mask(choose):
         name = getattr(choose, "__qualname__", type(choose).__name__)
-        raise TypeError(
-            f"{name} accepts no action_mask, but the environment returns action masks: add the keyword "
-            "action_mask, or use an agent or estimator of the library, which has it"
-        )
+        raise TypeError(f"{name} has no keyword action_mask, but the environment masks actions: add the keyword")
     return mask_keyword(mask)
 
 
@@ -358,14 +348,14 @@ def mask_columns(mask: Any, next_mask: Any, next_obs: Any) -> dict[str, Any]:
 
     Args:
         mask: Mask of the actions that were allowed when the action was selected, for one environment or with one row
-            per environment; None if unknown.
+            per environment. None if unknown.
         next_mask: Mask of the actions that are allowed after the step, for one environment or with one row per
-            environment; None if unknown.
-        next_obs: Observation of any environment after the step; it may contain the mask.
+            environment. None if unknown.
+        next_obs: Observation of any environment after the step, which may contain the mask.
 
     Returns:
-        The columns "action_mask" and "next_action_mask"; an unknown mask is all True. Empty if both are unknown, or if
-        observations contain their masks.
+        The columns "action_mask" and "next_action_mask". An unknown mask is replaced by True. Empty if both masks are
+        unknown, or if observations contain masks.
     """
     known = [each for each in (mask, next_mask) if each is not None]
     if not known or (isinstance(next_obs, dict) and ACTION_MASK in next_obs):
@@ -375,6 +365,6 @@ def mask_columns(mask: Any, next_mask: Any, next_obs: Any) -> dict[str, Any]:
 
 
 def sample_allowed(space: Any, mask: Any) -> Any:
-    """Sample an action with the space's random stream; with a mask, uniformly from the allowed actions."""
+    """Sample an action uniformly from the actions that the mask allows, with the space's random stream."""
     allowed = None if mask is None else np.asarray(mask, np.int8)
     return space.sample() if allowed is None or not allowed.any() else space.sample(mask=allowed)

@@ -22,12 +22,12 @@ def concatenate_goal(obs: Mapping[str, Any]) -> NDArray[np.float32]:
         obs: Dict with `observation` [..., m] and `desired_goal` [..., n]; other entries are ignored.
 
     Returns:
-        Shape [..., m + n], float32.
+        Array [..., m + n], float32.
 
     Raises:
-        ValueError: If a key is missing, or if the shapes of the two arrays do not match.
+        ValueError: If a key is missing, or if the shapes of `observation` and `desired_goal` do not match.
     """
     if not isinstance(obs, Mapping) or OBSERVATION not in obs or DESIRED_GOAL not in obs:
-        came = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
-        raise ValueError(f"obs: got {came}, expected a dict with {OBSERVATION!r} and {DESIRED_GOAL!r}")
+        got = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
+        raise ValueError(f"obs: got {got}, expected a dict with {OBSERVATION!r} and {DESIRED_GOAL!r}")
     return np.concatenate([obs[OBSERVATION], obs[DESIRED_GOAL]], axis=-1, dtype=np.float32)

@@ -8,13 +8,13 @@ from torch.distributions import Independent, TransformedDistribution
 
 
 def mode_of_distribution(distrib: Any) -> Tensor:
-    """Return the mode of a distribution; for a transformed distribution, the transformed mode of its base.
+    """Return the mode of a distribution. For a transformed distribution, this is the transformed mode of its base.
 
     Args:
         distrib: A `torch.distributions.Distribution`, or another object with a `mode`.
 
     Returns:
-        [*batch_shape, *event_shape].
+        Mode, [*batch_shape, *event_shape].
 
     Raises:
         TypeError: If `distrib` is not a distribution.
@@ -30,7 +30,7 @@ def mode_of_distribution(distrib: Any) -> Tensor:
     try:
         mode = distrib.mode
     except NotImplementedError as error:
-        raise RuntimeError(f"{type(distrib).__name__} has no known mode; define a property `mode`") from error
+        raise RuntimeError(f"{type(distrib).__name__} has no known mode: define a property `mode`") from error
     except AttributeError as error:
         raise TypeError(f"distrib is {type(distrib).__name__}, expected a distribution") from error
     if not torch.is_tensor(mode):

@@ -1,11 +1,11 @@
-"""Exact conversions of actions, observations, states and configurable objects to JSON and back."""
+"""Exact conversions of nested values and of configurable objects to JSON values and back."""
 
 import base64
 import copy
 import difflib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -15,8 +15,8 @@ from torch import Tensor
 
 _KINDS = "biufcUSmM"
 _MOST_DIMENSIONS = 64  # NumPy's limit; torch has no limit
-#: Maximum nesting of JSON values, and nesting of a single array or scalar.
-_LEVELS, _LEAST = 22, 3
+#: Maximum number of nested JSON containers, and number of nested containers of an array or scalar.
+_LEVELS, _LEAF_LEVELS = 22, 3
 
 
 def to_json(value: Any, levels: int = _LEVELS) -> Any:
@@ -24,7 +24,7 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
 
     Args:
         value: The value.
-        levels: Maximum nesting of the JSON values. A dict uses three levels, a tuple two levels, a list one level.
+        levels: Maximum number of nested JSON containers. A dict uses three, a tuple two, a list one.
 
     Raises:
         TypeError: If the value contains another type, or is nested too deeply.
@@ -33,8 +33,8 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
         return value
     if type(value) is float:  # NaN and infinity, which JSON cannot represent
         return {"float": str(value)}
-    if levels < _LEAST:
-        raise TypeError("it is nested too deeply to be saved")
+    if levels < _LEAF_LEVELS:
+        raise TypeError("a value is nested too deeply to be saved")
     if isinstance(value, Tensor):
         return {"tensor": _text_of_tensor(value)}
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _KINDS:
@@ -72,34 +72,33 @@ def _from_json(value: Any) -> Any:
     if "stack" in value:
         stack = _array_of(*value["stack"])
         if not stack.nbytes:
-            raise ValueError("a stack of nothing")
+            raise ValueError("the stack is empty")
         return list(stack) if value["scalars"] or stack.ndim > 1 else [np.array(item) for item in stack]
     [(kind, content)] = value.items()
-    if kind == "tuple":
-        return tuple(_from_json(part) for part in content)
-    if kind == "dict":
-        return {_from_json(key): _from_json(part) for key, part in content}
-    if kind == "float":
-        return float(content)
-    if kind == "bytes":
-        return base64.b64decode(content, validate=True)
-    if kind == "tensor":
-        return _tensor_of(*content)
-    if kind not in ("array", "scalar"):
-        raise ValueError(kind)
-    array = _array_of(*content)
-    return array[()] if kind == "scalar" else array
+    return _VALUES_OF[kind](content)
+
+
+#: Functions that convert the content of a dict from `to_json` to a value, keyed by the key of the dict.
+_VALUES_OF: Mapping[str, Callable[[Any], Any]] = {
+    "tuple": lambda content: tuple(map(_from_json, content)),
+    "dict": lambda content: {_from_json(key): _from_json(part) for key, part in content},
+    "float": float,
+    "bytes": lambda content: base64.b64decode(content, validate=True),
+    "tensor": lambda content: _tensor_of(*content),
+    "array": lambda content: _array_of(*content),
+    "scalar": lambda content: _array_of(*content)[()],
+}
 
 
 def many_to_json(values: Sequence[Any]) -> Any:
-    """Convert a list of values; arrays of the same shape and dtype are stored as one array, which is shorter.
+    """Convert a list of values to JSON values. Arrays of the same shape and dtype are stored as one array.
 
     Raises:
         TypeError: If a value contains a type that `to_json` does not support, or is nested too deeply.
     """
     kinds = {(type(value), getattr(value, "dtype", None), getattr(value, "shape", None)) for value in values}
     alike = len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _KINDS
-    if alike and values[0].nbytes:  # not for empty arrays: a short text could encode any number of values
+    if alike and values[0].nbytes:  # not for empty arrays, because a short text could encode too many of them
         return {"stack": _text_of(np.stack(values)), "scalars": isinstance(values[0], np.generic)}
     return [to_json(value) for value in values]
 
@@ -119,8 +118,8 @@ def _text_of_tensor(tensor: Tensor) -> list[Any]:
     try:
         whole = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
         content = base64.b64encode(whole.reshape(-1).view(torch.uint8).numpy().tobytes()).decode()
-    except (RuntimeError, TypeError) as error:  # sparse tensors, quantised tensors, tensors without data
-        raise TypeError(f"a tensor of this kind cannot be saved: {error!s:.100}") from error
+    except (RuntimeError, TypeError) as error:  # sparse or quantised tensors, or tensors without data
+        raise TypeError(f"a tensor cannot be saved: {error!s:.100}") from error
     return [str(tensor.dtype), list(tensor.shape), content, tensor.requires_grad]
 
 
@@ -138,15 +137,15 @@ class Configurable(ABC):
     type_name: ClassVar[str]
 
     def get_type(self) -> str:
-        """Return the name of the type, with which users select the type."""
+        """Return the name with which users select the type."""
         return self.type_name
 
     @abstractmethod
     def _params(self) -> dict[str, Any]:
-        """Return the constructor arguments that make an equal object."""
+        """Return the constructor arguments with which an equal object can be constructed."""
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """Return the constructor arguments that make an equal object, keyed by name.
+        """Return the constructor arguments with which an equal object can be constructed, keyed by name.
 
         Args:
             deep: True to copy the values.
@@ -155,8 +154,9 @@ class Configurable(ABC):
         return copy.deepcopy(params) if deep else params
 
     def describe(self) -> dict[str, Any]:
-        """Return the type and parameters as JSON values, from which `build` makes an equal object."""
-        return {"type": self.get_type(), "params": {name: _plain(value) for name, value in self.get_params().items()}}
+        """Return the type and the parameters as JSON values, from which `build` constructs an equal object."""
+        params = {name: _as_json(value) for name, value in self.get_params().items()}
+        return {"type": self.get_type(), "params": params}
 
     def __repr__(self) -> str:
         params = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
@@ -167,44 +167,44 @@ _Part = TypeVar("_Part", bound=Configurable)
 
 
 def build(what: str, value: Any, types: Mapping[str, type[_Part]], base: type[Any]) -> _Part:
-    """Return the object that a user has selected.
+    """Return the object that the user selected with `value`.
 
     Args:
         what: Name of the kind of object in messages, for example "scaler".
-        value: Name of a type, to use its defaults; a result of `describe`; or the object itself.
+        value: Name of a type, which is constructed with its defaults. Or a result of `describe`. Or the object itself.
         types: The types, keyed by name.
         base: Base class of all objects of this kind, including user-defined classes.
 
     Raises:
         ValueError: If the name is unknown (the message contains the most similar name), or if the description is
             invalid.
-        TypeError: If `value` is none of the above, or if the type does not have a parameter.
+        TypeError: If `value` has another type, or if the constructor does not have a parameter of the description.
     """
     if isinstance(value, str):
-        return _look_up(what, value, types)()
+        return _type_of(what, value, types)()
     if isinstance(value, Mapping):
         if value.keys() != {"type", "params"} or not isinstance(value["type"], str):
             raise ValueError(f"{what} is {dict(value)!r:.200}, expected a dict of its 'type' and its 'params'")
-        return _look_up(what, value["type"], types)(**value["params"])
+        return _type_of(what, value["type"], types)(**value["params"])
     if not isinstance(value, base):
-        expected = f"{_listed(types)}, or an object of type {base.__name__}"
+        expected = f"{_one_of(types)}, or an object of type {base.__name__}"
         raise TypeError(f"{what} is {value!r:.200} ({type(value).__name__}), expected {expected}")
     part: _Part = value
     return part
 
 
-def _look_up(what: str, name: str, types: Mapping[str, type[_Part]]) -> type[_Part]:
+def _type_of(what: str, name: str, types: Mapping[str, type[_Part]]) -> type[_Part]:
     if name not in types:
         nearest = difflib.get_close_matches(name, types, n=1, cutoff=0.0)[0]
-        raise ValueError(f"{what} is {name!r}, expected {_listed(types)}; the nearest is {nearest!r}")
+        raise ValueError(f"{what} is {name!r}, expected {_one_of(types)}; the nearest is {nearest!r}")
     return types[name]
 
 
-def _listed(names: Iterable[str]) -> str:
+def _one_of(names: Iterable[str]) -> str:
     return "one of " + ", ".join(map(repr, names))
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [_as_json(item) for item in value]
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Source of random numbers; None uses NumPy's global generator, which is looked up at every call.
+#: Source of random numbers. None uses NumPy's global generator, as it is at the time of each call.
 RandomSource = np.random.Generator | np.random.RandomState | None
-_GENERATORS = (np.random.Generator, np.random.RandomState)
 
 
 def check_rng(rng: Any) -> None:
@@ -16,11 +15,9 @@ def check_rng(rng: Any) -> None:
     Raises:
         TypeError: If `rng` is neither a NumPy generator nor None.
     """
-    if rng is not None and not isinstance(rng, _GENERATORS):
-        raise TypeError(
-            f"rng is {rng!r:.80} ({type(rng).__name__}), expected a generator of NumPy, such as "
-            "np.random.default_rng(0), or None for the global stream"
-        )
+    if rng is not None and not isinstance(rng, np.random.Generator | np.random.RandomState):
+        expected = "a NumPy generator, such as np.random.default_rng(0), or None for the global stream"
+        raise TypeError(f"rng is {rng!r:.80} ({type(rng).__name__}), expected {expected}")
 
 
 def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
@@ -29,7 +26,7 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
     Args:
         n: Size of the population.
         k: Number of integers to sample.
-        rng: Source of random numbers; None uses NumPy's global generator.
+        rng: Source of random numbers. If None, NumPy's global generator is used.
 
     Returns:
         The integers in the order of sampling, shape [k], int64.
@@ -38,18 +35,18 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
         ValueError: If k is negative or larger than n.
     """
     if not 0 <= k <= n:
-        raise ValueError(f"cannot draw k={k} distinct items from n={n}: expected 0 <= k <= n")
+        raise ValueError(f"k is {k} and n is {n}, expected 0 <= k <= n to sample k distinct integers")
     source: Any = np.random if rng is None else rng
     if 3 * k >= n:
         permuted: NDArray[np.int64] = source.permutation(n)[:k].astype(np.int64)
         return permuted
-    # Scaled floats take a third of the time of `randint`. Their bias is below n * 2**-53, and u * n never rounds up to
-    # n.
-    drawn: NDArray[np.int64] = (source.random(k) * n).astype(np.int64)
-    distinct = dict.fromkeys(drawn.tolist())
+    # Scaled floats u * n take a third of the time of `randint`. The bias is below n * 2**-53, and u * n never rounds up
+    # to n.
+    sampled: NDArray[np.int64] = (source.random(k) * n).astype(np.int64)
+    distinct = dict.fromkeys(sampled.tolist())
     if len(distinct) == k:
-        return drawn
-    while len(distinct) < k:  # repeated numbers are ignored
+        return sampled
+    while len(distinct) < k:  # ignore repeated numbers
         distinct |= dict.fromkeys((source.random(k) * n).astype(np.int64).tolist())
     return np.fromiter(distinct, np.int64)[:k]
 
@@ -68,5 +65,5 @@ def check_held(name: str, n: int, held: int, what: str, least: int = 0) -> None:
         ValueError: If `n` is less than `least` or more than `held`.
     """
     if not least <= n <= held:
-        expected = f"expected {least} to {held}, the {what} held" if held else f"but it is empty: no {what} are held"
+        expected = f"expected {least} to {held}, the number of stored {what}" if held else f"but no {what} are stored"
         raise ValueError(f"{name}: got {n}, {expected}")

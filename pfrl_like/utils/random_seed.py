@@ -15,7 +15,7 @@ def set_random_seed(seed: Any) -> None:
     `env.reset(seed=0); env.action_space.seed(0)` before training.
 
     Args:
-        seed: An integer in [0, 2**32), of Python or NumPy.
+        seed: An integer of Python or NumPy, in [0, 2**32).
 
     Raises:
         TypeError: If `seed` is not an integer.

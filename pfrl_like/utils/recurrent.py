@@ -1,8 +1,8 @@
 """Recurrent networks: interface, recurrent states, and packed sequences.
 
-A recurrent state is a tensor [layers, B, ...], a tuple of states, or None for the initial state. "Packed" rows are the
-rows of B sequences in the order of `torch.nn.utils.rnn.PackedSequence`: sequences sorted by descending length, time
-first.
+A recurrent state is a tensor [layers, B, ...], a tuple of states, or None for the initial state. Packed rows are the
+rows of B sequences in the order of `torch.nn.utils.rnn.PackedSequence`: the first row of each sequence, then the second
+row of each sequence, and so on. The sequences are sorted by descending length.
 """
 
 import itertools
@@ -26,7 +26,7 @@ class Recurrent:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "forward" in vars(cls) and "outputs" not in vars(cls):  # an inherited `outputs` would ignore this `forward`
+        if "forward" in vars(cls) and "outputs" not in vars(cls):  # inherited `outputs` call another `forward`
             cls.outputs = Recurrent.outputs  # type: ignore[method-assign]
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
@@ -34,7 +34,7 @@ class Recurrent:
 
         Args:
             packed_input: A `PackedSequence`, or nested tuples of `PackedSequence`s.
-            recurrent_state: State before the first step; None for the initial state.
+            recurrent_state: State before the first step. None for the initial state.
 
         Returns:
             The output, packed like the input, and the state after the last step.
@@ -46,7 +46,7 @@ class Recurrent:
 
         Args:
             packed_input: A `PackedSequence`, or nested tuples of `PackedSequence`s.
-            recurrent_state: State before the first step; None for the initial state.
+            recurrent_state: State before the first step. None for the initial state.
 
         Returns:
             The output, packed like the input.
@@ -56,10 +56,7 @@ class Recurrent:
 
 def is_recurrent(layer: Any) -> bool:
     """True if a layer takes and returns a recurrent state: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`."""
-    return isinstance(layer, _RECURRENT)
-
-
-_RECURRENT = (nn.RNN, nn.GRU, nn.LSTM, Recurrent)
+    return isinstance(layer, nn.RNN | nn.GRU | nn.LSTM | Recurrent)
 
 
 # Forward passes
@@ -68,17 +65,17 @@ _RECURRENT = (nn.RNN, nn.GRU, nn.LSTM, Recurrent)
 def forward(
     module: Callable[..., Any], inputs: Any, recurrent_state: Any = None, lengths: Tensor | None = None
 ) -> tuple[Any, Any]:
-    """Apply a recurrent or non-recurrent module to rows. Agents call their networks only with this function.
+    """Apply a recurrent or non-recurrent module to rows.
 
     Args:
-        module: Any callable. A callable that is not recurrent processes each row separately and has no state.
+        module: Any callable. If the callable is not recurrent, the function passes it all rows, without a state.
         inputs: A tensor [N, ...], or nested tuples and dicts of tensors.
-        recurrent_state: State before the first step; None for the initial state.
+        recurrent_state: State before the first step. None for the initial state.
         lengths: Lengths of the packed sequences in `inputs`, [B], descending, on the CPU. If None, every row is one
             step of a separate sequence.
 
     Returns:
-        The output for all N rows, and the state after the last step (None if the module is not recurrent).
+        The output for all N rows, and the state after the last step. The state is None if the module is not recurrent.
 
     Raises:
         ValueError: If `lengths` is not positive and descending.
@@ -92,17 +89,17 @@ def forward(
     return unwrap_packed_sequences_recursive(output), recurrent_state
 
 
-#: Maximum ratio of padded rows to packed rows.
-_MOST_PADDING = 4
+#: Maximum ratio of padded rows to packed rows for which sequences are padded.
+_MAX_PADDING = 4
 
 
 def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: Any, lengths: Tensor) -> Any:
-    """Return the output of `forward` for packed sequences without the state; several times faster on a CPU.
+    """Return the output of `forward` for packed sequences, without the state, which is several times faster on a CPU.
 
     Args:
-        module: Any callable. A callable that is not recurrent processes each row separately.
+        module: Any callable. If the callable is not recurrent, the function passes it all rows.
         inputs: Packed rows: a tensor [N, ...], or nested tuples and dicts of tensors.
-        recurrent_state: State before the first step; None for the initial state.
+        recurrent_state: State before the first step. None for the initial state.
         lengths: Lengths of the sequences, [B], descending, on the CPU.
 
     Returns:
@@ -120,14 +117,13 @@ def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: A
 def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
     """Return the packed output of a recurrent module or layer, without the state.
 
-    On a CPU, the function passes padded sequences to PyTorch's layers, unless most rows would be padding. Packed
-    sequences of different lengths take up to six times as long. Packing is only needed to compute the state after the
-    last step.
+    On a CPU, the function passes padded sequences to PyTorch's layers, unless most rows would be padding. This takes
+    down to a sixth of the time of packed sequences, which are only needed to compute the state after the last step.
 
     Args:
         layer: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`.
-        packed_input: A `PackedSequence`; for a `Recurrent` also nested tuples of `PackedSequence`s.
-        recurrent_state: State before the first step; None for the initial state.
+        packed_input: A `PackedSequence`. A `Recurrent` also accepts nested tuples of `PackedSequence`s.
+        recurrent_state: State before the first step. None for the initial state.
 
     Returns:
         The output, packed like the input.
@@ -142,7 +138,7 @@ def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
         rows.device.type != "cpu"
         or layer.bidirectional
         or sorted_indices is not None
-        or length * count > _MOST_PADDING * len(rows)
+        or length * count > _MAX_PADDING * len(rows)
     ):
         return layer(packed_input, recurrent_state)[0]
     at = (torch.arange(count) < batch_sizes.unsqueeze(1)).flatten().nonzero().squeeze(1)
@@ -158,7 +154,7 @@ def one_step_forward(rnn: Callable[..., Any], batch_input: Any, recurrent_state:
     Args:
         rnn: Recurrent module.
         batch_input: A tensor [B, ...], or nested tuples and dicts of tensors.
-        recurrent_state: State of the B sequences; None for the initial state.
+        recurrent_state: State of the B sequences. None for the initial state.
 
     Returns:
         The output for the B rows, and the new state.
@@ -173,7 +169,7 @@ def pack_and_forward(rnn: Callable[..., Any], sequences: Any, recurrent_state: A
     Args:
         rnn: Recurrent module.
         sequences: List of B tensors [length, ...] (or nested tuples of tensors), sorted by descending length.
-        recurrent_state: State before the first step; None for the initial state.
+        recurrent_state: State before the first step. None for the initial state.
 
     Returns:
         The output for the packed rows, and the new state.
@@ -186,7 +182,7 @@ def pack_and_forward(rnn: Callable[..., Any], sequences: Any, recurrent_state: A
 
 
 def batch_sizes_of(lengths: Tensor) -> Tensor:
-    """Return the number of sequences that contain each time step, [max(lengths)], like `PackedSequence.batch_sizes`.
+    """Return for each time step the number of sequences that contain it, [max(lengths)]: `PackedSequence.batch_sizes`.
 
     Args:
         lengths: Lengths, [B], int64, descending.
@@ -195,7 +191,7 @@ def batch_sizes_of(lengths: Tensor) -> Tensor:
         ValueError: If the lengths are not positive and descending.
     """
     if len(lengths) == 0 or int(lengths[-1]) < 1 or bool((lengths[1:] > lengths[:-1]).any()):
-        raise ValueError(f"lengths must be positive and falling, got {lengths.tolist()}")
+        raise ValueError(f"lengths is {lengths.tolist()}, expected positive lengths in descending order")
     return (lengths > torch.arange(int(lengths[0])).unsqueeze(1)).sum(1)
 
 
@@ -212,7 +208,7 @@ def pack_sequences_recursive(sequences: Any) -> Any:
         try:
             return pack_sequence(sequences)
         except RuntimeError as error:
-            raise ValueError(f"sequences have lengths {[len(s) for s in sequences]}, expected falling ones") from error
+            raise ValueError(f"sequences has lengths {[*map(len, sequences)]}, expected descending lengths") from error
     if isinstance(first, tuple):
         return tuple(pack_sequences_recursive([sequence[i] for sequence in sequences]) for i in range(len(first)))
     if isinstance(first, dict):
@@ -253,7 +249,7 @@ def unwrap_packed_sequences_recursive(packed: Any) -> Any:
     return packed
 
 
-#: PFRL's name of the function for sequences of one step.
+#: Name in PFRL for the same conversion of sequences of one step.
 unpack_sequences_as_one_step_batch = unwrap_packed_sequences_recursive
 
 
@@ -273,14 +269,14 @@ def flatten_sequences_time_first(sequences: Sequence[Sequence[Any]]) -> list[Any
 
 
 def max_over_sequences(values: Tensor, lengths: Tensor) -> Tensor:
-    """Return the maximum absolute value of each sequence, which is the priority of the sequence.
+    """Return the maximum absolute value in each sequence, which is the priority of the sequence.
 
     Args:
         values: Value of each packed row, [N].
         lengths: Lengths of the sequences, [B], descending, on the CPU.
 
     Returns:
-        [B], not negative.
+        Maxima, [B].
     """
     sequence = sequence_of_rows(lengths).to(values.device, non_blocking=values.is_cuda)
     return values.new_zeros(len(lengths)).scatter_reduce(0, sequence, values.abs(), "amax")
@@ -299,7 +295,7 @@ def sequence_of_rows(lengths: Tensor) -> Tensor:
 
 
 def map_recurrent_state(function: Callable[[Any], Any], recurrent_state: Any) -> Any:
-    """Apply a function to every tensor (or array) of a state; None stays None.
+    """Apply a function to every tensor or array of a state. None stays None.
 
     Raises:
         ValueError: If the state contains anything but tensors, arrays, tuples and None.
@@ -310,7 +306,7 @@ def map_recurrent_state(function: Callable[[Any], Any], recurrent_state: Any) ->
         return tuple(map_recurrent_state(function, part) for part in recurrent_state)
     if isinstance(recurrent_state, Tensor | np.ndarray):
         return function(recurrent_state)
-    raise ValueError(f"a recurrent state must be a tensor, a tuple of states or None, got {recurrent_state!r}")
+    raise ValueError(f"recurrent_state is {recurrent_state!r}, expected a tensor, a tuple of states, or None")
 
 
 def mask_recurrent_state_at(recurrent_state: Any, indices: Any) -> Any:
@@ -330,7 +326,7 @@ def mask_recurrent_state_at(recurrent_state: Any, indices: Any) -> Any:
 
 
 def get_recurrent_state_at(recurrent_state: Any, indices: Any, detach: bool) -> Any:
-    """Return the state of one sequence (if `indices` is an integer; tensors are [layers, ...]) or of several.
+    """Return the state of some sequences. If `indices` is an integer, tensors of the result are [layers, ...].
 
     Args:
         recurrent_state: State of B sequences.
@@ -344,10 +340,10 @@ def concatenate_recurrent_states(split_recurrent_states: Sequence[Any]) -> Any:
     """Concatenate the states of single sequences, as returned by `get_recurrent_state_at`, to one state.
 
     Args:
-        split_recurrent_states: B states with tensors or arrays [layers, ...]; None counts as zeros.
+        split_recurrent_states: B states with tensors or arrays [layers, ...]. None is replaced by zeros.
 
     Returns:
-        A state with tensors or arrays [layers, B, ...]; None if all are None.
+        A state with tensors or arrays [layers, B, ...]. None if all states are None.
     """
     present = next((state for state in split_recurrent_states if state is not None), None)
     if present is None:

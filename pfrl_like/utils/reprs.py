@@ -1,4 +1,4 @@
-"""Texts for `repr`, built from plain attributes: they read no values of tensors and open no files."""
+"""Functions for `__repr__` methods. They copy no tensors from a GPU and open no files."""
 
 import functools
 import inspect
@@ -11,7 +11,7 @@ import torch
 
 
 def never_raising(text: Callable[[Any], str]) -> Callable[[Any], str]:
-    """Decorate a `__repr__` so that it returns only the class name if it raises, as for a half-built object."""
+    """Decorate a `__repr__` so that it returns only the class name if an error is raised."""
 
     @functools.wraps(text)
     def safe(self: Any) -> str:
@@ -24,12 +24,12 @@ def never_raising(text: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def dtype_and_shape(array: Any) -> str:
-    """Return for example "float32[3, 2]" for an array, a tensor or a column."""
+    """Return the dtype and shape of an array, a tensor or a column as text, for example "float32[3, 2]"."""
     return f"{array.dtype}{list(array.shape)}".removeprefix("torch.")
 
 
 def shown(value: Any) -> str:
-    """Return a value as one line, shortened if it is long; tensors and larger arrays as dtype and shape."""
+    """Return a value as one short line. Tensors and large arrays are replaced by their dtype and shape."""
     if isinstance(value, torch.Tensor) or (isinstance(value, np.ndarray) and value.size > 8):
         return dtype_and_shape(value)
     if isinstance(value, list | tuple):
@@ -41,7 +41,7 @@ def shown(value: Any) -> str:
 
 
 def with_arguments(owner: Any, *more: str) -> str:
-    """Return the class name of an object and its attributes that are named like constructor arguments.
+    """Return the class name of an object, and its attributes with the names of constructor arguments.
 
     Only numbers, strings and arrays are shown. None, functions, loggers and other objects are omitted.
 

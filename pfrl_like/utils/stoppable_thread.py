@@ -1,4 +1,4 @@
-"""`StoppableThread`, a thread that an event stops; and the start time of a process."""
+"""`StoppableThread`, a thread that an event stops, and `start_time` of processes."""
 
 import threading
 from pathlib import Path
@@ -28,7 +28,7 @@ class StoppableThread(threading.Thread):
 
 
 def start_time(pid: int) -> int:
-    """Return the start time of a process in clock ticks since boot, to distinguish processes with the same id.
+    """Return the start time of a process in clock ticks since boot. It distinguishes processes with the same id.
 
     The result is -1 if the process does not exist, and 0 if the system does not report the start time.
     """

@@ -1,4 +1,4 @@
-"""Wrappers of single environments. They return as many values as the wrapped environment."""
+"""Wrappers of environments. `reset` and `step` return as many values as in the wrapped environment."""
 
 from pfrl_like.wrappers import atari_wrappers
 from pfrl_like.wrappers.cast_observation import CastObservation, CastObservationToFloat32

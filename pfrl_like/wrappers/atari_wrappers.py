@@ -18,12 +18,12 @@ from pfrl_like.wrappers.wrapper import Wrapper, has_ended, random_stream, reset_
 class EpisodicLifeEnv(Wrapper):
     """End an episode when a life is lost, and continue the same game in the next episode.
 
-    The loss of a life terminates the episode, so that returns do not include rewards of the next lives. `reset` starts
-    a new game only if the game has ended or was truncated (`truncated` or `info["needs_reset"]`), or if a seed or
-    options are passed. Otherwise `reset` makes one no-op step.
+    The loss of a life terminates the episode, so that returns do not include the rewards of later lives. `reset` starts
+    a new game only if the game has ended, if it was truncated (`truncated` or `info["needs_reset"]`), or if a seed or
+    options are passed. Otherwise `reset` makes one no-op step in the current game.
 
     Args:
-        env: Environment of an Atari game. Its `unwrapped.ale.lives()` must return the number of lives left.
+        env: Environment of an Atari game, whose `unwrapped.ale.lives()` returns the number of lives left.
 
     Attributes:
         lives: Number of lives after the last step.
@@ -32,15 +32,14 @@ class EpisodicLifeEnv(Wrapper):
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        self.lives = 0
-        self.needs_real_reset = True
+        self.lives, self.needs_real_reset = 0, True
 
     def step(self, action: Any) -> Any:
-        """Execute an action; the loss of a life ends the episode."""
+        """Execute an action. The loss of a life ends the episode."""
         result = self.env.step(action)
         self.needs_real_reset = has_ended(result)
         before, self.lives = self.lives, self._lives_left()
-        lost = 0 < self.lives < before  # in some games `lives` is 0 a few frames before the game ends
+        lost = 0 < self.lives < before  # with 0 lives, some games continue for a few frames
         obs, reward, done, *rest = result
         return (obs, reward, bool(done) or lost, *rest)
 
@@ -52,7 +51,7 @@ class EpisodicLifeEnv(Wrapper):
             self.needs_real_reset = has_ended(step)
             result = None if self.needs_real_reset else reset_result(step)
         if result is None:
-            self.needs_real_reset = True  # remains True until a step has succeeded
+            self.needs_real_reset = True  # if the reset fails, the next reset must also start a new game
             result = self.env.reset(**kwargs)
         self.lives = self._lives_left()
         return result
@@ -70,16 +69,19 @@ class EpisodicLifeEnv(Wrapper):
 
 
 class OpeningWrapper(Wrapper):
-    """Base class of wrappers that execute actions after each reset, and reset again if these end the episode."""
+    """Base class of wrappers that execute some actions after each reset."""
 
     @abstractmethod
     def opening(self) -> Sequence[int]:
         """Return the first actions of the episode."""
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode and execute its first actions; keyword arguments are passed to the environment."""
+        """Start an episode and execute its first actions. If an action ends the episode, start another episode.
+
+        Keyword arguments are passed to the environment.
+        """
         result = self.env.reset(**kwargs)
-        kwargs.pop("seed", None)  # a second reset continues the stream that the first reset seeded
+        kwargs.pop("seed", None)  # a second reset must not seed again
         for action in self.opening():
             step = self.env.step(action)
             result = self.env.reset(**kwargs) if has_ended(step) else reset_result(step)
@@ -96,7 +98,7 @@ class NoopResetEnv(OpeningWrapper):
         noop_max: Maximum number of no-op steps.
 
     Attributes:
-        override_num_noops: Fixed number of no-op steps; None samples the number.
+        override_num_noops: Number of no-op steps of each episode. If None, the number is sampled.
 
     Raises:
         ValueError: If action 0 is not "NOOP", or if `noop_max` is below 1.
@@ -106,13 +108,12 @@ class NoopResetEnv(OpeningWrapper):
         super().__init__(env)
         check_counts(noop_max=noop_max)
         _check_meaning(env, 0, "NOOP")
-        self.noop_max = noop_max
-        self.noop_action = 0
+        self.noop_max, self.noop_action = noop_max, 0
         self.override_num_noops: int | None = None
         self._seed: int | None = None
 
     def opening(self) -> Sequence[int]:
-        """Return action 0, repeated."""
+        """Return action 0, repeated for the number of no-op steps."""
         count = self.override_num_noops
         if count is None:
             stream = random_stream(self.env)
@@ -121,13 +122,13 @@ class NoopResetEnv(OpeningWrapper):
         return [self.noop_action] * count
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments are passed to the environment."""
+        """Start an episode. Keyword arguments are passed to the environment."""
         if self._seed is not None:
             kwargs, self._seed = {"seed": self._seed} | {k: v for k, v in kwargs.items() if v is not None}, None
         return super().reset(**kwargs)
 
     def seed(self, seed: int) -> None:
-        """Seed the environment, as PFRL's scripts do: with its method `seed` if it exists, else at the next reset."""
+        """Seed the environment with its method `seed` if it exists, otherwise at the next reset."""
         inner = getattr(self.env, "seed", None)
         if callable(inner):
             inner(seed)
@@ -172,7 +173,7 @@ def _box_of(env: Any) -> Any:
 class ScaledFloatFrame(Wrapper):
     """Divide observations by 255 and convert them to float32.
 
-    A replay buffer needs four times as much memory for these observations. To avoid this, divide in `phi` instead.
+    A replay buffer needs four times as much memory for float32 observations. To avoid this, divide in `phi` instead.
 
     Args:
         env: Environment with arrays as observations.
@@ -197,8 +198,7 @@ class ScaledFloatFrame(Wrapper):
 class MaxAndSkipEnv(Wrapper):
     """Repeat each action, sum the rewards, and return the pixelwise maximum of the last two frames.
 
-    Atari games draw some objects only in every second frame. If the episode ends before the last repetition, the
-    maximum is taken over the last two frames before the end.
+    The maximum is needed because Atari games draw some objects only in every second frame.
 
     Args:
         env: Environment with arrays as observations.
@@ -262,7 +262,7 @@ def make_atari(env_id: str, max_frames: int | None = 30 * 60 * 60, **kwargs: Any
     Args:
         env_id: A game of ale-py, for example "PongNoFrameskip-v4" or "ALE/Pong-v5". The latter repeats the previous
             action with probability 0.25 (Machado et al. 2018, arXiv:1709.06009).
-        max_frames: Number of frames (60 per second) after which a game is truncated; None or 0 for no limit.
+        max_frames: Number of frames (60 per second) after which a game is truncated. None or 0 for no limit.
         **kwargs: Arguments of `gymnasium.make`, for example `render_mode`.
 
     Returns:
@@ -300,8 +300,8 @@ def wrap_deepmind(
 
     Args:
         env: An environment made by `make_atari`.
-        episode_life: True to end an episode when a life is lost; only for training.
-        clip_rewards: True to replace rewards by their signs; only for training.
+        episode_life: True to end an episode when a life is lost. Use False for evaluation.
+        clip_rewards: True to replace rewards by their signs. Use False for evaluation.
         frame_stack: True if an observation is the last four frames, False if it is one frame.
         scale: True for float32 observations in [0, 1], False for uint8.
         fire_reset: True to press the fire button at the start of each episode, in games that have a fire button.

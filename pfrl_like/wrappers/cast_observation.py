@@ -18,7 +18,7 @@ class CastObservation(Wrapper):
         dtype: Dtype of the cast observations.
 
     Attributes:
-        original_observation: Latest observation before the cast; None before the first reset.
+        original_observation: Latest observation before the cast. None before the first reset.
     """
 
     def __init__(self, env: Any, dtype: npt.DTypeLike) -> None:
@@ -30,7 +30,7 @@ class CastObservation(Wrapper):
             self.observation_space = _cast_space(space, self.dtype)
 
     def observation(self, observation: Any) -> Any:
-        """Return the observation in the new dtype; the same array if it already has this dtype."""
+        """Return the observation in the new dtype. An array that already has this dtype is not copied."""
         self.original_observation = observation
         return _cast(observation, self.dtype)
 
@@ -42,7 +42,7 @@ class CastObservationToFloat32(CastObservation):
         env: Environment whose observations are arrays, or dicts and tuples of arrays. Other values are not cast.
 
     Attributes:
-        original_observation: Latest observation before the cast; None before the first reset.
+        original_observation: Latest observation before the cast. None before the first reset.
     """
 
     def __init__(self, env: Any) -> None:

@@ -11,7 +11,8 @@ class ContinuingTimeLimit(Wrapper):
     """Set `info["needs_reset"]` when an episode reaches the time limit, without changing the flags.
 
     Runners treat `needs_reset` as a truncation: they reset the environment, and the agent bootstraps from the last
-    state. Your own loop must check `info["needs_reset"]`. `gymnasium.wrappers.TimeLimit` sets `truncated` instead.
+    state. A user-defined training loop must check `info["needs_reset"]`. Unlike this wrapper,
+    `gymnasium.wrappers.TimeLimit` sets `truncated`.
 
     Args:
         env: Environment to wrap.
@@ -24,11 +25,10 @@ class ContinuingTimeLimit(Wrapper):
     def __init__(self, env: Any, max_episode_steps: int) -> None:
         super().__init__(env)
         check_counts(max_episode_steps=max_episode_steps)
-        self._max_episode_steps = max_episode_steps
-        self._elapsed_steps = 0
+        self._max_episode_steps, self._elapsed_steps = max_episode_steps, 0
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments are passed to the environment."""
+        """Start an episode. Keyword arguments are passed to the environment."""
         self._elapsed_steps = 0
         return self.env.reset(**kwargs)
 
@@ -41,7 +41,7 @@ class ContinuingTimeLimit(Wrapper):
         self._elapsed_steps = int(state["steps"])
 
     def step(self, action: Any) -> Any:
-        """Execute an action; set `info["needs_reset"]` at the time limit."""
+        """Execute an action, and set `info["needs_reset"]` at the time limit."""
         *values, info = self.env.step(action)
         self._elapsed_steps += 1
         if self._elapsed_steps >= self._max_episode_steps:

@@ -1,4 +1,4 @@
-"""Wrappers for image observations: small greyscale images, and stacks of frames that share memory."""
+"""Wrappers for image observations: small greyscale images, and stacked frames."""
 
 import functools
 from collections import deque
@@ -23,8 +23,8 @@ _GREY = np.array([9798, 19235, 3735], np.float32)  # 0.299, 0.587 and 0.114, tim
 class WarpFrame(Wrapper):
     """Convert screens to greyscale images of 84x84 pixels, uint8 (Mnih et al. 2015, doi:10.1038/nature14236).
 
-    Each output pixel is the mean over the input area that it covers. With OpenCV (the extra "atari") the conversion
-    takes half the time. For Atari screens the results without OpenCV are the same.
+    Each output pixel is the mean over the input area that it covers. With OpenCV (the extra "atari"), the conversion
+    takes half the time. For Atari screens, the results with and without OpenCV are equal.
 
     Args:
         env: Environment with uint8 observations: RGB images [height, width, 3] or greyscale images [height, width].
@@ -44,21 +44,19 @@ class WarpFrame(Wrapper):
         space = env.observation_space
         shape: tuple[int, ...] = space.shape if space_kind(space) == "box" and space.dtype == np.uint8 else ()
         if shape[2:] not in ((), (3,)) or len(shape) < 2 or shape[0] < self.height or shape[1] < self.width:
-            raise ValueError(
-                f"env has the observation space {space}, expected screens [height, width, 3] or [height, width], "
-                f"uint8, of at least {self.height}x{self.width} pixels"
-            )
+            expected = f"uint8 [height, width, 3] or [height, width] of at least {self.height}x{self.width} pixels"
+            raise ValueError(f"env has the observation space {space}, expected {expected}")
         self._shape = tuple(np.insert((self.height, self.width), axis, 1).tolist())
         self.observation_space = box_class(space)(0, 255, self._shape, np.uint8)
 
     def observation(self, observation: Any) -> NDArray[np.uint8]:
-        """Return the small greyscale image of a screen."""
+        """Return the greyscale image of 84x84 pixels."""
         grey = to_grey(observation) if observation.ndim == 3 else observation
         return shrink(grey, self.height, self.width).reshape(self._shape)
 
 
 def stack_axis_of(channel_order: str) -> int:
-    """Return the axis of the channels.
+    """Return the axis of the channels in images of a channel order.
 
     Raises:
         ValueError: If `channel_order` is neither "hwc" nor "chw".
@@ -70,18 +68,15 @@ def stack_axis_of(channel_order: str) -> int:
 def to_grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the luminance (ITU-R BT.601) of an RGB image [height, width, 3]: 0.299 R + 0.587 G + 0.114 B, rounded."""
     if (cv2 := _opencv()) is not None:
-        grey: NDArray[np.uint8] = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-        return grey
+        return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY))
     scaled = image.astype(np.float32) @ _GREY  # exact: below 2**24
-    rounded: NDArray[np.uint8] = ((scaled + 2 ** (_GREY_BITS - 1)) * 2.0**-_GREY_BITS).astype(np.uint8)
-    return rounded
+    return np.asarray((scaled + 2 ** (_GREY_BITS - 1)) * 2.0**-_GREY_BITS).astype(np.uint8)
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Return a smaller image; each pixel is the rounded mean over the area of `image` [h, w] that it covers."""
+    """Return a smaller image. Each pixel is the rounded mean over the area of `image`, [h, w], that it covers."""
     if (cv2 := _opencv()) is not None:
-        small: NDArray[np.uint8] = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
-        return small
+        return np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA))
     narrow = _mean_rows(image.T.astype(np.float32), width).T
     return np.rint(_mean_rows(narrow, height)).astype(np.uint8)
 
@@ -96,7 +91,7 @@ def _mean_rows(image: NDArray[np.float32], count: int) -> NDArray[np.float32]:
 
 @functools.cache
 def _areas(size: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Indices of the input rows that overlap each of the `count` output rows, [k, count], and weights [k, count, 1]."""
+    """Return the indices of the input rows that overlap each output row, [k, count], and weights, [k, count, 1]."""
     scale = size / count
     start = np.arange(count) * scale
     rows = np.floor(start).astype(np.int64) + np.arange(int(np.ceil(scale)) + 1)[:, None]
@@ -108,7 +103,7 @@ def _areas(size: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32
 
 @functools.cache
 def _opencv() -> Any:
-    """Return the module `cv2`; None if it is not installed."""
+    """Return the module `cv2`. None if OpenCV is not installed."""
     try:
         import cv2
     except ImportError:
@@ -119,16 +114,16 @@ def _opencv() -> Any:
 class LazyFrames:
     """Frames that are concatenated to one array only on access.
 
-    Consecutive stacks share frames, so that each frame is in memory once. Replay buffers also store each frame once.
+    Consecutive observations share their frames, so that each frame is in memory once. Replay buffers also store each
+    frame once.
 
     Args:
-        frames: Arrays with the same shape and dtype. They must not be changed later.
+        frames: Arrays with the same shape and dtype, which must not be changed later.
         stack_axis: Axis along which the frames are concatenated.
     """
 
     def __init__(self, frames: Sequence[NDArray[Any]], stack_axis: int = 2) -> None:
-        self.stack_axis = stack_axis
-        self._frames = frames
+        self.stack_axis, self._frames = stack_axis, frames
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -164,7 +159,7 @@ class LazyFrames:
 
 
 class FrameStack(Wrapper):
-    """Stack the last `k` frames as `LazyFrames`; the first stack of an episode contains the first frame `k` times.
+    """Stack the last `k` frames as `LazyFrames`. The first stack of an episode contains the first frame `k` times.
 
     Args:
         env: Environment with images as observations.
@@ -179,23 +174,22 @@ class FrameStack(Wrapper):
     def __init__(self, env: Any, k: int, channel_order: str = "hwc") -> None:
         super().__init__(env)
         check_counts(k=k)
-        self.k = k
-        self.stack_axis = stack_axis_of(channel_order)
+        self.k, self.stack_axis = k, stack_axis_of(channel_order)
         self.frames: deque[NDArray[Any]] = deque(maxlen=int(k))
         self.observation_space = stacked_space(env.observation_space, k, self.stack_axis)
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments are passed to the environment."""
+        """Start an episode. Keyword arguments are passed to the environment."""
         self.frames.clear()
         return super().reset(**kwargs)
 
     def observation(self, observation: Any) -> LazyFrames:
-        """Return the stack that ends with this frame."""
+        """Append a frame and return the stack of the last `k` frames."""
         return push_frame(self.frames, observation, self.stack_axis)
 
 
 def push_frame(frames: deque[NDArray[Any]], frame: Any, stack_axis: int) -> LazyFrames:
-    """Append a copy of `frame` to `frames` and return the stack. An empty deque is filled with copies of `frame`."""
+    """Append a copy of `frame` to `frames`, or fill an empty deque with copies of `frame`. Return the stack."""
     missing = (frames.maxlen or 1) - len(frames)
     frames.extend([np.array(frame)] * max(1, missing))
     return LazyFrames(list(frames), stack_axis)
@@ -214,10 +208,10 @@ def stacked_space(space: Any, k: int, stack_axis: int) -> Any:
 
 
 class GymnasiumFrameStack(VectorWrapper):
-    """Stack the last `k` frames of each environment; the first stack of an episode has the first frame `k` times.
+    """Stack the last `k` frames of each environment. The first stack of an episode has the first frame `k` times.
 
-    With autoreset mode NEXT_STEP, a new stack starts in the step after the end of an episode. With SAME_STEP, it starts
-    in the same step, and `info["final_obs"]` contains the last stacks of the ended episodes.
+    With the autoreset mode NEXT_STEP, a new stack starts in the step after the end of an episode. With SAME_STEP, a new
+    stack starts in the step that ends the episode, and `info["final_obs"]` contains the last stack of the episode.
 
     Args:
         env: Vector environment with images as observations.
@@ -241,7 +235,7 @@ class GymnasiumFrameStack(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Start new episodes in all environments, or in the environments where `options["reset_mask"]` is True."""
-        mask = True if options is None else options.get("reset_mask", True)  # before the environment removes it
+        mask = True if options is None else options.get("reset_mask", True)  # `env.reset` removes the mask
         begins = np.broadcast_to(np.array(mask, np.bool_), self.num_envs)
         obs, info = self.env.reset(seed=seed, options=options)
         stacks = self._first_stacks(obs)

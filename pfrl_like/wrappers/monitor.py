@@ -25,14 +25,14 @@ def can_record(env: Any) -> bool:
     if mode is not None:
         return bool(mode == "rgb_array")
     metadata = getattr(env, "metadata", None) or {}
-    return "rgb_array" in metadata.get("render.modes", ())  # gym before 0.26 takes the mode in each call of `render`
+    return "rgb_array" in metadata.get("render.modes", ())  # gym before 0.26 passes the mode to `render`
 
 
 class VideoRecorder:
-    """Collects the frames of `env.render()` and writes them to a file.
+    """Writes the results of `env.render()` to a video file.
 
-    If imageio and imageio-ffmpeg are installed, the recorder writes each frame to an mp4 file immediately. Otherwise it
-    stores compressed frames, and `close` writes an animated GIF.
+    If imageio and imageio-ffmpeg are installed, the recorder writes each frame to an mp4 file immediately. Otherwise
+    the recorder stores compressed frames, and `close` writes an animated GIF.
 
     Args:
         env: Environment whose `render` returns arrays [height, width, 3], uint8.
@@ -93,32 +93,32 @@ def _write_gif(path: str, frames: list[bytes], fps: float) -> None:
 
 
 _counter = itertools.count()
-_MADE_HERE = re.compile(r"monitor\..+\.(stats\.json|csv|mp4|gif)")
+_FILE_NAME = re.compile(r"monitor\..+\.(stats\.json|csv|mp4|gif)")
 
 
 class Monitor(Wrapper):
     """Record return, length and time of every episode in a directory, and videos of some episodes.
 
-    An episode is recorded when it ends, when it is reset before its end (for example by an episode limit of the
-    runner), or when the environment is closed. The monitor writes these files, where `<uid>` is the id of this monitor
-    in the directory:
+    An episode is recorded when it ends, when the environment is reset before its end, or when the environment is
+    closed. The monitor writes these files. `<uid>` is the id of the monitor:
 
-    - `monitor.<uid>.csv`: one line `r,l,t` for each episode (return, length in steps, seconds since the first reset),
-    written when the episode ends. - `monitor.<uid>.stats.json`: the same data in the columns `episode_rewards`,
-    `episode_lengths`, `timestamps` and `episode_types`; written by `close`. - `monitor.<uid>.video<episode>.mp4`;
-    `.gif` if the packages of the extra "video" are not installed.
+    - `monitor.<uid>.csv`: a line `r,l,t` for each episode: return, length in steps, seconds since the first reset.
+    - `monitor.<uid>.stats.json`: the same data in the columns `episode_rewards`, `episode_lengths`, `timestamps` and
+      `episode_types`. `close` writes this file.
+    - `monitor.<uid>.video<episode>.mp4`: a video. If the packages of the extra "video" are not installed, the file is
+      an animated GIF with the extension `.gif`.
 
     Args:
-        env: Environment to wrap. For videos it must be made with `render_mode="rgb_array"`.
-        directory: Directory of the files; created if it does not exist.
+        env: Environment to wrap. To record videos, make the environment with `render_mode="rgb_array"`.
+        directory: Directory of the files. It is created if it does not exist.
         video_callable: Function that takes the episode number, starting at 0, and returns True to record a video of the
-            episode. False records no videos. None records episodes 0, 1, 8, 27, ... (cubes) below 1000 and then every
-            1000th episode, if the environment can render videos.
+            episode. False records no videos. If None and the environment can render RGB arrays, the monitor records the
+            episodes 0, 1, 8, 27, ... (cubes) below 1000, and then every 1000th episode.
         force: True to remove files of earlier runs from the directory.
-        resume: True to allow files of earlier runs in the directory, which are kept.
+        resume: True to keep files of earlier runs in the directory.
         write_upon_reset: True to write the `.stats.json` file also at every reset.
-        uid: Id in the file names; None uses `<number>.<process id>`.
-        mode: "training" or "evaluation", recorded for each episode as "t" or "e"; None is "training".
+        uid: Id in the file names. If None, the id is `<number>.<process id>`.
+        mode: "training" or "evaluation", recorded for each episode as "t" or "e". If None, "training".
 
     Raises:
         ValueError: If the directory contains files of earlier runs and neither `force` nor `resume` is True, if `mode`
@@ -139,33 +139,30 @@ class Monitor(Wrapper):
         super().__init__(env)
         if mode not in (None, "training", "evaluation"):
             raise ValueError(f'mode is {mode!r}, expected "training", "evaluation" or None')
-        self._wants_video = _video_schedule(env, video_callable)
+        self._records_video = _video_schedule(env, video_callable)
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         if not resume:
             _clear(self.directory, force)
         self._prefix = self.directory / f"monitor.{uid if uid is not None else f'{next(_counter)}.{os.getpid()}'}"
-        self._write_upon_reset = write_upon_reset
-        self._type = "e" if mode == "evaluation" else "t"
+        self._write_upon_reset, self._type = write_upon_reset, "e" if mode == "evaluation" else "t"
         self._returns: list[float] = []
         self._lengths: list[int] = []
         self._times: list[float] = []
         self._first_reset: float | None = None
-        self._length = 0
-        self._return = 0.0
-        self._total_steps = 0
+        self._length, self._return, self._total_steps = 0, 0.0, 0
         self._video: VideoRecorder | None = None
         self._is_closed = False
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments are passed to the environment."""
+        """Start an episode. Keyword arguments are passed to the environment."""
         self._end_episode()
         if self._write_upon_reset:
             self._write_stats()
         if self._first_reset is None:
             self._first_reset = time.time()
         result = self.env.reset(**kwargs)
-        if self._wants_video(len(self._returns)):
+        if self._records_video(len(self._returns)):
             self._video = VideoRecorder(self.env, f"{self._prefix}.video{len(self._returns):06d}")
             self._video.capture()
         return result
@@ -183,7 +180,7 @@ class Monitor(Wrapper):
         return result
 
     def close(self) -> None:
-        """Write remaining data and close the environment; a second call does nothing."""
+        """Record the current episode, write `.stats.json`, and close the environment. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -206,7 +203,7 @@ class Monitor(Wrapper):
         return list(self._lengths)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the record so far, as if the current episode ended now."""
+        """Return the data of all episodes, including the current episode as if it ended now."""
         running = int(self._length > 0)
         return {
             "returns": self._returns + [self._return] * running, "lengths": self._lengths + [self._length] * running,
@@ -214,7 +211,7 @@ class Monitor(Wrapper):
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the result of `saved_state`. Its episodes are in the files of the monitor that recorded them."""
+        """Restore the result of `saved_state`. The restored episodes are not written to this monitor's `.csv` file."""
         self._returns, self._lengths, self._times = (list(state[name]) for name in ("returns", "lengths", "times"))
         self._first_reset, self._total_steps = state["first"], int(state["steps"])
         self._return, self._length = 0.0, 0
@@ -239,12 +236,9 @@ class Monitor(Wrapper):
 
     def _write_stats(self) -> None:
         stats = {
-            "initial_reset_timestamp": self._first_reset,
-            "timestamps": self._times,
-            "episode_lengths": self._lengths,
-            "episode_rewards": self._returns,
-            "episode_types": [self._type] * len(self._returns),
-        }
+            "initial_reset_timestamp": self._first_reset, "timestamps": self._times, "episode_lengths": self._lengths,
+            "episode_rewards": self._returns, "episode_types": [self._type] * len(self._returns),
+        }  # fmt: skip
         atomic_write(f"{self._prefix}.stats.json", json.dumps(stats).encode(), durable=False)
 
 
@@ -255,7 +249,7 @@ def _capped_cubic(episode: int) -> bool:
 def _video_schedule(env: Any, video_callable: Callable[[int], bool] | bool | None) -> Callable[[int], bool]:
     if callable(video_callable):
         if not can_record(env):
-            raise ValueError(f'video_callable needs images, but {env} has none: make it with render_mode="rgb_array"')
+            raise ValueError(f'video_callable is set, but {env} cannot render: make it with render_mode="rgb_array"')
         return video_callable
     if video_callable is None and can_record(env):
         return _capped_cubic
@@ -265,13 +259,14 @@ def _video_schedule(env: Any, video_callable: Callable[[int], bool] | bool | Non
 
 
 def _clear(directory: Path, force: bool) -> None:
-    """Remove files of earlier runs, or raise an error if there are any; files of this process are not earlier."""
-    ours = re.compile(rf"monitor\.\d+\.{os.getpid()}\.")
-    earlier = [p for p in sorted(directory.iterdir()) if _MADE_HERE.fullmatch(p.name) and not ours.match(p.name)]
+    """Remove files of earlier runs. If `force` is False, raise an error if there are such files.
+
+    Files of other monitors in this process are kept.
+    """
+    own_files = re.compile(rf"monitor\.\d+\.{os.getpid()}\.")
+    earlier = [p for p in sorted(directory.iterdir()) if _FILE_NAME.fullmatch(p.name) and not own_files.match(p.name)]
     if earlier and not force:
-        raise ValueError(
-            f"directory {directory} contains files of an earlier run ({earlier[0].name}): choose another directory, "
-            "or pass force=True to remove them or resume=True to keep them"
-        )
+        advice = "pass another directory, force=True to remove them, or resume=True to keep them"
+        raise ValueError(f"directory {directory} contains files of an earlier run ({earlier[0].name}): {advice}")
     for path in earlier:
         path.unlink()

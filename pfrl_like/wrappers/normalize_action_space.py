@@ -29,5 +29,5 @@ class NormalizeActionSpace(Wrapper):
         self._low, self._half_width = space.low, (space.high - space.low) / 2
 
     def action(self, action: Any) -> Any:
-        """Map an action in [-1, 1] to the environment's bounds; the argument is not changed."""
+        """Map an action in [-1, 1] to the environment's bounds, and return it as a new array."""
         return (action + 1) * self._half_width + self._low

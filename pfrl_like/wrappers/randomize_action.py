@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.random_streams.streams import get_rng_state, legacy_rng, plain_state
+from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.wrappers.wrapper import Wrapper
 
@@ -13,8 +14,9 @@ from pfrl_like.wrappers.wrapper import Wrapper
 class RandomizeAction(Wrapper):
     """Replace a fraction of the actions by uniformly random actions.
 
-    The wrapper makes the environment stochastic, as is common in evaluations on Atari games. For exploration, use an
-    explorer instead. The wrapper uses the global NumPy stream until it is seeded, and then its own stream.
+    The wrapper makes the environment stochastic, as in some evaluations on Atari games. For exploration, use an
+    explorer instead. Until it is seeded, the wrapper uses the global NumPy stream. Then the wrapper uses its own
+    stream.
 
     Args:
         env: Environment with a Discrete action space.
@@ -26,8 +28,7 @@ class RandomizeAction(Wrapper):
 
     def __init__(self, env: Any, random_fraction: float) -> None:
         super().__init__(env)
-        if not 0 <= random_fraction <= 1:
-            raise ValueError(f"random_fraction is {random_fraction!r}, expected a number in [0, 1]")
+        check_numbers(0, 1, random_fraction=random_fraction)
         if space_kind(env.action_space) != "discrete":
             raise ValueError(f"env has the action space {env.action_space}, expected a Discrete space")
         self._random_fraction = random_fraction
@@ -41,13 +42,13 @@ class RandomizeAction(Wrapper):
         return action
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; a `seed` seeds this wrapper, too."""
+        """Start an episode. The argument `seed` seeds this wrapper, too."""
         if kwargs.get("seed") is not None:
             self._rng = np.random.RandomState(kwargs["seed"] % 2**32)
         return super().reset(**kwargs)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state of the wrapper's own stream, if the wrapper has been seeded."""
+        """Return the state of the wrapper's own stream. The state is None if the wrapper has not been seeded."""
         return {"rng": plain_state(get_rng_state(self._rng))}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
@@ -55,7 +56,7 @@ class RandomizeAction(Wrapper):
         self._rng = legacy_rng(state["rng"])
 
     def seed(self, seed: int) -> Any:
-        """Seed this wrapper and, if it has a method `seed`, the environment; return the result of that method."""
+        """Seed this wrapper. If the environment has a method `seed`, call it and return its result."""
         self._rng = np.random.RandomState(seed)
         inner = getattr(self.env, "seed", None)
         return inner(seed) if callable(inner) else None

@@ -19,17 +19,17 @@ class Render(Wrapper):
     def __init__(self, env: Any, **kwargs: Any) -> None:
         super().__init__(env)
         if getattr(env, "render_mode", "unknown") is None:
-            raise ValueError(f'env has render_mode None and renders nothing: make it with render_mode="human" ({env})')
+            raise ValueError(f'env has render_mode None and cannot render: make it with render_mode="human" ({env})')
         self._kwargs = kwargs
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode and render; keyword arguments are passed to the environment's `reset`."""
+        """Start an episode and render. Keyword arguments are passed to the environment's `reset`."""
         result = self.env.reset(**kwargs)
         self.env.render(**self._kwargs)
         return result
 
     def step(self, action: Any) -> Any:
-        """Act and render."""
+        """Execute an action and render."""
         result = self.env.step(action)
         self.env.render(**self._kwargs)
         return result

@@ -1,10 +1,10 @@
-"""Wrappers of vector environments, and stacks of frames that are built in the agent's process."""
+"""Wrappers of vector environments: base class, and stacked frames."""
 
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from gymnasium.vector import VectorEnv as VectorEnvOfGymnasium
+from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from pfrl_like.env import VectorEnv
 from pfrl_like.utils.checks import check_counts
@@ -22,20 +22,16 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
         env: A `SerialVectorEnv`, a `MultiprocessVectorEnv` or another vector environment with the same interface.
 
     Attributes:
-        env: The same object.
+        env: The wrapped vector environment.
     """
 
-    _of_one = "Wrapper"  # the corresponding wrapper of a single environment
+    _single_env_wrapper = "Wrapper"  # the corresponding wrapper of a single environment
 
     def __init__(self, env: Any) -> None:
         if not isinstance(getattr(env, "num_envs", None), int):
-            raise TypeError(
-                f"env is {type(env).__name__}, expected a vector environment, which has num_envs; "
-                f"for a single environment use {self._of_one}"
-            )
-        self.env = env
-        self.action_space = env.action_space
-        self.observation_space = env.observation_space
+            advice = f"use {self._single_env_wrapper} for a single environment"
+            raise TypeError(f"env is {type(env).__name__}, expected a vector environment: {advice}")
+        self.env, self.action_space, self.observation_space = env, env.action_space, env.observation_space
 
     def reset(self, mask: Any = None) -> Any:
         """Start new episodes in the environments where `mask` is not True."""
@@ -62,34 +58,33 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
 class VectorFrameStack(VectorEnvWrapper):
     """Stack the last `k` frames of each environment, like `FrameStack` for a single environment.
 
-    If the worker processes of a `MultiprocessVectorEnv` stacked frames, they would transfer arrays that are k times as
-    large. This wrapper transfers only the newest frames, and `LazyFrames` share them. If `env` is a
-    `gymnasium.vector.VectorEnv`, in any autoreset mode, the wrapper is also a `gymnasium.vector.VectorEnv`, and its
-    observations are arrays [num_envs, ...].
+    The frames are stacked in this process. The worker processes of a `MultiprocessVectorEnv` then send only the newest
+    frames, and not stacks that are k times as large. If `env` is a `gymnasium.vector.VectorEnv`, in any autoreset mode,
+    the wrapper is also a `gymnasium.vector.VectorEnv`, and its observations are arrays [num_envs, ...]. Otherwise each
+    observation is a `LazyFrames`.
 
     Args:
         env: Vector environment with images as observations.
         k: Number of frames.
-        stack_axis: Axis of an image along which they are joined.
+        stack_axis: Axis of an image along which the frames are concatenated.
 
     Raises:
-        ValueError: If the observation space is no Box with that axis, or `k` is less than 1.
+        ValueError: If the observation space is not a Box with the axis `stack_axis`, or if `k` is below 1.
         TypeError: If `env` is not a vector environment. For a single environment, use `atari_wrappers.FrameStack`.
     """
 
-    _of_one = "atari_wrappers.FrameStack"
+    _single_env_wrapper = "atari_wrappers.FrameStack"
 
     def __new__(cls, env: Any, k: int, stack_axis: int = 0) -> Any:
-        """Choose the class by the environment."""
-        if isinstance(env, VectorEnvOfGymnasium):
+        """Return a `GymnasiumFrameStack` if `env` is a `gymnasium.vector.VectorEnv`."""
+        if isinstance(env, GymnasiumVectorEnv):
             return GymnasiumFrameStack(env, k, stack_axis)
         return super().__new__(cls)
 
     def __init__(self, env: Any, k: int, stack_axis: int = 0) -> None:
         super().__init__(env)
         check_counts(k=k)
-        self.k = k
-        self.stack_axis = stack_axis
+        self.k, self.stack_axis = k, stack_axis
         self.frames: list[deque[Any]] = [deque(maxlen=int(k)) for _ in range(env.num_envs)]
         self.observation_space = stacked_space(env.observation_space, k, stack_axis)
 
@@ -116,9 +111,9 @@ class VectorFrameStack(VectorEnvWrapper):
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Restore the result of `saved_state`."""
-        for frames, told in zip(self.frames, from_json(state["frames"]), strict=True):
+        for frames, saved in zip(self.frames, from_json(state["frames"]), strict=True):
             frames.clear()
-            frames.extend(told)
+            frames.extend(saved)
 
     @property
     def last_obs(self) -> list[LazyFrames]:

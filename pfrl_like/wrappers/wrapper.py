@@ -1,4 +1,4 @@
-"""`Wrapper`: base class of the wrappers, which change values but not the number of values of reset and step."""
+"""`Wrapper`: base class of wrappers of single environments."""
 
 import functools
 import inspect
@@ -15,9 +15,9 @@ from pfrl_like.utils.env_values import Forwarding
 class Wrapper(Forwarding):
     """Base class of wrappers: override `observation`, `reward` or `action`, or override `reset` and `step`.
 
-    `step` returns four or five values, and `reset` returns an observation or a pair, like the wrapped environment. If
-    the environment is a gymnasium environment, the instance is also a `gymnasium.Wrapper`. Other public attributes are
-    the attributes of the environment.
+    `step` returns four or five values, like the wrapped environment. `reset` returns an observation or (observation,
+    info), like the wrapped environment. If the environment is a gymnasium environment, the instance is also a
+    `gymnasium.Wrapper`. Other public attributes are the attributes of the environment.
 
     Args:
         env: An environment of gymnasium or gym, or any object with `reset` and `step`.
@@ -27,7 +27,7 @@ class Wrapper(Forwarding):
     """
 
     def __new__(cls, env: Any = None, *args: Any, **kwargs: Any) -> "Wrapper":
-        """Select the class that matches the environment."""
+        """If `env` is a gymnasium environment, return an instance that is also a `gymnasium.Wrapper`."""
         if not is_gymnasium(env):
             return object.__new__(cls)
         self: Wrapper = _new(cls)
@@ -44,7 +44,7 @@ class Wrapper(Forwarding):
             self.env = env
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode; keyword arguments are passed to the environment."""
+        """Start an episode. Keyword arguments are passed to the environment."""
         result = self.env.reset(**kwargs)
         obs, info = reset_values(result)
         return self.observation(obs) if info is None else (self.observation(obs), info)
@@ -80,22 +80,22 @@ class Wrapper(Forwarding):
 
 
 def has_ended(result: Any) -> bool:
-    """True if a step (four or five values) ends the episode, by a flag or by `info["needs_reset"]`."""
+    """True if a step, given by its four or five values, ends the episode by a flag or by `info["needs_reset"]`."""
     return any(result[2:-1]) or bool(result[-1].get("needs_reset", False))
 
 
 def reset_result(step: Any) -> Any:
-    """Convert the result of a step to a result of `reset`: its observation becomes the first of an episode."""
+    """Convert the result of `step` to a result of `reset` with the same observation and info."""
     return (step[0], step[-1]) if len(step) == 5 else step[0]
 
 
 def random_stream(env: Any) -> Any:
-    """Return the environment's random stream `np_random`; the global NumPy stream if the environment has none."""
+    """Return the environment's random stream `np_random`, or the global NumPy stream if the environment has none."""
     return getattr(getattr(env, "unwrapped", env), "np_random", None) or np.random
 
 
 def _new(cls: Any) -> Any:
-    """Return a new object of the same class that is also a `gymnasium.Wrapper`, before its `__init__`."""
+    """Return a new object of `cls` that is also a `gymnasium.Wrapper`, without calling `__init__`."""
     return object.__new__(_gymnasium_class(cls))
 
 

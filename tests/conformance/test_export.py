@@ -9,7 +9,7 @@ import torch
 from registry import KINDS, arguments_of, obs_size
 
 from pfrl_like import agents
-from pfrl_like.export.policy import GivenDraws
+from pfrl_like.export.policy import Draws
 
 #: Formats, and agents of which the default run tries them (plain, recurrent); the slow run tries all.
 EXEMPLARS = {
@@ -77,7 +77,7 @@ def test_an_exported_policy_acts_as_the_agent_does(kind: Any, recurrent: bool, e
             obs = rng.normal(size=(batch, obs_size(kind))).astype(np.float32)
             drawn = [rng.normal(size=port.sizes(batch)).astype(port.dtype) for port in noise]
             actions, *state = run(obs, *state, *drawn)
-            with acting.eval_mode(), GivenDraws([torch.from_numpy(each).flatten(0, 1) for each in drawn]):
+            with acting.eval_mode(), Draws([torch.from_numpy(each).flatten(0, 1) for each in drawn]):
                 wanted = acting.batch_act(list(obs))
             assert actions.dtype == wanted.dtype
             np.testing.assert_allclose(actions, wanted, atol=1e-5, rtol=0)

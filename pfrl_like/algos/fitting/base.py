@@ -27,7 +27,7 @@ from pfrl_like.gpu import Device, resolve_device
 from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.checks import check_counts, renamed
+from pfrl_like.utils.checks import alias, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.env_values import mask_keyword
 
@@ -338,7 +338,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         options = {"gamma": getattr(self, "gamma", 0.99), "show_progress": False, **options, "estimators": ["fqe"]}
         return float(self.evaluate(self, episodes, **options)["fqe"].value)
 
-    observation_scaler = renamed("scaler", "Another name of `scaler`, as in later versions of d3rlpy.")
+    observation_scaler = alias("scaler", "Another name of `scaler`, as in later versions of d3rlpy.")
 
     @property
     def _agent(self) -> Any:

@@ -160,7 +160,7 @@ class Fitting:
             self.fit_scaler(source.episodes)
             self.create_impl(source.observation_shape, source.action_size)
             if not self.discrete_action and hasattr(self.impl, "policy"):
-                actions = (self._actions(episode.told("actions")) for episode in source.episodes)
+                actions = (self._actions(episode.known_values("actions")) for episode in source.episodes)
                 largest = max(float(each.abs().max()) for each in actions)
                 if largest > 1 + 1e-5:  # actions may exceed 1 by rounding
                     advice = "but policies output actions in [-1, 1]: set action_scaler='min_max'"

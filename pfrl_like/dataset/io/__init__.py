@@ -1,1 +1,1 @@
-"""Files and tables of datasets: HDF5, npz, Minari, pandas."""
+"""Formats of datasets: HDF5, npz, Minari, pandas."""

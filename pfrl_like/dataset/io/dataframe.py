@@ -1,4 +1,4 @@
-"""Datasets as pandas frames with one row per time step."""
+"""Conversions of tables from and to pandas frames with one row per time step."""
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import as_array
 from pfrl_like.dataset.conventions import actions_of, flags_of, table_from_arrays
-from pfrl_like.dataset.flat import CONVENTION, SHOWN, agreed, flat_of, shown_as
+from pfrl_like.dataset.flat import CONVENTION, SHOWN, consistent_value, flat_of, in_dataset_convention
 from pfrl_like.dataset.table import SAME_ROW, Table
 from pfrl_like.errors import MissingDependencyError, NonFiniteError
 
@@ -22,7 +22,7 @@ def table_from_frame(
     optional: Mapping[str, str | None],
     reward_convention: str | None,
 ) -> tuple[Table, bool]:
-    """Convert a frame to a table; also returns True if the actions are discrete.
+    """Convert a frame to a table. Also return True if the actions are discrete.
 
     The arguments are the arguments of `from_dataframe`. `optional` maps `terminal`, `timeout`, `episode` and `log_prob`
     to their column names.
@@ -36,7 +36,7 @@ def table_from_frame(
     lists |= {} if next_observations is None else {"next_observations": next_observations}
     single = {name: [column] for name, column in optional.items() if column is not None}
     _check_columns(frame, reward=[reward], **lists, **single)
-    stated_convention = agreed(CONVENTION, frame.attrs.get(CONVENTION), reward_convention)
+    stated_convention = consistent_value(CONVENTION, frame.attrs.get(CONVENTION), reward_convention)
     convention = SAME_ROW if stated_convention is None else stated_convention
     action = _indices(frame, actions) if isinstance(actions, str) else _vectors(frame, "actions", actions)
     obs, following = _vectors(frame, "observations", observations), None
@@ -58,11 +58,11 @@ def table_from_frame(
         next_observations=following,
         log_probs=None if log_prob is None else _numbers(frame, "log_prob", log_prob),
     )  # fmt: skip
-    return shown_as(table, frame.attrs.get(SHOWN), convention), isinstance(actions, str)
+    return in_dataset_convention(table, frame.attrs.get(SHOWN), convention), isinstance(actions, str)
 
 
 def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:
-    """Convert a table to a frame, as documented in `to_dataframe`; the frame's `attrs` contain the reward conventions.
+    """Convert a table to a frame, as documented in `to_dataframe`.
 
     Raises:
         MissingDependencyError: If pandas is not installed.
@@ -121,7 +121,7 @@ def _vectors(frame: Any, argument: str, columns: Sequence[str]) -> NDArray[Any]:
 
 
 def _flags(frame: Any, argument: str, column: str | None) -> NDArray[np.bool_]:
-    """Return the flags in a column; if `column` is None, no flag is set."""
+    """Return the flags in a column. If `column` is None, no flag is set."""
     n = len(frame)
     if column is None:
         return np.zeros(n, np.bool_)

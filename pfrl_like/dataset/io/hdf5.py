@@ -1,4 +1,4 @@
-"""Datasets as HDF5 files: files of this library and of d3rlpy 0.x, 1.x and 2.x, and files in D4RL's form."""
+"""HDF5 files of datasets: of this library, of d3rlpy 0.x, 1.x and 2.x, and of D4RL."""
 
 import contextlib
 import io
@@ -15,10 +15,10 @@ from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
 from pfrl_like.storage.atomic import read_errors
 
-#: Prefix of Minari's names of tuple elements: `_index_0`, `_index_1`, ...
+#: Prefix of the names of tuple elements, as in Minari: `_index_0`, `_index_1`, ...
 INDEX = "_index_"
 _MOST_LEVELS = 32
-_COST = 1 << 14  # bytes charged per member; an upper bound of its overhead in the file
+_COST = 1 << 14  # bytes charged for each member, an upper bound of its overhead
 _FILTERS = {1, 2, 3, 4, 5, 6, 32000}  # H5Z_FILTER_DEFLATE to _SCALEOFFSET, and h5py's LZF
 
 
@@ -36,7 +36,7 @@ def h5py_module() -> Any:
 
 
 class Members:
-    """A group of a file. Errors in a member are raised as `ValueError` or as one of h5py's errors.
+    """Members of a group of a file, which are read safely.
 
     Args:
         group: The group.
@@ -49,9 +49,7 @@ class Members:
             raise ValueError(f"{group.name} is not a group")
         if level > _MOST_LEVELS:
             raise ValueError("the groups of the file are nested too deeply")
-        self.group = group
-        self.budget = budget
-        self.level = level
+        self.group, self.budget, self.level = group, budget, level
         budget.spend(_COST, group.name)
 
     def __contains__(self, name: str) -> bool:
@@ -67,7 +65,7 @@ class Members:
         """Return the dataset or group with this name.
 
         Raises:
-            ValueError: If the name does not exist, or refers to another file.
+            ValueError: If the name does not exist or is a link.
         """
         if name not in self:
             raise ValueError(f"the file has no {name!r}")
@@ -75,12 +73,12 @@ class Members:
             raise ValueError(f"{name!r} is a link, and links are not supported")
         return self.group[name]
 
-    def within(self, name: str) -> "Members":
-        """Return the members of a group."""
+    def subgroup(self, name: str) -> "Members":
+        """Return the members of the group with this name."""
         return Members(self.node(name), self.budget, self.level + 1)
 
     def read(self, name: str) -> Any:
-        """Return the array with this name, or the dict or tuple of arrays that a group stores.
+        """Return the array with this name, or the dict or tuple of arrays that the group with this name contains.
 
         Raises:
             ValueError: If the data are in another file, exceed the memory limit, or are not numbers.
@@ -88,13 +86,13 @@ class Members:
         node = self.node(name)
         if not hasattr(node, "keys"):
             return self.numbers(node)[()]
-        inner = self.within(name)
+        inner = self.subgroup(name)
         parts = {key: inner.read(key) for key in inner}
         numbered = [f"{INDEX}{i}" for i in range(len(parts))]
         return tuple(parts[key] for key in numbered) if set(parts) == set(numbered) else parts
 
     def numbers(self, node: Any) -> Any:
-        """Return the dataset after a check that it contains readable numbers.
+        """Check that an HDF5 dataset contains readable numbers, and return it.
 
         Raises:
             ValueError: If the data are in another file, exceed the memory limit, or are not numbers.
@@ -106,10 +104,10 @@ class Members:
         return node
 
     def check_readable(self, node: Any) -> None:
-        """Raise an error if a dataset is not an array, refers to other files, has too large chunks or needs a plugin.
+        """Raise an error if an HDF5 dataset is no array, refers to other files, has large chunks, or needs a plugin.
 
         Raises:
-            ValueError: If the dataset cannot be read safely.
+            ValueError: If the HDF5 dataset cannot be read safely.
         """
         if getattr(node, "shape", None) is None:
             raise ValueError(f"{node.name} is not an array")
@@ -117,7 +115,7 @@ class Members:
             raise ValueError(f"{node.name} has its values in other files, which is not supported")
         if math.prod(node.chunks or ()) * node.dtype.itemsize > self.budget.left:
             raise ValueError(f"{node.name} has chunks of shape {node.chunks}, which exceed the memory limit")
-        # Filters outside HDF5 are rejected, because HDF5 would load a shared library to decode them.
+        # Other filters are rejected, because HDF5 would load a shared library to decode them.
         layout = node.id.get_create_plist()
         if used := {layout.get_filter(i)[0] for i in range(layout.get_nfilters())} - _FILTERS:
             raise ValueError(f"{node.name} uses the filters {sorted(used)}, which are not part of HDF5")
@@ -125,14 +123,14 @@ class Members:
 
 @contextlib.contextmanager
 def new_hdf5(path: str | os.PathLike[str], **options: Any) -> Iterator[Any]:
-    """Open a new h5py file, which replaces `path` when it is closed.
+    """Return a context with a new h5py file, which replaces `path` at the end of the context.
 
     Args:
         path: The file.
-        options: Other arguments of `h5py.File`.
+        **options: Other arguments of `h5py.File`.
 
     Raises:
-        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
+        CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
         MissingDependencyError: If h5py is not installed.
     """
     h5py = h5py_module()
@@ -144,9 +142,9 @@ def new_hdf5(path: str | os.PathLike[str], **options: Any) -> Iterator[Any]:
 
 
 class _Output(io.FileIO):
-    """File that stores its first error and does not raise it: an error reported to HDF5 crashes the process at exit.
+    """File that stores its first error instead of raising it, because HDF5 crashes the process at exit after an error.
 
-    After the first error, writes are ignored and reads return zeros.
+    After the first error, the file ignores writes, and reads return zeros.
     """
 
     error: OSError | None = None
@@ -181,10 +179,10 @@ _MOST_EPISODES = 1 << 24
 
 
 def write_hdf5(path: str, flat: Flat) -> None:
-    """Write arrays atomically, under their names, so that other tools can read them.
+    """Write the arrays atomically, under their names.
 
     Raises:
-        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
+        CheckpointError: If the file cannot be written. An existing file of this name stays unchanged.
     """
     with new_hdf5(path) as file:
         for name, values in flat.arrays.items():
@@ -198,7 +196,7 @@ def write_hdf5(path: str, flat: Flat) -> None:
 
 
 def write_nested(parent: Any, name: str, values: Any) -> None:
-    """Write an array, or a group of arrays for a dict or tuple."""
+    """Write an array, or write a dict or tuple of arrays as a group."""
     if isinstance(values, np.ndarray):
         parent[name] = values
         return
@@ -213,32 +211,32 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
 
     Args:
         path: The file.
-        memory_map: True to leave observations in the file and read them on access. The file must be uncompressed and
-            contiguous, and must not change while it is mapped. None maps observations larger than 1 GiB if the file
-            permits it.
-        max_bytes: Limit on the memory of the arrays, in bytes; None means max(`RATIO` * file size, `FLOOR`).
+        memory_map: True to leave observations in the file and read them on access. The observations must be
+            uncompressed and contiguous, and the file must not change later. If None, contiguous observations larger
+            than 1 GiB are left in the file.
+        max_bytes: Limit on the memory of the arrays, in bytes. If None, max(`RATIO` * file size, `FLOOR`).
 
     Raises:
         CheckpointError: If the file is damaged or truncated, refers to other files, or contains other data than
             numbers.
         MissingDependencyError: If h5py is not installed.
     """
-    with opened(path, max_bytes) as file:
+    with open_hdf5(path, max_bytes) as file:
         if "num_episodes" in file:
             return _read_episodes(file)
         arrays = {name: file.read(name) for name in ARRAYS[1:] if name in file}
         if "observations" in file:
             arrays["observations"] = _observations(file, path, memory_map)
         stored_conventions = [file.group.attrs.get(name) for name in CONVENTIONS]
-        convention, shown = (None if value is None else str(value) for value in stored_conventions)
-        if convention is None and "version" in file:  # d3rlpy versions that write `version` use SAME_ROW
+        convention, dataset_convention = (None if value is None else str(value) for value in stored_conventions)
+        if convention is None and "version" in file:  # d3rlpy writes `version` only with SAME_ROW
             convention = SAME_ROW
-        return flat_from(arrays, convention, shown)
+        return flat_from(arrays, convention, dataset_convention)
 
 
 @contextlib.contextmanager
-def opened(path: str, max_bytes: int | None = None) -> Iterator[Members]:
-    """Open an HDF5 file and yield its members; all errors are raised as a `CheckpointError`."""
+def open_hdf5(path: str, max_bytes: int | None = None) -> Iterator[Members]:
+    """Return a context with the members of an HDF5 file, in which all errors are raised as a `CheckpointError`."""
     h5py = h5py_module()
     with open_regular(path) as plain:
         budget = Budget(os.fstat(plain.fileno()).st_size, max_bytes)
@@ -260,7 +258,7 @@ def _observations(file: Members, path: str, memory_map: bool | None) -> Any:
 
 
 def _read_episodes(file: Members) -> Flat:
-    """Return the content of a file of d3rlpy 2.x, which stores separate arrays for each episode."""
+    """Return the content of a file of d3rlpy 2.x, which contains separate arrays for each episode."""
     count = int(file.read("num_episodes"))
     if not 0 < count <= min(_MOST_EPISODES, len(file)):
         raise ValueError(f"num_episodes is {count}, expected 1 to {min(_MOST_EPISODES, len(file))}")
@@ -270,7 +268,7 @@ def _read_episodes(file: Members) -> Flat:
     last = np.zeros(ends[-1] + 1, np.bool_)
     ended = last.copy()
     last[ends], ended[ends] = True, [bool(file.read(f"terminated_{i}")) for i in range(count)]
-    arrays = {name: concatenated(values) for name, values in parts.items()}
+    arrays = {name: concatenate_nested(values) for name, values in parts.items()}
     return Flat(arrays | {"terminals": ended, "timeouts": last & ~ended}, SAME_ROW, None)
 
 
@@ -283,13 +281,13 @@ def _parts_of(file: Members, name: str) -> Any:
     return tuple(file.read(f"{name}_{j}") for j in range(count))
 
 
-def concatenated(parts: list[Any]) -> Any:
+def concatenate_nested(parts: list[Any]) -> Any:
     """Concatenate arrays, or dicts or tuples of arrays."""
     first = parts[0]
     if isinstance(first, Mapping):
-        return {key: concatenated([part[key] for part in parts]) for key in first}
+        return {key: concatenate_nested([part[key] for part in parts]) for key in first}
     if isinstance(first, tuple):
-        return tuple(concatenated([part[i] for part in parts]) for i in range(len(first)))
+        return tuple(concatenate_nested([part[i] for part in parts]) for i in range(len(first)))
     return np.concatenate(parts)
 
 

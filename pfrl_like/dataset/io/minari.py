@@ -1,4 +1,4 @@
-"""Datasets in Minari's form: a folder with `data/metadata.json` and `data/main_data.hdf5` (one group per episode)."""
+"""Datasets of Minari: a folder with `data/metadata.json` and `data/main_data.hdf5`, with one group per episode."""
 
 import io
 import json
@@ -14,26 +14,26 @@ from PIL import Image
 
 from pfrl_like.batch import first_leaf
 from pfrl_like.columns import Field
-from pfrl_like.dataset.conventions import actions_of, assembled, field_of, flags_of, log_probs_of, numbers_of
+from pfrl_like.dataset.conventions import actions_of, field_of, flags_of, log_probs_of, numbers_of, table_from_rows
 from pfrl_like.dataset.flat import MOST_ACTIONS, looks_discrete
-from pfrl_like.dataset.io.hdf5 import Members, concatenated, h5py_module, new_hdf5, opened, write_nested
+from pfrl_like.dataset.io.hdf5 import Members, concatenate_nested, h5py_module, new_hdf5, open_hdf5, write_nested
 from pfrl_like.dataset.table import Table
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
 
-_LOG_PROB = "log_prob"  # key in `infos`; like all infos it has an extra first row for the reset
+_LOG_PROB = "log_prob"  # key in `infos`, which have an additional first row for the reset
 _DATA, _META = "main_data.hdf5", "metadata.json"
-#: Limit on the size of the metadata in bytes; the metadata contain all bounds of image spaces.
+#: Limit on the size of the metadata in bytes. The metadata contain all bounds of image spaces.
 LARGEST_META = 1 << 26
 _EPISODE = re.compile(r"episode_(\d+)")
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)*-v\d+")
 
 
 def check_minari_id(**named: str) -> None:
-    """Raise an error if a text is not a dataset id of Minari, for instance if it is a path.
+    """Raise an error if an argument is not a dataset id of Minari, for example because it is a path.
 
     Raises:
-        ValueError: If an id is invalid. The message contains the argument's name.
+        ValueError: If an id is invalid.
     """
     for name, value in named.items():
         if not _NAME.fullmatch(value) or ".." in value:
@@ -41,11 +41,11 @@ def check_minari_id(**named: str) -> None:
 
 
 def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, bool, int]:
-    """Read a dataset as a table; also returns True if its actions are discrete, and their minimum number.
+    """Read a dataset as a table. Also return True if actions are discrete, and their minimum number.
 
     Args:
         directory: The dataset's folder.
-        max_bytes: Limit on the memory of the arrays, in bytes; None means max(`RATIO` * file size, `FLOOR`).
+        max_bytes: Limit on the memory of the arrays, in bytes. If None, max(`RATIO` * file size, `FLOOR`).
 
     Raises:
         CheckpointError: If the directory contains no dataset, or the dataset is damaged.
@@ -57,16 +57,16 @@ def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, b
     if kind != "hdf5":
         raise CheckpointError(data, f"has data_format {kind!r}, expected 'hdf5'")
     image = _image_shape(meta)
-    with opened(str(data / _DATA), max_bytes) as file:
+    with open_hdf5(str(data / _DATA), max_bytes) as file:
         numbers = sorted(int(found[1]) for name in file if (found := _EPISODE.fullmatch(name)))
         if not numbers:
             raise CheckpointError(data / _DATA, "contains no episodes")
-        return *_table([_read_episode(file.within(f"episode_{i}"), image) for i in numbers]), _n_actions(meta)
+        return *_table([_read_episode(file.subgroup(f"episode_{i}"), image) for i in numbers]), _n_actions(meta)
 
 
 def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, Any]:
     parts = {name: episode.read(name) for name in ("actions", "rewards", "terminations", "truncations")}
-    if "infos" in episode and _LOG_PROB in (infos := episode.within("infos")):
+    if "infos" in episode and _LOG_PROB in (infos := episode.subgroup("infos")):
         parts[_LOG_PROB] = infos.read(_LOG_PROB)
     node = episode.node("observations")
     encoded = image and not hasattr(node, "keys") and node.shape[1:] != image
@@ -82,7 +82,7 @@ def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, 
 
 def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
     common_names = [name for name in episodes[0] if all(name in episode for episode in episodes)]
-    arrays = {name: concatenated([episode[name] for episode in episodes]) for name in common_names}
+    arrays = {name: concatenate_nested([episode[name] for episode in episodes]) for name in common_names}
     obs, n_obs = field_of(arrays["observations"])
     ends = np.cumsum([len(episode["rewards"]) for episode in episodes]) - 1
     n = int(ends[-1]) + 1
@@ -93,14 +93,14 @@ def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
         raise ValueError(f"terminations: set in step {early[0]}, which is not the last step of its episode")
     at = np.delete(np.arange(n_obs), ends + np.arange(1, len(ends) + 1))
     log_prob = log_probs_of(_LOG_PROB, arrays[_LOG_PROB], n, discrete) if _LOG_PROB in arrays else None
-    return assembled(
+    return table_from_rows(
         obs, actions, rewards, terminal[ends], ends, np.ones(len(ends), np.bool_), obs_row=at, end_obs=at[ends] + 1,
         log_prob=log_prob,
     ), discrete  # fmt: skip
 
 
 def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the shape of image observations, which Minari compresses by default; None if they are not images."""
+    """Return the shape of image observations, which Minari compresses by default. None if they are not images."""
     space = _space_of(meta, "observation_space")
     shape: Any = space.get("shape")
     known = isinstance(shape, list) and len(shape) == 3 and all(type(size) is int for size in shape)
@@ -109,14 +109,14 @@ def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _n_actions(meta: Mapping[str, Any]) -> int:
-    """Return the number of discrete actions of the space; 0 if it is unknown, or if the actions do not start at 0."""
+    """Return the number of actions of a Discrete action space. 0 if it is unknown, or if actions do not start at 0."""
     space = _space_of(meta, "action_space")
     n = space.get("n") if space.get("type") == "Discrete" and space.get("start", 0) == 0 else 0
     return n if type(n) is int and 0 < n <= MOST_ACTIONS else 0
 
 
 def _space_of(meta: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the description of a space in the metadata; {} if the metadata have no valid description."""
+    """Return the description of a space in the metadata. {} if the metadata contain no valid description."""
     try:
         space = json.loads(meta.get(name, "{}"))
     except (ValueError, TypeError, RecursionError):
@@ -164,16 +164,12 @@ def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_i
     box = _box(table.action.shape[1:], table.action.dtype)
     discrete = {"type": "Discrete", "dtype": "int64", "start": 0, "n": n_actions}
     meta = {
-        "dataset_id": dataset_id,
-        "total_episodes": len(kept),
-        "total_steps": int(table.lengths.sum()),
-        "data_format": "hdf5",
-        "jpeg_encoding": False,
-        "minari_version": "0.5.4",
+        "dataset_id": dataset_id, "total_episodes": len(kept), "total_steps": int(table.lengths.sum()),
+        "data_format": "hdf5", "jpeg_encoding": False, "minari_version": "0.5.4",
         "observation_space": json.dumps(_nested_space(table.obs, table.obs.structure)),
         "action_space": json.dumps(box if n_actions is None else discrete),
         "dataset_size": round((data / _DATA).stat().st_size / 1e6, 1),
-    }
+    }  # fmt: skip
     if env_spec is not None:
         meta["env_spec"] = env_spec
     atomic_write(data / _META, dump_json(meta, str(data / _META), LARGEST_META))
@@ -181,15 +177,15 @@ def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_i
 
 def _episode_arrays(table: Table, number: int) -> Iterator[tuple[str, Any]]:
     start, length = int(table.starts[number]), int(table.lengths[number])
-    own = slice(start - 1, start - 1 + length)
+    rows = slice(start - 1, start - 1 + length)
     last = np.arange(length) == length - 1
     yield "observations", table.observations(np.arange(start, start + length + 1))
-    yield "actions", table.action[own]
-    yield "rewards", table.reward[own]
+    yield "actions", table.action[rows]
+    yield "rewards", table.reward[rows]
     yield "terminations", last & table.terminated[number]
     yield "truncations", last & ~table.terminated[number]
     if table.log_prob is not None:
-        yield "infos", {_LOG_PROB: np.append(0.0, table.log_prob[own])}
+        yield "infos", {_LOG_PROB: np.append(0.0, table.log_prob[rows])}
 
 
 def _nested_space(field: Field, structure: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Datasets as `.npz` files."""
+"""`.npz` files of datasets."""
 
 import io
 import os
@@ -17,7 +17,7 @@ _SUFFIX = ".npy"
 
 
 def write_npz(path: str, flat: Flat) -> None:
-    """Write arrays, atomically, and also `reward_convention`.
+    """Write the arrays atomically, together with the reward conventions.
 
     Raises:
         CheckpointError: If the file cannot be written, for instance because observations are nested.
@@ -29,11 +29,11 @@ def write_npz(path: str, flat: Flat) -> None:
 
 
 def read_npz(path: str, max_bytes: int | None = None) -> Flat:
-    """Return the content of a `.npz` file. Nothing is unpickled, and the size of the file limits the memory.
+    """Return the content of a `.npz` file. Nothing is unpickled.
 
     Args:
         path: The file.
-        max_bytes: Limit on the memory of the arrays, in bytes; None means max(`RATIO` * file size, `FLOOR`).
+        max_bytes: Limit on the memory of the arrays, in bytes. If None, max(`RATIO` * file size, `FLOOR`).
 
     Raises:
         CheckpointError: If the file is damaged, contains objects, or exceeds the limit.
@@ -46,19 +46,19 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
 
 
 def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]:
-    wanted = {*ARRAYS, *CONVENTIONS}
-    members = [info for info in archive.infolist() if info.filename.removesuffix(_SUFFIX) in wanted]
+    names = {*ARRAYS, *CONVENTIONS}
+    members = [info for info in archive.infolist() if info.filename.removesuffix(_SUFFIX) in names]
     if len({info.filename for info in members}) != len(members):
         raise ValueError("two arrays have the same name")
-    found = {}
+    arrays = {}
     for info in members:
         budget.spend(info.file_size, info.filename)
         with archive.open(info) as member:
             if size_of_npy(io.BytesIO(member.read(1 << 16)), "biufU") != info.file_size:
                 raise ValueError(f"{info.filename} has a different size than its array")
             member.seek(0)
-            found[info.filename.removesuffix(_SUFFIX)] = np.lib.format.read_array(member, allow_pickle=False)
-    return found
+            arrays[info.filename.removesuffix(_SUFFIX)] = np.lib.format.read_array(member, allow_pickle=False)
+    return arrays
 
 
 def size_of_npy(start: BinaryIO, kinds: str) -> int:

@@ -120,7 +120,7 @@ def test_functions_that_act_at_first_keep_to_the_mask_or_are_refused(where: str,
     agent.replay_start_size, agent.burnin_action_func = 100, allowed
     train_in_one_and_in_several(agent, where, tmp_path)
     agent.burnin_action_func = spaces.Discrete(N_ACTIONS).sample
-    with pytest.raises(TypeError, match="sample accepts no action_mask, but the environment returns action masks"):
+    with pytest.raises(TypeError, match="sample has no keyword action_mask, but the environment masks actions"):
         train_agent(agent, MaskedEnv(where), 30, tmp_path)
 
 

@@ -92,7 +92,7 @@ def test_explorers_of_ones_own_are_told_of_masks_or_refused() -> None:
     buffer = ReplayBuffer(100)
     make("DQN").fit_online(OneAllowed(), buffer, MaskedSampler(), **ONLINE)
     check_stored(buffer)
-    with pytest.raises(TypeError, match=r"Sampler.sample accepts no action_mask, but the environment returns"):
+    with pytest.raises(TypeError, match=r"Sampler.sample has no keyword action_mask, but the environment masks"):
         make("DQN").fit_online(OneAllowed(), None, Sampler(), **ONLINE)
 
 
@@ -108,7 +108,7 @@ def test_what_takes_no_masks_is_not_scored_where_there_are_some() -> None:
         def predict(self, x: Any) -> Any:
             return np.zeros(len(x), np.int64)
 
-    with pytest.raises(TypeError, match=r"Always.predict accepts no action_mask, but the environment returns"):
+    with pytest.raises(TypeError, match=r"Always.predict has no keyword action_mask, but the environment masks"):
         evaluate_on_environment(OneAllowed())(Always())
 
 

@@ -42,7 +42,7 @@ def test_of_all_episodes_it_draws_what_the_dataset_draws() -> None:
 def test_it_draws_from_its_own_episodes_alone() -> None:
     batch = Selection([numbered(0)[1], numbered(10)[0]]).sample_batch(4)
     assert sorted(batch.obs.flatten().tolist()) == [3, 4, 10, 11]
-    with pytest.raises(ValueError, match="n: got 5, expected 1 to 4, the transitions held"):
+    with pytest.raises(ValueError, match="n: got 5, expected 1 to 4, the number of stored transitions"):
         Selection(numbered(0)).sample_batch(5)
 
 

@@ -27,16 +27,16 @@ def test_scalers_are_fitted_to_what_was_told() -> None:
     assert (float(obs.minimum[0]), float(obs.maximum[0])) == (5.0, 9.0)
     stats = both.compute_stats()
     for column in ("observations", "actions", "rewards"):
-        told = np.concatenate([episode.told(column) for episode in both.episodes])
+        told = np.concatenate([episode.known_values(column) for episode in both.episodes])
         assert told.mean() == pytest.approx(float(np.mean(stats[column[:-1]]["mean"])))
 
 
 def test_what_the_user_told_counts() -> None:
     whole = next_row(np.zeros((3, 1), np.float32), np.array([[1.0], [2.0], [9.0]], np.float32), [7.0, 1, 2], [0, 0, 1])
     (episode,) = whole.episodes
-    assert episode.told("actions").tolist() == [[1.0], [2.0], [9.0]]
-    assert episode.told("rewards").tolist() == [7.0, 1.0, 2.0]
-    assert len(episode.told("observations")) == 3
+    assert episode.known_values("actions").tolist() == [[1.0], [2.0], [9.0]]
+    assert episode.known_values("rewards").tolist() == [7.0, 1.0, 2.0]
+    assert len(episode.known_values("observations")) == 3
     assert len(Selection(whole, told_next=True)) == 2
 
 

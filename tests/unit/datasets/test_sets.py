@@ -111,8 +111,8 @@ def test_a_damaged_or_foreign_file_is_refused(server: FileServer) -> None:
 @pytest.mark.parametrize(
     ("get", "name", "expected"),
     [
-        (datasets.get_d4rl, "hopper", "a name such as 'hopper-medium-v2'"),
-        (datasets.get_d4rl, "hopper-medium-v3", "v1 or v2"),
+        (datasets.get_d4rl, "hopper", "expected <halfcheetah"),
+        (datasets.get_d4rl, "hopper-medium-v3", "-<v1.v2>"),
         (datasets.get_pybullet, "hopper-medium-v0", "'hopper-bullet-mixed-v0' \\(d4rl-pybullet"),
         (datasets.get_atari, "breakout-v0", "a name such as 'breakout-mixed-v0'"),
         (datasets.get_atari, "breakout-epoch-51-v0", "epoch-1 to epoch-50"),
@@ -240,8 +240,8 @@ def test_minari_sets_are_read_where_they_are_or_fetched(server: FileServer, tmp_
     ("env_spec", "expected"),
     [
         (None, "names the environment None"),
-        (json.dumps({"id": "antigravity:Some-v0"}), "'antigravity:Some-v0', expected the id of one"),
-        (json.dumps({"id": "Unknown-v0"}), "which gymnasium cannot make.*import what registers it"),
+        (json.dumps({"id": "antigravity:Some-v0"}), "'antigravity:Some-v0', expected an environment id"),
+        (json.dumps({"id": "Unknown-v0"}), "which gymnasium cannot make.*import its package"),
     ],
 )  # fmt: skip
 def test_metadata_name_a_registered_environment_and_import_nothing(

@@ -38,7 +38,7 @@ def test_who_takes_it_again_at_once_does_not_keep_others_out():
         other = threading.Thread(target=wait_in_line)
         with lock:
             other.start()
-            assert wait_until(lock._gate.locked)  # the other one has come to it
+            assert wait_until(lock._queue.locked)  # the other one has come to it
         with lock:
             turns.append("greedy")
         other.join()

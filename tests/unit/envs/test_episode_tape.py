@@ -14,14 +14,14 @@ import torch
 from tape_parts import ENVS, Images, Noisy, Sim, seeded
 
 from pfrl_like.envs import SerialVectorEnv, episode_tape
-from pfrl_like.envs.episode_tape import Arrival, EpisodeTape
+from pfrl_like.envs.episode_tape import EpisodeTape, RestoreResult
 from pfrl_like.random_streams.streams import GlobalDraws, state_restorers
 from pfrl_like.utils.plain_values import many_to_json
 from pfrl_like.wrappers import Monitor
 from pfrl_like.wrappers.atari_wrappers import EpisodicLifeEnv
 
 
-def carried(tape: EpisodeTape, other: EpisodeTape) -> Arrival:
+def carried(tape: EpisodeTape, other: EpisodeTape) -> RestoreResult:
     return other.restore_state(json.loads(json.dumps(tape.saved_state(), allow_nan=False)))
 
 
@@ -343,7 +343,7 @@ def test_sums_do_not_depend_on_how_many_steps_come_at_a_time(every: int) -> None
 @pytest.fixture
 def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a hundred whole numbers."""
-    monkeypatch.setattr(episode_tape, "_ROOM_FOR_ACTIONS", 4000)
+    monkeypatch.setattr(episode_tape, "_MAX_ACTION_BYTES", 4000)
 
 
 def way_of(tape: EpisodeTape) -> Any:
@@ -368,7 +368,7 @@ def test_an_episode_that_is_too_long_is_told_of_and_the_next_one_is_repeated(dra
     assert way_of(tape) == "story"
     played(tape, [1] * 100)
     arrival = carried(tape, other)
-    assert not arrival.exact and "too long to be repeated: its actions take more than 4,000 bytes" in arrival.reason
+    assert not arrival.exact and "too long to be replayed: its actions take more than 4,000 bytes" in arrival.reason
     before = len(json.dumps(tape.saved_state()))
     played(tape, [1] * 100)
     assert len(json.dumps(tape.saved_state())) - before < 50
@@ -427,4 +427,4 @@ def test_actions_take_no_more_than_what_is_reckoned(action: Any, alike: bool) ->
 
 
 def test_there_is_room_for_a_million_steps_of_a_few_numbers() -> None:
-    assert episode_tape._bytes_of(np.zeros(6)) * 10**6 < episode_tape._ROOM_FOR_ACTIONS
+    assert episode_tape._bytes_of(np.zeros(6)) * 10**6 < episode_tape._MAX_ACTION_BYTES

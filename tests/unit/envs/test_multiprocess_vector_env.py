@@ -162,7 +162,7 @@ def test_env_that_raises_ends_the_step_with_its_traceback(make, method):
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
 def test_killed_worker_ends_the_step_at_once(make, method, monkeypatch):
-    monkeypatch.setattr(supervisor, "_GLANCE", 10 * PATIENCE)  # nobody looks at it without being told
+    monkeypatch.setattr(supervisor, "_CHECK_INTERVAL", 10 * PATIENCE)  # nobody looks at it without being told
     env = make(start_method=method)
     pids = [info["pid"] for info in env.step([0, 0])[3]]
     with pytest.raises(WorkerError, match=r"worker 0 was killed by signal 9 \(SIGKILL\)") as caught:
@@ -182,14 +182,14 @@ def hanging_takes_time(own_time, monkeypatch):
 @pytest.mark.usefixtures("hanging_takes_time")
 def test_step_that_takes_too_long_is_ended(make):
     env = make(step_timeout=1.0)
-    told = "worker 0 has not answered in time: it was asked for 'step', and step_timeout is 1 s"
+    told = "worker 0 has not answered in time: the command was 'step', and step_timeout is 1 s"
     with pytest.raises(WorkerError, match=told) as caught:
         env.step([3, 0])
     assert "in hang" in caught.value.traceback_text
 
 
 def test_env_that_is_not_made_in_time_is_an_error_of_the_constructor(own_time):
-    told = "worker 0 has not answered in time: step_timeout is 1 s, which also bounds the start of a worker"
+    told = "worker 0 has not answered in time: step_timeout is 1 s, which also limits the start of a worker"
     with pytest.raises(WorkerError, match=told) as caught:
         MultiprocessVectorEnv([own_time.hang, ABC], "fork", step_timeout=1.0)
     assert "in hang" in caught.value.traceback_text
@@ -227,13 +227,13 @@ def test_after_so_many_failures_they_are_raised(make):
         env.reset()
     with pytest.raises(WorkerError, match="worker 0 raised ValueError: the env's own reason") as caught:
         env.step([1, 0])
-    assert "2 workers had been replaced" in caught.value.__notes__[0]
+    assert "2 workers have been replaced" in caught.value.__notes__[0]
     assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize("shared_memory", [True, False])
 def test_failures_that_are_seen_while_another_worker_is_replaced_are_counted_once(make, shared_memory, monkeypatch):
-    monkeypatch.setattr(supervisor, "_GLANCE", 0.0)  # as if each took long to begin
+    monkeypatch.setattr(supervisor, "_CHECK_INTERVAL", 0.0)  # as if each took long to begin
     env = make(n=3, on_worker_failure="restart", max_restarts=3, shared_memory=shared_memory)
     for process in env._workers.processes:
         process.kill()
@@ -459,7 +459,7 @@ def test_worker_that_takes_no_action_in_time_is_replaced(monkeypatch: pytest.Mon
     monkeypatch.setattr(env._workers, "restart", restart_patiently)
     _, rewards, _, truncated, infos = env.step(ACTIONS)
     assert rewards == (0.0, 1.0) and truncated == (True, False)
-    told = "has not answered in time: it was asked for 'step', and step_timeout is 1 s"
+    told = "has not answered in time: the command was 'step', and step_timeout is 1 s"
     assert infos[0]["worker_restarted"] == told
     env.close()
 

@@ -82,7 +82,7 @@ def test_one_seed_serves_all_and_none_changes_nothing():
 
 @pytest.mark.parametrize(("seeds", "wrong"), [(["a", 1], "'a'"), (1.5, "1.5")])
 def test_seeds_that_are_no_numbers_are_named(seeds, wrong):
-    with pytest.raises(TypeError, match=f"seeds holds {wrong}"):
+    with pytest.raises(TypeError, match=f"seeds contains {wrong}"):
         cartpoles().seed(seeds)
 
 

@@ -104,12 +104,12 @@ def test_what_checkpoints_remember_does_not_grow(tmp_path):
 
 
 def test_a_run_whose_episode_is_too_long_is_saved_and_says_so(monkeypatch):
-    monkeypatch.setattr("pfrl_like.envs.episode_tape._ROOM_FOR_ACTIONS", 4)
+    monkeypatch.setattr("pfrl_like.envs.episode_tape._MAX_ACTION_BYTES", 4)
     state, clock = state_of(), Clock(10)
     state.source.tick(clock)
     saved = state.saved(clock)
     assert saved["resume"] == "approximate"
-    assert ["too long to be repeated" in reason for reason in saved["reasons"]] == [True]
+    assert ["too long to be replayed" in reason for reason in saved["reasons"]] == [True]
 
 
 class Drawing:
@@ -236,7 +236,7 @@ DEEP = json.loads('{"a":' * 11 + "0" + "}" * 11)
 @pytest.mark.parametrize(
     ("method", "answer", "reason"),
     [
-        ("state_dict", {"return_value": DEEP}, "cannot be saved: TypeError('it is nested too deeply"),
+        ("state_dict", {"return_value": DEEP}, "cannot be saved: TypeError('a value is nested too deeply"),
         ("state_dict", {"side_effect": RuntimeError("not now")}, "cannot be saved: RuntimeError('not now')"),
         ("load_state_dict", {"side_effect": ValueError("not mine")}, "could not be restored: ValueError('not mine')"),
     ],

@@ -13,7 +13,7 @@ from pfrl_like.cli import closer_interval, main, needs_rerun
 from pfrl_like.debug import crash_replay, trace_diff
 from pfrl_like.debug.crash_replay import RerunError, rerun_training
 from pfrl_like.debug.trace_diff import ENV_STREAM, Difference, compare_with_rerun, explanations, first_differences
-from pfrl_like.processes.rerun_order import VARIABLE, Order
+from pfrl_like.processes.rerun_request import VARIABLE, RerunRequest
 from pfrl_like.replay_buffers import PersistentReplayBuffer
 
 
@@ -22,13 +22,13 @@ def again(tmp_path, monkeypatch):
     """Does what a program does that is started again: trains up to a step, looking closely; gives where it wrote."""
 
     def again(name, outdir, since, until, checkpoint="", train=run, **options):
-        order = Order(str(outdir), str(tmp_path / name), "", checkpoint, since, until)
-        monkeypatch.setenv(VARIABLE, order.to_text())
+        request = RerunRequest(str(outdir), str(tmp_path / name), "", checkpoint, since, until)
+        monkeypatch.setenv(VARIABLE, request.to_text())
         run(outdir.with_name("another"), 5)
         with pytest.raises(SystemExit) as end:
             train(outdir, **options)
         assert end.value.code == 0
-        return order.diverted
+        return request.rerun_outdir
 
     return again
 
@@ -56,7 +56,7 @@ def test_a_persistent_buffer_is_opened_again_where_it_was_diverted_to(tmp_path, 
 
     assert (stored("data", 3), stored("more", 2, ancestor=tmp_path / "data")) == (3, 5)
     before = contents(tmp_path)
-    monkeypatch.setenv(VARIABLE, Order(str(tmp_path / "run"), str(tmp_path / "scratch"), until=7).to_text())
+    monkeypatch.setenv(VARIABLE, RerunRequest(str(tmp_path / "run"), str(tmp_path / "scratch"), until=7).to_text())
     assert [stored("data", 1), stored("data", 1), stored("more", 2, ancestor=tmp_path / "data")] == [4, 5, 5]
     assert contents(tmp_path / "data") | contents(tmp_path / "more") == before
 
@@ -112,9 +112,9 @@ def test_a_run_that_does_not_repeat_itself_is_named(tmp_path, again, monkeypatch
     run(a)
     run(b, spoil_at=10)
 
-    def trained_again(outdir, order):
+    def trained_again(outdir, request):
         mishap = {"reward_at": 15} if outdir == str(b) else {}
-        return again(f"scratch/{Path(outdir).name}", Path(outdir), order.since, order.until, **mishap)
+        return again(f"scratch/{Path(outdir).name}", Path(outdir), request.since, request.until, **mishap)
 
     monkeypatch.setattr(trace_diff, "_rerun", trained_again)
     known = trace_diff.first_record(str(a), str(b))
@@ -153,15 +153,15 @@ def test_programs_that_do_not_train_again_are_told_with_their_last_words(tmp_pat
     with pytest.raises(RerunError, match="cannot be started"):
         rerun_training(
             {"started_as": started_as, "directory": str(tmp_path / "gone"), "settings": {}},
-            Order(str(tmp_path / "a"), str(tmp_path / "scratch"), until=1),
+            RerunRequest(str(tmp_path / "a"), str(tmp_path / "scratch"), until=1),
         )
 
 
 def test_a_program_learns_which_checkpoint_to_go_on_from(monkeypatch):
     assert crash_replay.checkpoint() is None
-    monkeypatch.setenv(VARIABLE, Order("run", "scratch", until=7).to_text())
+    monkeypatch.setenv(VARIABLE, RerunRequest("run", "scratch", until=7).to_text())
     assert crash_replay.checkpoint() is None
-    monkeypatch.setenv(VARIABLE, Order("run", "scratch", checkpoint="run/5_checkpoint", until=7).to_text())
+    monkeypatch.setenv(VARIABLE, RerunRequest("run", "scratch", checkpoint="run/5_checkpoint", until=7).to_text())
     assert crash_replay.checkpoint() == "run/5_checkpoint"
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pfrl_like.errors import ExportError
-from pfrl_like.export.policy import Draw, GivenDraws, draws_of
+from pfrl_like.export.policy import Draw, Draws, draws_of
 
 
 def test_draws_are_found_without_a_trace_in_the_stream() -> None:
@@ -27,7 +27,7 @@ def test_draws_are_found_without_a_trace_in_the_stream() -> None:
 def test_given_numbers_take_their_place_in_the_shape_in_which_they_are_drawn() -> None:
     draw = Draw(False, 5, (2,), torch.float32)
     given = draw.sample(3, torch.Generator().manual_seed(0))
-    with GivenDraws([draw.as_drawn(given)]):
+    with Draws([draw.as_drawn(given)]):
         drawn = torch.randn(15, 2)
     assert torch.equal(drawn, given.view(15, 2))
 
@@ -43,10 +43,10 @@ def test_fixed_fractions_are_even_and_fixed_weights_without_noise() -> None:
 @pytest.mark.parametrize(
     ("act", "words"),
     [
-        (lambda batch: torch.randn(3, batch), "expected the first axis to grow"),
-        (lambda batch: torch.randn(batch + 1), "expected the first axis to grow"),
-        (lambda batch: torch.rand(batch) if batch < 3 else None, "more or less often"),
-        (lambda batch: torch.randperm(batch), "other functions than torch.rand"),
+        (lambda batch: torch.randn(3, batch), "expected a difference only in the first axis"),
+        (lambda batch: torch.randn(batch + 1), "expected a difference only in the first axis"),
+        (lambda batch: torch.rand(batch) if batch < 3 else None, "depends on the number of observations"),
+        (lambda batch: torch.randperm(batch), "an unsupported function samples, expected torch.rand"),
     ],
 )
 def test_what_nobody_could_give_is_refused(act: Any, words: str) -> None:

@@ -167,7 +167,7 @@ def test_a_state_q_function_actor_makes_batches_as_it_is_told():
 
 @pytest.mark.parametrize(("length", "kept"), [(None, [0]), (2, [0, 2, 4])])
 def test_a_state_q_function_actor_sends_states_every_so_many_steps(length, kept, monkeypatch):
-    monkeypatch.setattr(actor, "SECONDS", PATIENCE)  # all go together
+    monkeypatch.setattr(actor, "MAX_SECONDS", PATIENCE)  # all go together
     agent = make_agent(recurrent=True)
     ours, theirs = multiprocessing.Pipe()
     q_actor = StateQFunctionActor(theirs, agent.model, agent.explorer, recurrent=True, episodic_update_len=length)

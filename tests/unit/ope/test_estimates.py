@@ -77,15 +77,15 @@ def test_the_standard_error_of_a_plain_mean_is_the_usual_one() -> None:
 
 def test_few_effective_episodes_are_warned_of() -> None:
     assert ope.importance_sampling(episodes(ratio=1.0), 1.0).warning == ""
-    with pytest.warns(ope.UnreliableEstimateWarning, match=r"leave 4 of 4 episodes"):
+    with pytest.warns(ope.UnreliableEstimateWarning, match="is 4 of 4, expected at least 30"):
         found = ope.importance_sampling(episodes(4), 1.0)
-    assert "closer to the one that acted" in found.warning and str(found).endswith(f"({found.warning})")
+    assert "closer to the behaviour policy" in found.warning and str(found).endswith(f"({found.warning})")
     never = ope.LoggedEpisodes.from_columns([1.0, 1.0], [-np.inf, -np.inf], [-1.0, -1.0], [1, 1])
-    with pytest.warns(ope.UnreliableEstimateWarning, match="would have acted otherwise at some step"):
+    with pytest.warns(ope.UnreliableEstimateWarning, match="an action that the evaluated policy never selects"):
         found = ope.weighted_importance_sampling(never, 1.0)
     assert found.effective_sample_size == 0.0
     assert np.isnan([found.value, *found.interval, found.standard_error]).all()
-    with pytest.warns(ope.UnreliableEstimateWarning, match="would have acted otherwise at some step"):
+    with pytest.warns(ope.UnreliableEstimateWarning, match="an action that the evaluated policy never selects"):
         assert ope.importance_sampling(never, 1.0).value == 0.0
 
 
@@ -96,7 +96,7 @@ def test_weights_too_large_for_a_float_give_no_interval_and_one_warning_with_the
         np.ones(n * 9), rng.normal(60, 100, n * 9), np.zeros(n * 9), [9] * n, **columns
     )
     for estimator in (ope.importance_sampling, ope.per_decision_importance_sampling, *WITH_MODEL.values()):
-        with pytest.warns(ope.UnreliableEstimateWarning, match=r"weights up to exp\(1\d\d\d\) are too large") as told:
+        with pytest.warns(ope.UnreliableEstimateWarning, match=r"weights up to exp\(1\d\d\d\) make unweighted") as told:
             found = estimator(logged, 0.99)
         assert len(told) == 1 and np.isnan(found.interval).all() == (not weighted(estimator))
         assert np.isfinite(found.value) == weighted(estimator)
@@ -125,9 +125,7 @@ def test_weights_whose_largest_are_missing_are_warned_of() -> None:
     spread = 1.5 * np.sort(np.random.default_rng(0).normal(size=200))[:190]  # of logarithms, and the top is not there
     logged = ope.LoggedEpisodes.from_columns(np.ones(190), spread - 2, np.full(190, -2.0), [1] * 190)
     assert logged.effective_sample_size > 60 and 10 < logged.lognormal_sample_size < 30
-    with pytest.warns(
-        ope.UnreliableEstimateWarning, match=r"leave [0-9.]+ of 190 episodes effective, judged by "
-    ) as told:
+    with pytest.warns(ope.UnreliableEstimateWarning, match=r"is [0-9.]+ of 190 according to the spread ") as told:
         ope.importance_sampling(logged, 1.0)
     assert told[0].message.effective_sample_size == logged.lognormal_sample_size  # type: ignore[union-attr]
 
@@ -136,7 +134,7 @@ def test_weights_that_are_there_but_leave_next_to_nothing_are_told_of_as_such() 
     spread = np.linspace(-15, 15, 40)
     logged = ope.LoggedEpisodes.from_columns(np.ones(40), spread, np.zeros(40), [1] * 40)
     assert logged.effective_sample_size > 1 and logged.lognormal_sample_size < 1e-9
-    with pytest.warns(ope.UnreliableEstimateWarning, match="less than 0.01 of 40 .* effective, judged by the spread"):
+    with pytest.warns(ope.UnreliableEstimateWarning, match="less than 0.01 of 40 according to the spread"):
         ope.importance_sampling(logged, 1.0)
 
 

@@ -218,7 +218,7 @@ def test_the_copied_policy_is_what_is_exported_and_saved(kind: str, by_fqe: bool
 def test_what_chooses_in_a_way_of_its_own_is_not_copied(first: str, second: str) -> None:
     fqe = unfitted(False, built(getattr(algos, first)()))
     policy, algo = fqe.agent.policy, fqe.algo
-    with pytest.raises(ValueError, match=f"actions of {min(first, second)} need more than one"):
+    with pytest.raises(ValueError, match=f"algo: {min(first, second)} acts by more than one"):
         fqe.copy_policy_from(built(getattr(algos, second)()))
     assert fqe.agent.policy is policy and fqe.algo is algo
 

@@ -45,7 +45,7 @@ def test_online_training_and_its_evaluation_keep_to_allowed_actions() -> None:
 
 
 def test_what_has_predict_alone_is_refused() -> None:
-    with pytest.raises(TypeError, match="action_mask: the evaluated algorithm does not support masks"):
+    with pytest.raises(TypeError, match="action_mask: not supported if actions need more than one network"):
         make(algo=LeansOn(True)).collect(OneAllowed(), n_steps=5, show_progress=False)
 
 

@@ -15,7 +15,7 @@ from pfrl_like.distributions import mode_of
 from pfrl_like.explorers import Greedy
 from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.nn import Branched, EmpiricalNormalization
-from pfrl_like.ope.policies import log_probs, lying_on, policy_of
+from pfrl_like.ope.policies import log_probs, policy_of, policy_on_device
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance, SoftmaxCategoricalHead
 from pfrl_like.preprocessing import MinMaxActionScaler
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -108,14 +108,14 @@ def test_a_policy_whose_moments_are_kept_shares_its_parameters_and_can_be_copied
     network = policy_network(moments())
     policy = policy_of(network, N_ACTIONS)
     assert {id(each) for each in policy.parameters()} == {id(each) for each in network.parameters()}
-    elsewhere = lying_on(torch.device("meta"), policy)
+    elsewhere = policy_on_device(torch.device("meta"), policy)
     for each, device in ((elsewhere, "meta"), (policy, "cpu")):
         assert {tensor.device.type for tensor in each.state_dict().values()} == {device}
 
 
 def test_a_policy_without_moments_is_taken_itself() -> None:
     network = nn.Sequential(nn.Linear(OBS, 2), GaussianHeadWithStateIndependentCovariance(2))
-    assert policy_of(network, None) is lying_on(torch.device("cpu"), network) is network
+    assert policy_of(network, None) is policy_on_device(torch.device("cpu"), network) is network
 
 
 #: Actions from -1 to 3 and from 10 to 10.5 as -1 to 1.

@@ -109,7 +109,7 @@ def test_no_estimate_is_made_of_an_algorithm_of_other_actions(
         (categorical(1), True, ValueError, "behavior has 1 discrete actions, but the data have 2"),
         (categorical(2, 3), True, ValueError, "obs does not fit behavior"),
         (nn.Linear(OBS, 2), True, TypeError, "behavior returns Tensor, expected distributions"),
-        (3, True, TypeError, "behavior is int, expected an agent, an estimator or an object with predict"),
+        (3, True, TypeError, "behavior is int, expected an agent, or an object with predict"),
         (algos.DiscreteBC(), True, ValueError, "behavior is DiscreteBC, not built yet"),
         (["a"] * N, True, TypeError, "behavior: expected numbers"),
     ],

@@ -12,7 +12,7 @@ from pfrl_like import ope
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
-from pfrl_like.dataset.transition import observed
+from pfrl_like.dataset.transition import observations_of
 from pfrl_like.ope.episodes import Rows
 from pfrl_like.policies import SoftmaxCategoricalHead
 
@@ -91,9 +91,9 @@ def test_observations_larger_than_memory_are_gathered_part_by_part(tmp_path: Pat
 
     def counted(table: Table, rows: Any, *args: Any, **options: Any) -> Any:
         gathered.append(len(rows))
-        return observed(table, rows, *args, **options)
+        return observations_of(table, rows, *args, **options)
 
-    monkeypatch.setattr("pfrl_like.ope.episodes.observed", counted)
+    monkeypatch.setattr("pfrl_like.ope.episodes.observations_of", counted)
     monkeypatch.setattr("pfrl_like.ope.episodes._ROWS", PART)
     policy = Watching()
     found = ope.evaluate_offline(policy, data, behavior=np.full(len(Selection(data)), -1.0), estimators=["wis"])

@@ -66,7 +66,7 @@ def test_message_that_comes_in_parts_comes_whole(ends: tuple[PipeEnd, Connection
 def test_message_that_goes_in_parts_arrives_whole(
     ends: tuple[PipeEnd, Connection], limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipe_end, "_LONGEST", limit)
+    monkeypatch.setattr(pipe_end, "_MAX_SHORT_LENGTH", limit)
     parent, worker = ends
     assert parent.send("small")
     assert not parent.send(LARGE)

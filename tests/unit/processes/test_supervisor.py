@@ -20,7 +20,7 @@ from time_parts import PATIENCE, is_alive, wait_until
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes import Failure, Finished, Portable, Workers, supervisor
 from pfrl_like.processes.pipe_end import Countdown
-from pfrl_like.processes.worker import LAST_WORDS, end_groups
+from pfrl_like.processes.worker import REPORT_SIGNAL, end_groups
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 pytestmark = pytest.mark.usefixtures("no_haste")
@@ -134,7 +134,7 @@ def test_worker_that_does_not_listen_leaves_its_stack(start, method, monkeypatch
     workers.receive()
     left = iter([PATIENCE])  # until it goes on, which it says
     monkeypatch.setattr(supervisor, "Countdown", lambda seconds: SimpleNamespace(left=lambda: next(left, 0.0)))
-    stack = workers.last_words(0)
+    stack = workers.end_hanging(0)
     assert wait_until(lambda: not workers.processes[0].is_alive())
     workers.close(hurry=True)
     assert "most recent call first" in stack
@@ -275,7 +275,7 @@ def test_worker_that_does_not_listen_is_forced(start, monkeypatch):
     monkeypatch.setattr(supervisor, "PATIENCE", (0.1, 0.1))
 
     def ignore_everything(channel, index):
-        signal.signal(LAST_WORDS, signal.SIG_IGN)
+        signal.signal(REPORT_SIGNAL, signal.SIG_IGN)
         channel.send("ready")
         while True:
             time.sleep(1)

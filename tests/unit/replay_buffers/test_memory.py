@@ -155,7 +155,7 @@ def test_none_frees_what_is_stored(kind, tmp_path):
         with pytest.raises(TypeError, match="memory is None, so the buffer cannot store steps"):
             buffer.append(**step(0, terminal=True))
     for draw in (buffer.sample, buffer.sample_batch):
-        with pytest.raises(ValueError, match="no items are held"):
+        with pytest.raises(ValueError, match="no items are stored"):
             draw(1)
     buffer.load(str(tmp_path / "buffer"))
     assert len(buffer) == 2000 and buffer.memory[-1][0]["reward"] == 1999.0

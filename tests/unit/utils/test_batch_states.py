@@ -61,7 +61,7 @@ def test_batch_is_a_copy(batch_of: Any) -> None:
         ([], ValueError, "states is empty"),
         ([np.zeros(2), np.zeros(3)], ValueError, r"states must have one shape, got \(2,\), \(3,\)"),
         ([torch.zeros(2), torch.zeros(3)], ValueError, "states must have one shape"),
-        (["left"], TypeError, "features of type str that cannot be converted to a tensor"),
+        (["left"], TypeError, "states has features of type str, expected numbers"),
         ([object()], TypeError, "features of type object"),
     ],
 )

@@ -128,7 +128,7 @@ def test_observation_that_is_not_of_the_space_is_refused(space, obs, message):
 
 @pytest.mark.parametrize(
     ("observations", "message"),
-    [(np.zeros((2, 3)), r"obs\[0\] has sh"), ([np.zeros(2), np.zeros(3)], r"obs\[1\] has sh"), ([0], "holds 1 obs")],
+    [(np.zeros((2, 3)), r"obs\[0\] has sh"), ([np.zeros(2), np.zeros(3)], r"obs\[1\] has sh"), ([0], "contains 1 obs")],
 )
 def test_observations_of_several_envs_are_checked(observations, message):
     checks.check_observations(BOX, np.zeros((2, 2)), 2)
@@ -183,7 +183,7 @@ def test_actions_of_several_envs_are_checked():
         (spaces.Discrete(3), np.array([0, 3]), "action is .*3"),
         (spaces.Discrete(3), [0, -1], r"action\[1\] is -1"),
         (BOX, np.full((2, 2), 2.0), r"action\[0\] is"),
-        (BOX, np.zeros((3, 2)), "holds 3 actions"),
+        (BOX, np.zeros((3, 2)), "contains 3 actions"),
     ]:
         with pytest.raises(ValueError, match=message):
             checks.check_actions(space, actions, 2)

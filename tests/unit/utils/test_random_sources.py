@@ -38,7 +38,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("taker", TAKERS)
 def test_a_seed_is_no_source_of_randomness(taker: str) -> None:
-    with pytest.raises(TypeError, match=r"^rng is 0 \(int\), expected a generator of NumPy, such as "):
+    with pytest.raises(TypeError, match=r"^rng is 0 \(int\), expected a NumPy generator, such as "):
         TAKERS[taker](0)
     for rng in (None, np.random.default_rng(0), np.random.RandomState(0)):
         TAKERS[taker](rng)

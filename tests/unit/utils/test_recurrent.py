@@ -125,7 +125,7 @@ def test_batch_sizes_count_the_running_sequences() -> None:
 
 @pytest.mark.parametrize("lengths", [[], [0], [2, 0], [1, 2]])
 def test_lengths_that_are_not_falling_are_refused(lengths: list[int]) -> None:
-    with pytest.raises(ValueError, match="lengths must be positive and falling"):
+    with pytest.raises(ValueError, match="expected positive lengths in descending order"):
         recurrent.batch_sizes_of(torch.tensor(lengths, dtype=torch.int64))
 
 
@@ -161,7 +161,7 @@ def test_other_objects_pass_through() -> None:
 def test_sequences_that_cannot_be_packed_are_refused() -> None:
     with pytest.raises(ValueError, match="sequences is empty"):
         recurrent.pack_sequences_recursive([])
-    with pytest.raises(ValueError, match=r"sequences have lengths \[2, 2, 3\], expected falling ones"):
+    with pytest.raises(ValueError, match=r"sequences has lengths \[2, 2, 3\], expected descending lengths"):
         recurrent.pack_sequences_recursive(sequences()[::-1])
 
 
@@ -233,5 +233,5 @@ def test_initial_state_stays_none() -> None:
 
 
 def test_what_is_no_state_is_refused() -> None:
-    with pytest.raises(ValueError, match="a recurrent state must be a tensor, a tuple of states or None, got 'x'"):
+    with pytest.raises(ValueError, match="recurrent_state is 'x', expected a tensor, a tuple of states, or None"):
         recurrent.detach_recurrent_state("x")

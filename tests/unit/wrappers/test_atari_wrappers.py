@@ -330,7 +330,7 @@ WITHOUT_MEANINGS = {"get_action_meanings": lambda: ["UP", "DOWN"]}
         (lambda: atari.MaxAndSkipEnv(Counting(), 0), ValueError, "skip is"),
         (lambda: atari.MaxAndSkipEnv(Counting(), 2.5), TypeError, "skip is"),
         (lambda: atari.WarpFrame(raw(), "cwh"), ValueError, "channel_order is 'cwh', expected"),
-        (lambda: atari.WarpFrame(ABC()), ValueError, "expected screens"),
+        (lambda: atari.WarpFrame(ABC()), ValueError, "expected uint8"),
         (lambda: atari.WarpFrame(Counting(observation_space=SMALL)), ValueError, "at least 84x84"),
         (lambda: atari.FrameStack(Counting(), 2), ValueError, "more than 2 axes"),
         (lambda: atari.FrameStack(Counting(), 0, "chw"), ValueError, "k is 0"),

@@ -127,7 +127,7 @@ def test_impossible_stacks_are_refused(name):
 
 
 def test_a_single_environment_is_refused_with_the_wrapper_that_takes_it():
-    message = "is Counting, expected a vector environment.*for a single environment use atari_wrappers.FrameStack"
+    message = "is Counting, expected a vector environment.*use atari_wrappers.FrameStack for a single environment"
     with pytest.raises(TypeError, match=message):
         VectorFrameStack(Counting(3), 2)
 
