@@ -78,7 +78,7 @@ def test_latent_numbers_are_drawn_around_their_mean_and_cut_off_to_act() -> None
     drawn = vae.draw(torch.zeros(100, 1), 40)
     assert drawn.shape == (40, 100, 1) and drawn.abs().max() == 0.5
     assert (drawn.abs() < 0.5).float().mean().item() == pytest.approx(0.383, abs=0.03)  # of a normal distribution
-    with pytest.raises(ValueError, match="encoder returns 3 numbers, expected 4"):
+    with pytest.raises(ValueError, match=r"encoder returns 3 numbers, expected 2 \* latent_size, 4"):
         ConditionalVAE(Numbers(0.0, 0.0, 0.0), Numbers(0.0), 2)((OBS, OBS))
 
 

@@ -570,7 +570,7 @@ def test_each_process_of_a_group_has_a_part_of_its_own(tmp_path):
     own = [[sys.executable, "-c", script, str(rank), folder] for rank in range(2)]
     running = [subprocess.Popen(arguments, env=ENVIRON, stdout=subprocess.PIPE, text=True) for arguments in own]
     told = [process.communicate(timeout=2 * PATIENCE)[0].splitlines() for process in running]
-    of_groups = ["rank-0-of-1", "group: this process does not belong to it"]
+    of_groups = ["rank-0-of-1", "group: this process does not belong to the group"]
     assert told == [["10 {0}", "20 {0}", *of_groups], ["10 {1}", "20 {1}", *of_groups]]
     assert {path.name for path in (tmp_path / "shared" / "first").iterdir()} == {"rank-0-of-2", "rank-1-of-2"}
 
