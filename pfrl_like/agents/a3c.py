@@ -75,8 +75,10 @@ class A3C(AsyncActorCritic, AsyncAgent):
         act_deterministically: True to select the most probable action in evaluation, False to sample.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`.
-        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
-        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is a statistic and does not affect
+            training.
+        average_value_decay: Decay of the running mean of the value. The mean is a statistic and does not affect
+            training.
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         average_reward_tau: Step size of `average_reward`. Each update adds this fraction of every step's advantage to
             `average_reward`.
@@ -84,7 +86,7 @@ class A3C(AsyncActorCritic, AsyncAgent):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_reward",)

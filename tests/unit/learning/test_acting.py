@@ -292,7 +292,7 @@ class TestSpaces:
 
     def test_actions_that_are_many_at_once_are_refused(self) -> None:
         with pytest.raises(
-            TypeError, match=r"environment has MultiBinary\(2\): number the possible actions in a wrapper"
+            TypeError, match=r"environment has MultiBinary\(2\): map the actions to integers in a wrapper"
         ):
             make_agent().dry_run(OBS[0], spaces.MultiBinary(2))
 
