@@ -159,8 +159,8 @@ class A3C(AsyncActorCritic, AsyncAgent):
         """Compute the return of each row, [N]: discounted rewards, plus the discounted value after the last row."""
         reward = batch.reward - self.average_reward if self.use_average_reward else batch.reward
         next_value = torch.cat([torch.zeros(len(batch) - 1), self._last_value(batch)])
-        continues = torch.ones_like(reward, dtype=torch.bool)
-        return lambda_returns(reward, batch.discount, next_value, continues, lambd=1.0)
+        same_episode = torch.ones_like(reward, dtype=torch.bool)
+        return lambda_returns(reward, batch.discount, next_value, same_episode, lambd=1.0)
 
     def _loss_scale(self, n_steps: int) -> float:
         scale = 1.0

@@ -61,9 +61,9 @@ def acer_targets(
     """
     next_value = torch.cat([value[1:], last_value])
     trace = None if ratio is None else ratio.pow(1 / action_size)
-    continues = torch.ones_like(reward, dtype=torch.bool)
-    q_ret = retrace(reward, discount, q, next_value, trace, continues)
-    q_for_policy = retrace(reward, discount, q, next_value, None, continues) if use_Q_opc else q_ret
+    same_episode = torch.ones_like(reward, dtype=torch.bool)
+    q_ret = retrace(reward, discount, q, next_value, trace, same_episode)
+    q_for_policy = retrace(reward, discount, q, next_value, None, same_episode) if use_Q_opc else q_ret
     error = q_ret - q
     return Targets(q_ret, q_for_policy - value, value + (error if ratio is None else ratio.clamp(max=1.0) * error))
 
