@@ -291,7 +291,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
     # PFRL's methods that a subclass may override
 
     def _learn_by_hooks(self, statevar: Any) -> None:
-        """Call `update_on_policy`, which calls the subclass's overrides of PFRL's methods.
+        """Call `update_on_policy`. This method calls the subclass's overrides of PFRL's methods.
 
         Args:
             statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.

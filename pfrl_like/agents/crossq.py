@@ -31,7 +31,7 @@ class CrossQ(SoftActorCritic):
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
@@ -118,7 +118,7 @@ class CrossQ(SoftActorCritic):
     ) -> None:
         if soft_update_tau is not None:
             raise TypeError("soft_update_tau is given, but CrossQ has no target networks: leave the argument out")
-        del soft_update_tau  # the base class then uses its default value, which has no effect without target networks
+        del soft_update_tau  # the default of the base class has no effect without target networks
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         for name, critic in zip(self._critic_names, self.critics, strict=True):
             if is_recurrent(critic):

@@ -102,7 +102,7 @@ class DiscreteSAC(SoftActorCritic):
             `SoftmaxCategoricalHead`.
         q_func1: First critic, called as `q_func1(obs)`; it returns a `DiscreteActionValue` or a distributional subclass
             of it.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
@@ -185,8 +185,8 @@ class DiscreteSAC(SoftActorCritic):
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the policy's loss, the negative entropies and the entropies.
 
-        The loss of the temperature uses the negative entropies, which are computed from all probabilities, not the
-        log-probabilities of sampled actions.
+        The loss of the temperature uses the negative entropies in place of log-probabilities of sampled actions. The
+        entropies are computed from the probabilities of all actions.
         """
         loss, entropy = discrete_sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator)
         return loss, -entropy, entropy

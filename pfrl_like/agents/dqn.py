@@ -268,7 +268,7 @@ class DQN(OffPolicyAgent):
         return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Check that the kind and the number of the recorded actions match the Q-function."""
+        """Check that the kind and the size of the recorded actions match the Q-function."""
         if isinstance(output, self.value_type):
             n_actions = getattr(output, "n_actions", None)
             others = "an agent with a policy" if n_actions else "a Q-function that gives a DiscreteActionValue"

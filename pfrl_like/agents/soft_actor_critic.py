@@ -33,8 +33,7 @@ def soft_next_value(
 ) -> tuple[Any, Tensor]:
     """Sample next actions from the policy, and return their values and log-probabilities.
 
-    The soft value of the next states is their difference, value - temperature * log-probability (arXiv:1812.05905, eq.
-    3 and section 6).
+    The soft value of a next state is value - temperature * log-probability (arXiv:1812.05905, eq. 3 and section 6).
 
     Args:
         policy: Policy from which the next actions are sampled.
@@ -67,9 +66,9 @@ def sac_policy_loss(
     accumulator: str = "mean",
     pool: Callable[[Sequence[Tensor]], Tensor] = least,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the mean of temperature * log_prob(a) - min Q(s, a) (arXiv:1812.05905, eq. 7).
+    """Compute the mean of temperature * log_prob(a) - min_i Q_i(s, a) (arXiv:1812.05905, eq. 7).
 
-    The action a is a reparametrised sample from the policy. The minimum is taken over the critics.
+    The action a is a reparametrised sample from the policy. The index i runs over the critics.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
@@ -120,7 +119,7 @@ class SoftActorCritic(OffPolicyActorCritic):
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.

@@ -22,7 +22,7 @@ class OffPolicyRLAlgorithm(ABC):
 
     An epoch consists of `steps_per_epoch` iterations. In each iteration an `EpochRunner` samples paths (the steps of
     episodes) and stores the steps in the replay buffer. Then the algorithm makes gradient steps. A subclass such as
-    `EpochDQN` defines `init_opt`, which sets the attribute `agent` to an agent of this library.
+    `EpochDQN` defines `init_opt`. This method sets the attribute `agent` to an agent of this library.
 
     Args:
         env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment.
@@ -160,8 +160,8 @@ class OffPolicyRLAlgorithm(ABC):
         """Train for all epochs of a runner.
 
         Args:
-            runner: An `EpochRunner`, which yields the epochs (`step_epochs`), samples the paths (`obtain_samples`) and
-                counts the iterations (`step_itr`).
+            runner: An `EpochRunner`. It yields the epochs (`step_epochs`), samples the paths (`obtain_samples`) and has
+                the index of the iteration (`step_itr`).
 
         Returns:
             The average return of the last epoch.

@@ -30,9 +30,10 @@ def not_supported(reason: str) -> Any:
 class MOPO(Estimator):
     """Estimator of a dynamics model.
 
-    First fit the model to data. Then pass it as `dynamics` to another estimator, which learns from recorded and
-    imagined transitions. The reward of an imagined transition is the predicted reward minus `lam` times the variance of
-    the prediction. Therefore a policy avoids states in which the model is uncertain. Observations must be vectors.
+    First fit the model to data. Then pass it as `dynamics` to another estimator. That estimator learns from recorded
+    and imagined transitions. The reward of an imagined transition is the predicted reward minus `lam` times the
+    variance of the prediction. Therefore a policy avoids states in which the model is uncertain. Observations must be
+    vectors.
 
     Args:
         learning_rate: Learning rate of Adam.

@@ -42,15 +42,15 @@ def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulat
 class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     """Base class of agents whose policy maximises the weighted log-likelihood of the recorded actions.
 
-    Subclasses define the method `_weight`, which returns the weights. The agent has at least two critics, or one
-    `QFunctionEnsemble`. The target networks follow by soft updates.
+    Subclasses define the weights in the method `_weight`. The agent has at least two critics, or one
+    `QFunctionEnsemble`. The target networks are updated by soft updates.
 
     Args:
         policy: Module from observations to distributions of actions with the method `log_prob`, for example one that
             ends in a `GaussianHeadWithStateIndependentCovariance`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.

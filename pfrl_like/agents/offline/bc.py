@@ -75,7 +75,10 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
 
 
 def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> Update:
-    """Minimise the agent's `imitation_loss`. Agents without other losses have this method `update_step`."""
+    """Minimise the agent's `imitation_loss`.
+
+    This function is the method `update_step` of agents that have no other loss.
+    """
     loss, error = agent.imitation_loss(batch)
     step("optimizer", loss)
     return error, {"loss": loss.detach()}

@@ -121,7 +121,7 @@ class BCQ(OffPolicyActorCritic):
             example a module that begins with `ConcatObsAndAction` and ends in `Tanh`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
@@ -238,7 +238,7 @@ class BCQ(OffPolicyActorCritic):
         self._choice = CandidateChoice(self.imitator, self.policy, critic, n_action_samples, action_flexibility)
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return the imitator and the optimiser of the imitator, each in a dict keyed by attribute name."""
+        """Return two dicts keyed by attribute name: the imitator, and its optimiser."""
         return self._imitator_parts
 
     def learn(self, batch: Batch) -> Update:

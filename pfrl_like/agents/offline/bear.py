@@ -51,7 +51,7 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
 def sample_per_state(distribution: Any, n: int) -> Tensor:
     """Sample n actions in each of N states, [n, N, A].
 
-    The samples of a state use consecutive random numbers. Therefore they do not depend on the states in later rows.
+    The generator draws all n samples of the first state, then all samples of the second state, and so on.
     """
     rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
     samples: Tensor = rows.sample()
@@ -73,7 +73,7 @@ class BEAR(SoftActorCritic):
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
@@ -212,7 +212,7 @@ class BEAR(SoftActorCritic):
         self.acting_critic = self.critics[0]
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return the imitator and the optimiser of the imitator, each in a dict keyed by attribute name."""
+        """Return two dicts keyed by attribute name: the imitator, and its optimiser."""
         return self._imitator_parts
 
     def learn(self, batch: Batch) -> Update:

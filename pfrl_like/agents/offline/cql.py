@@ -58,7 +58,7 @@ def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) ->
 
     Args:
         values: Q(s, a) of the sampled actions, [M, N].
-        log_density: Log-densities of the sampled actions under their sampling distributions, [M, N].
+        log_density: Log-densities of the sampled actions under the distributions from which they were sampled, [M, N].
         data_value: Q(s, a) of the actions in the data, [N].
     """
     return torch.logsumexp(values - log_density, 0) - data_value
@@ -78,7 +78,7 @@ class CQL(SoftActorCritic):
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
@@ -275,8 +275,8 @@ class DiscreteCQL(DoubleDQN):
     """Conservative Q-Learning for discrete actions: Double DQN with a term that lowers the values of unseen actions.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`, including
-            distributional subclasses.
+        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue` or a
+            distributional subclass of it.
         optimizer: Optimiser of the Q-function's parameters.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
@@ -383,7 +383,7 @@ class CalQL(CQL):
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.

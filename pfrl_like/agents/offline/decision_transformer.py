@@ -270,7 +270,7 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     @property
     def acts_from_memory(self) -> bool:
-        """Always True: the agent selects actions from the last steps of the episode."""
+        """Always True: the selected actions depend on the last steps of the episode."""
         return True
 
     @property

@@ -44,7 +44,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
     """Fitted Q evaluation: critics learn the value of a fixed policy.
 
     The target of each critic is `reward + discount * Q'(s', pi(s'))`, where Q' is the critic's own target network.
-    Therefore the critics differ where the data determine the value poorly.
+    Therefore the values of the critics differ in states for which there are few data.
 
     Args:
         policy: Evaluated policy: module from observations to distributions of actions.
@@ -72,7 +72,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         act_deterministically: True to learn the value of the policy's mode, and to select the mode in evaluation. False
-            to use sampled actions in both cases.
+            to use sampled actions for both purposes.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
         recurrent: True if the policy is recurrent. The critics are then trained on sequences, and may be recurrent as
             well. The replay buffer stores only the policy's recurrent state. Critics start each sequence from their
@@ -194,7 +194,7 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         act_deterministically: True to learn the value of the policy's mode, and to select the mode in evaluation. False
-            to use sampled actions in both cases.
+            to use sampled actions for both purposes.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
         recurrent: True if the policy is recurrent. The critics are then trained on sequences, and may be recurrent as
             well. The replay buffer stores only the policy's recurrent state. Critics start each sequence from their

@@ -104,7 +104,7 @@ def dry_run_imitator(agent: Any, batch: Batch) -> None:
 
     Raises:
         TypeError: If the imitator's inputs or outputs have a wrong type.
-        ValueError: If observations or actions do not fit the imitator.
+        ValueError: If observations or actions do not have the shape that the imitator expects.
     """
     if not isinstance(agent.imitator, ConditionalVAE):
         output: Any = dry_run_output("imitator", agent.imitator, batch, Distribution, "a pfrl_like.nn.ConditionalVAE")

@@ -105,7 +105,7 @@ class IQL(AdvantageWeightedActorCritic):
             ends in a `GaussianHeadWithStateIndependentCovariance`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
@@ -209,7 +209,7 @@ class IQL(AdvantageWeightedActorCritic):
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return the value function and the optimiser of the value function, each in a dict keyed by attribute name."""
+        """Return two dicts keyed by attribute name: the value function, and its optimiser."""
         return self._value_parts
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:

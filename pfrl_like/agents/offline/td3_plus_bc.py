@@ -1,4 +1,4 @@
-"""TD3+BC (arXiv:2106.06860), and ReBRAC, which also penalises the critics' targets (arXiv:2305.09836)."""
+"""TD3+BC (arXiv:2106.06860), and ReBRAC (arXiv:2305.09836)."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class TD3PlusBC(TD3):
             `DeterministicHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
@@ -77,7 +77,8 @@ class TD3PlusBC(TD3):
             the function until the actor receives the parameters of an updated policy. If actions are masked, the
             function must accept the keyword `action_mask`, [n_actions].
         policy_update_delay: Number of critic updates per update of the policy and the target networks.
-        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy.
+        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy and returns
+            the noisy actions.
         further_q_funcs: Additional critics. The target uses the minimum over all critics.
         further_q_func_optimizers: Optimisers of the additional critics.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -209,7 +210,7 @@ class ReBRAC(TD3):
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action. The paper uses critics with layer normalisation, for example a `DropoutFCSAQFunction` with
             `dropout=0`.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
@@ -233,7 +234,8 @@ class ReBRAC(TD3):
             the function until the actor receives the parameters of an updated policy. If actions are masked, the
             function must accept the keyword `action_mask`, [n_actions].
         policy_update_delay: Number of critic updates per update of the policy and the target networks.
-        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy.
+        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy and returns
+            the noisy actions.
         further_q_funcs: Additional critics. The target uses the minimum over all critics.
         further_q_func_optimizers: Optimisers of the additional critics.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.

@@ -360,12 +360,12 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return self._agent.features(self._observations(x), self._agent.device)
 
     def _actions(self, action: Any) -> Tensor:
-        """Convert actions of the data to actions of the agent, which may be scaled."""
+        """Convert actions of the data to the agent's actions. The agent's actions may be scaled."""
         actions = self._tensor(spaces.actions_for(action, self.action_size_, self.discrete_action))
         return actions if self.scaler_of_agent is None else self.scaler_of_agent.transform(actions)
 
     def _unscaled(self, actions: Array) -> Array:
-        """Convert actions of the agent, which may be scaled, to actions of the data."""
+        """Convert the agent's actions to actions of the data. The agent's actions may be scaled."""
         if self.scaler_of_agent is None:
             return actions
         unscaled: Array = self.scaler_of_agent.reverse_transform(torch.as_tensor(actions)).numpy()

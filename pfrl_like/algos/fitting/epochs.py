@@ -228,7 +228,7 @@ class RunLog:
     The folder `logdir/name` contains `params.json`, `metrics.csv` and the saved models, `model_<step>.pt`.
 
     Args:
-        training: The `Training`, which contains the estimator, the name of the run and the logging options.
+        training: `Training` with the estimator, the name of the run and the logging options.
         n_steps_per_epoch: Number of steps per epoch.
     """
 

@@ -38,7 +38,7 @@ class Setting(NamedTuple):
 
 
 def settings_of(part: Any) -> dict[str, Setting]:
-    """Return the settings of an agent, its optimisers and its parts from this library, keyed by path."""
+    """Return the settings of an agent, its optimisers, and its objects from this library, keyed by path."""
     return dict(_settings(part, "", set()))
 
 

@@ -242,11 +242,11 @@ class _ParameterModule(nn.Module):
 
 @contextlib.contextmanager
 def data_parallel(agent: Any, enable_ddp: bool) -> Iterator[None]:
-    """Context in which every gradient is averaged over the processes of the `torch.distributed` group.
+    """Context manager that averages every gradient over the processes of the `torch.distributed` group.
 
     If `enable_ddp` is False, the context does nothing.
 
-    At the beginning, process 0 sends its parameters to all processes. At the end, process 0 sends its
+    At the beginning, process 0 sends the parameters of its networks to all processes. At the end, process 0 sends the
     batch-normalisation statistics. All processes must make the same number of updates. This is the case if all
     processes have the same number of transitions and the same hyperparameters.
 

@@ -289,7 +289,7 @@ def train_online(
     """Train an estimator in an environment.
 
     Args:
-        training: The `Training`, which contains the estimator and the options of epochs and log.
+        training: `Training` with the estimator and the options of epochs and log.
         source: Source of the training loop that acts in the environment.
         updates: Callback of the training loop that makes the updates.
         eval_env: Environment for evaluations. It must not be the training environment. None disables evaluation.
@@ -312,7 +312,7 @@ class OnlineEpochs:
     At the end of an epoch the estimator is saved, evaluated and logged.
 
     Args:
-        training: The `Training`, which contains the estimator and the options of epochs and log.
+        training: `Training` with the estimator and the options of epochs and log.
         log: Log of metrics and models.
         updates: Callback of the training loop that makes the updates.
         evaluate: Function called as `evaluate(estimator)`. It returns a score. None disables evaluation.

@@ -81,7 +81,8 @@ def check_built_for(
 
     Args:
         algo: The algorithm.
-        built: Observation shape for which the algorithm was built. None for an agent of the user, which is not checked.
+        built: Observation shape for which the algorithm was built. None if the agent is an `impl` of the user, whose
+            shapes are not checked.
         size: Size of an action, or number of discrete actions, for which the algorithm was built.
         observation_shape: Shape of an observation of the data.
         action_size: Size of an action of the data, or number of discrete actions in the data. The number of discrete
@@ -288,7 +289,7 @@ def copy_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
     if algo.discrete_action and algo.action_scaler is not None:
         kind = type(algo).__name__
         raise ValueError(f"action_scaler is {algo.action_scaler!r:.80}, but {kind} has discrete actions: use None")
-    # Before the first fit, the attribute is the user's scaler, which may already be fitted.
+    # Before the first fit, the attribute is the user's scaler. The user's scaler may already be fitted.
     values = {name: getattr(algo, name) for name in SCALERS if getattr(algo, f"{name}_") is None}
     values = algo.get_params(deep=False) | values
     copies = {name: copy.deepcopy(make_scaler(values[name], column)) for name, column in SCALERS.items()}
