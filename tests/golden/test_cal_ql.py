@@ -97,7 +97,7 @@ def test_a_horizon_cuts_returns_short() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"batch lacks continuation, .* continuation=math.inf"):
+    with pytest.raises(ValueError, match=r"batch lacks continuation .* continuation=math.inf"):
         make().update(make_batch())
     with pytest.raises(ValueError, match="recurrent is True, but CalQL does not support recurrent networks"):
         make(recurrent=True)
