@@ -55,12 +55,12 @@ def a2c_loss(
 class A2C(OnPolicyAgent):
     """Advantage actor-critic agent.
 
-    A subclass may override `update` in two forms. The agent calls the overridden method after each rollout.
-    `update(batch, ...)` receives the steps as a `Batch` of features. `update()`, the form of PFRL's A2C, reads the
-    steps from attributes. With T = `update_steps` and P = `num_processes` the attributes are `states` [T + 1, P, ...],
-    `actions` [T, P, ...], `rewards` [T, P], `masks` [T, P] (0 after the last step of an episode), `value_preds` and
-    `returns` [T + 1, P], all float32, and the shapes `obs_shape` and `action_shape`. If the rollout ends with a
-    terminal step, the last row of `states` repeats the previous row.
+    A subclass may override `update` with one of two signatures. The agent calls the subclass's method after each
+    rollout. `update(batch, ...)` receives the steps as a `Batch` of features. `update()`, the signature of PFRL's A2C,
+    reads the steps from attributes. With T = `update_steps` and P = `num_processes` the attributes are `states` [T + 1,
+    P, ...], `actions` [T, P, ...], `rewards` [T, P], `masks` [T, P] (0 after the last step of an episode),
+    `value_preds` and `returns` [T + 1, P], all float32, and the shapes `obs_shape` and `action_shape`. If the rollout
+    ends with a terminal step, the last row of `states` repeats the previous row.
 
     Args:
         model: Module from observations to (distribution of actions, values [B, 1]), for example a
@@ -79,10 +79,12 @@ class A2C(OnPolicyAgent):
         tau: Lambda of the generalised advantage estimates.
         act_deterministically: True to select the most probable action in evaluation, False to sample.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
-        average_actor_loss_decay: Decay of the running mean of the policy's loss. The mean is only reported as a
-            statistic.
-        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
-        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
+        average_actor_loss_decay: Decay of the running mean of the policy's loss. The mean is a statistic and does not
+            affect training.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is a statistic and does not affect
+            training.
+        average_value_decay: Decay of the running mean of the value. The mean is a statistic and does not affect
+            training.
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         device: Device as a string or `torch.device`, instead of `gpu`.
         recurrent: True to train the model on sequences. The model must have the interface of `pfrl_like.nn.Recurrent`.
@@ -90,7 +92,7 @@ class A2C(OnPolicyAgent):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_actor_loss", "average_value", "average_entropy")
@@ -138,7 +140,7 @@ class A2C(OnPolicyAgent):
         )  # fmt: skip
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make one gradient step on the `a2c_loss` of the whole rollout, or call the overridden method of PFRL."""
+        """Make one gradient step on the `a2c_loss` of the whole rollout, or call the subclass's override."""
         if self._overridden_hooks and self._hooked_episodes is None:
             return learn_by_update(self, episodes)
         steps = self._evaluated(episodes, self.tau if self.use_gae else 1.0)
@@ -154,7 +156,7 @@ class A2C(OnPolicyAgent):
         return steps.required("advantage")[0], {"loss": loss.detach(), **stats}
 
     def _compute_returns(self, next_value: Tensor) -> None:
-        """Fill `returns` from `rewards`, `masks` and `value_preds`; called within PFRL's `update()`.
+        """Compute `returns` from `rewards`, `masks` and `value_preds`. PFRL's `update()` calls this method.
 
         Args:
             next_value: Values of the last row of `states`, [P].

@@ -75,8 +75,10 @@ class A3C(AsyncActorCritic, AsyncAgent):
         act_deterministically: True to select the most probable action in evaluation, False to sample.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`.
-        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
-        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is a statistic and does not affect
+            training.
+        average_value_decay: Decay of the running mean of the value. The mean is a statistic and does not affect
+            training.
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         average_reward_tau: Step size of `average_reward`. Each update adds this fraction of every step's advantage to
             `average_reward`.
@@ -84,7 +86,7 @@ class A3C(AsyncActorCritic, AsyncAgent):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_reward",)
@@ -157,8 +159,8 @@ class A3C(AsyncActorCritic, AsyncAgent):
         """Compute the return of each row, [N]: discounted rewards, plus the discounted value after the last row."""
         reward = batch.reward - self.average_reward if self.use_average_reward else batch.reward
         next_value = torch.cat([torch.zeros(len(batch) - 1), self._last_value(batch)])
-        continues = torch.ones_like(reward, dtype=torch.bool)
-        return lambda_returns(reward, batch.discount, next_value, continues, lambd=1.0)
+        same_episode = torch.ones_like(reward, dtype=torch.bool)
+        return lambda_returns(reward, batch.discount, next_value, same_episode, lambd=1.0)
 
     def _loss_scale(self, n_steps: int) -> float:
         scale = 1.0

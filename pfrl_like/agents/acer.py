@@ -27,7 +27,7 @@ from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import copy_param, frozen_copy, soft_copy_param
 
-#: Column of the replay buffer: parameters of the distributions that the actions were sampled from.
+#: Column of the replay buffer. It contains the parameters of the action distributions of the behaviour policy.
 MU = "mu"
 
 
@@ -54,9 +54,9 @@ class ACER(AsyncActorCritic, AsyncAgent):
         trust_region_delta: Bound of the linearised KL divergence from the average policy.
         truncation_threshold: Maximum importance weight; None disables truncation and bias correction.
         disable_online_update: True to learn only from replay.
-        n_times_replay: Number of updates from replay every `t_max` steps.
-        replay_start_size: Minimum number of transitions of finished episodes in the replay buffer for an update from
-            replay.
+        n_times_replay: Number of updates from replay after each update from the last steps.
+        replay_start_size: Number of transitions of finished episodes in the replay buffer at which updates from replay
+            begin.
         normalize_loss_by_steps: True to divide the loss by the number of steps.
         act_deterministically: True to select the most probable action in evaluation, False to sample.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
@@ -64,15 +64,17 @@ class ACER(AsyncActorCritic, AsyncAgent):
             of the model that are stored every `t_max` steps. The average model starts from the same states.
         use_Q_opc: True to compute the advantages in the policy loss from Q_opc, which has no importance weights. The
             paper recommends Q_opc for continuous actions.
-        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
-        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
-        average_kl_decay: Decay of the running mean of the KL divergence from the average policy. The mean is only
-            reported as a statistic.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is a statistic and does not affect
+            training.
+        average_value_decay: Decay of the running mean of the value. The mean is a statistic and does not affect
+            training.
+        average_kl_decay: Decay of the running mean of the KL divergence from the average policy. The mean is a
+            statistic and does not affect training.
         logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     average_value: float
@@ -85,9 +87,9 @@ class ACER(AsyncActorCritic, AsyncAgent):
     #: A directory saved by PFRL contains no average model. `load` then copies the model to the average model.
     saved_instead = {"shared_average_model": "model"}
 
-    #: Names of the attributes that processes share.
+    #: Names of the attributes that are shared by all processes.
     shared_attributes = ("shared_model", "shared_average_model", "optimizer")
-    #: An update from replay uses one sequence.
+    #: Each update from replay samples one sequence.
     learns_from_sequences = True
     minibatch_size = 1
 
@@ -167,7 +169,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return distribution
 
     def _store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
-        """Append the last step and the distributions that the actions were sampled from to the replay buffer."""
+        """Append to the replay buffer the last step and the parameters of the distributions of its actions."""
         if self.replay_buffer is None:
             return
         parameters = [each.numpy() for each in parameters_of(self._last_distribution)]
@@ -209,21 +211,23 @@ class ACER(AsyncActorCritic, AsyncAgent):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one update from consecutive steps of one episode. All updates call this method.
 
-        A subclass may override this method in two forms. The agent calls the overridden method for the last steps and
-        for steps from replay. `update(batch, ...)` receives the steps as a `Batch` of features. The other form receives
-        the keyword arguments of PFRL's `update`: `t_start`, `t_stop`, `R` (the value after the last step), and dicts
-        keyed by time. The dicts are `actions`, `rewards`, `values`, `action_values`, `action_distribs`,
-        `action_distribs_mu` (None for the last steps) and `avg_action_distribs`. Each model output in a dict has one
-        row.
+        A subclass may override this method with one of two signatures. The agent calls the subclass's method for the
+        last steps and for steps from replay. `update(batch, ...)` receives the steps as a `Batch` of features. The
+        other signature has the keyword arguments of PFRL's `update`: `t_start`, `t_stop`, `R` (the value after the last
+        step), and dicts keyed by time. The dicts are `actions`, `rewards`, `values`, `action_values`,
+        `action_distribs`, `action_distribs_mu` (None for the last steps) and `avg_action_distribs`. Each model output
+        in a dict has one row.
 
         Args:
             batch: The steps in order, with raw observations.
             errors_out: If not None, the list is cleared and filled with the absolute errors.
-            **steps: PFRL's keyword arguments in place of `batch`. They are allowed only within an overridden method.
+            **steps: PFRL's keyword arguments in place of `batch`. They are allowed only while an override of a subclass
+                is running.
 
         Returns:
-            The errors of the values and the statistics of the loss. The errors have shape [N]. With a recurrent model
-            they contain only the largest error of the sequence, [1]. With PFRL's arguments they are empty, [0].
+            The errors of the action values (target minus Q(s, a)) and the statistics of the loss. The errors have shape
+            [N]. With a recurrent model they contain only the largest error of the sequence, [1]. With PFRL's arguments
+            they are empty, [0].
 
         Raises:
             ValueError: If the batch contains several sequences.
@@ -240,7 +244,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return result
 
     def sync_parameters(self) -> None:
-        """Copy the shared parameters to the acting model. An overridden method also updates the average model."""
+        """Copy the shared parameters to the acting model. If an override is running, also update the average model."""
         copy_param(self.model, self._shared_model)
         if self._hooked_batch is not None and self.trust_region_alpha < 1:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
@@ -287,14 +291,14 @@ class ACER(AsyncActorCritic, AsyncAgent):
     # PFRL's methods that a subclass may override
 
     def _learn_by_hooks(self, statevar: Any) -> None:
-        """Call the overridden PFRL methods through `update_on_policy`.
+        """Call `update_on_policy`. This method calls the subclass's overrides of PFRL's methods.
 
         Args:
             statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.
         """
         overrides.fill_outputs(self)
         self.update_on_policy(statevar)
-        if self.past_rewards:  # if an overridden `update_on_policy` has not cleared the steps
+        if self.past_rewards:  # an override of `update_on_policy` may leave the steps in place
             self.init_history_data_for_online_update()
 
     def update_on_policy(self, statevar: Any) -> None:
@@ -310,7 +314,10 @@ class ACER(AsyncActorCritic, AsyncAgent):
         overrides.update_on_policy(self, statevar)
 
     def init_history_data_for_online_update(self) -> None:
-        """Clear the last steps. An override is called after each update from the last steps, and in the constructor."""
+        """Clear the last steps.
+
+        The agent calls an override of this method in the constructor and after each update from the last steps.
+        """
         overrides.forget_steps(self)
 
     def compute_loss(
@@ -335,7 +342,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
             actions: Actions, keyed by time.
             rewards: Rewards, keyed by time.
             values: Values of the states, keyed by time.
-            action_values: Q(s, .), keyed by time, with one row each.
+            action_values: Q(s, .), keyed by time. Each entry has one row.
             action_distribs: Action distributions of the policy, keyed by time, batch shape [1].
             action_distribs_mu: Action distributions of the behaviour policy, keyed by time; None for the last steps,
                 because the policy itself has acted.

@@ -18,7 +18,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 
 class Targets(NamedTuple):
-    """Targets of consecutive steps. No target has a gradient, and all have the shape [N].
+    """Targets of consecutive steps, [N] each. No gradient flows into the targets.
 
     Attributes:
         q: Retrace target of Q(s, a).
@@ -61,9 +61,9 @@ def acer_targets(
     """
     next_value = torch.cat([value[1:], last_value])
     trace = None if ratio is None else ratio.pow(1 / action_size)
-    continues = torch.ones_like(reward, dtype=torch.bool)
-    q_ret = retrace(reward, discount, q, next_value, trace, continues)
-    q_for_policy = retrace(reward, discount, q, next_value, None, continues) if use_Q_opc else q_ret
+    same_episode = torch.ones_like(reward, dtype=torch.bool)
+    q_ret = retrace(reward, discount, q, next_value, trace, same_episode)
+    q_for_policy = retrace(reward, discount, q, next_value, None, same_episode) if use_Q_opc else q_ret
     error = q_ret - q
     return Targets(q_ret, q_for_policy - value, value + (error if ratio is None else ratio.clamp(max=1.0) * error))
 
@@ -124,31 +124,31 @@ def within_trust_region(
 ) -> tuple[Tensor, Tensor]:
     """Compute a surrogate loss that keeps the policy near an average policy (arXiv:1611.01224, section 3.3).
 
-    The gradient is computed with respect to the parameters of the distributions and projected by
-    `trust_region_gradient`. Backpropagation then starts at these parameters with the projected gradient. The parameters
-    are means and standard deviations, or the log-probabilities of categorical distributions. The paper uses
+    The gradient of the loss with respect to the parameters of the distributions is projected by
+    `trust_region_gradient`. The surrogate loss passes the projected gradient from these parameters to the network. The
+    parameters are means and standard deviations, or the log-probabilities of categorical distributions. The paper uses
     probabilities. With log-probabilities the constraint stays finite if a probability approaches 0.
 
     Args:
         distribution: Action distributions of the trained policy, batch shape [N].
         average: Action distributions of the average policy.
-        loss: Function of action distributions that returns the loss of each row, [N].
+        loss: Function called as `loss(distribution)`. It returns the loss of each row, [N].
         delta: Bound of the linearised KL divergence.
 
     Returns:
         The surrogate loss of each row, [N], and the detached divergences KL(average || distribution), [N]. Only the
         gradient of the surrogate loss is meaningful.
     """
-    statistics = parameters_of(distribution)
-    leaves = [each.detach().requires_grad_(each.requires_grad) for each in statistics]
-    trainable = [leaf for leaf in leaves if leaf.requires_grad]
+    parameters = parameters_of(distribution)
+    leaves = [each.detach().requires_grad_(each.requires_grad) for each in parameters]
+    trainable_leaves = [leaf for leaf in leaves if leaf.requires_grad]
     with torch.enable_grad():
         detached_distribution = with_parameters(distribution, *leaves)
         kl = kl_divergence(average, detached_distribution)
-        gradient = torch.autograd.grad(-loss(detached_distribution).sum(), trainable, retain_graph=True)
-        kl_gradient = torch.autograd.grad(kl.sum(), trainable)
+        gradient = torch.autograd.grad(-loss(detached_distribution).sum(), trainable_leaves, retain_graph=True)
+        kl_gradient = torch.autograd.grad(kl.sum(), trainable_leaves)
     direction = trust_region_gradient(_flat(gradient), _flat(kl_gradient), delta)
-    trainable = [each for each in statistics if each.requires_grad]
+    trainable = [each for each in parameters if each.requires_grad]
     return -(direction * _flat(trainable)).sum(1), kl.detach()
 
 
@@ -163,7 +163,7 @@ def value_losses(q: Tensor, value: Tensor, targets: Targets, *, learns_value: bo
     return loss + half_square(targets.value - value) if learns_value else loss
 
 
-# `train()` and `eval()` do not change the output of this module.
+# The output of this module is the same in training mode and in evaluation mode.
 @ignores_training
 class ACERDiscreteActionHead(nn.Module):
     """Model of ACER for discrete actions. V(s) is the mean of Q(s, a) under the policy.
@@ -193,7 +193,7 @@ class ACERDiscreteActionHead(nn.Module):
         return distribution, action_value, torch.linalg.vecdot(distribution.probs, action_value.q_values)
 
 
-# `train()` and `eval()` do not change the output of this module.
+# The output of this module is the same in training mode and in evaluation mode.
 @ignores_training
 class ACERContinuousActionHead(nn.Module):
     """Model of ACER for continuous actions, a stochastic dueling network (arXiv:1611.01224, eq. 13).

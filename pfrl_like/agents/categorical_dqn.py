@@ -8,9 +8,9 @@ from pfrl_like.functions.losses import categorical_projection, weighted_mean
 
 
 class CategoricalDQN(DQN):
-    """DQN whose Q-function must return a `DistributionalDiscreteActionValue`, which computes the loss.
+    """DQN for Q-functions that return a `DistributionalDiscreteActionValue`.
 
-    The check of this type is the only difference from `DQN`.
+    The loss is the method `td_loss` of that class. The only difference from `DQN` is a check of the type.
 
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a
@@ -20,13 +20,13 @@ class CategoricalDQN(DQN):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
             `update_interval`.
-        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses, such as
-            the cross entropy of this class.
+        clip_delta: Loss of a Q-function that is not distributional: True for the Huber loss, False for half the squared
+            error. The argument has no effect in this class, because its Q-function is distributional.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
@@ -44,11 +44,12 @@ class CategoricalDQN(DQN):
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
-        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+        burn_in: Number of initial steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            separately for each batch size, when the batch size occurs for the second time. Each compilation takes about
+            30 s and is logged (level INFO).
 
     Raises:
         TypeError: If the Q-function returns another type of action value. The error is raised when a run begins or at
@@ -73,7 +74,9 @@ def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") ->
 def compute_weighted_value_loss(
     eltwise_loss: Tensor, batch_size: int, weights: Tensor, batch_accumulator: str = "mean"
 ) -> Tensor:
-    """Compute `compute_value_loss` with importance weights, [B]. The "mean" is the sum divided by `batch_size`.
+    """Compute the loss of `compute_value_loss`, with each row multiplied by its importance weight (`weights`, [B]).
+
+    "mean" divides the sum of the weighted losses by `batch_size`.
 
     Raises:
         ValueError: If `batch_accumulator` is not "mean" or "sum".
@@ -83,5 +86,5 @@ def compute_weighted_value_loss(
 
 
 def _apply_categorical_projection(y: Tensor, y_probs: Tensor, z: Tensor) -> Tensor:
-    """Project the probabilities `y_probs` of the values `y` onto the atoms `z`, with `categorical_projection`."""
+    """Project a distribution with the values `y` and probabilities `y_probs` onto the atoms `z`."""
     return categorical_projection(z, y, y_probs)

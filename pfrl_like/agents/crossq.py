@@ -22,7 +22,7 @@ from pfrl_like.utils.recurrent import is_recurrent
 class CrossQ(SoftActorCritic):
     """Soft Actor-Critic without target networks, for critics with batch normalisation.
 
-    A critic evaluates the current and the next states and actions in one batch, so that batch normalisation uses the
+    A critic evaluates the current and the next state-action pairs in one batch. Therefore batch normalisation uses the
     same statistics for both. The critics are in evaluation mode while the policy is updated. The paper uses Adam with
     beta1 = 0.5 and critics with hidden layers of 2048 units, for example `FCBNSAQFunction`.
 
@@ -31,27 +31,26 @@ class CrossQ(SoftActorCritic):
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Must be None: CrossQ has no target networks.
-        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
-            clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -70,12 +69,12 @@ class CrossQ(SoftActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If a critic is recurrent, if `soft_update_tau` is given, if the arguments do not fit together, or if
-            a keyword is unknown.
+        TypeError: If a critic is recurrent, if `soft_update_tau` is given, if an argument has the wrong type or does
+            not match another argument, or if a keyword is unknown.
     """
 
     _targets = NO_TARGETS
@@ -119,7 +118,7 @@ class CrossQ(SoftActorCritic):
     ) -> None:
         if soft_update_tau is not None:
             raise TypeError("soft_update_tau is given, but CrossQ has no target networks: leave the argument out")
-        del soft_update_tau  # the base class then uses its default value, which has no effect without target networks
+        del soft_update_tau  # the default of the base class has no effect without target networks
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         for name, critic in zip(self._critic_names, self.critics, strict=True):
             if is_recurrent(critic):
@@ -129,13 +128,13 @@ class CrossQ(SoftActorCritic):
                 )
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Return the result of `critic_loss` for each critic. The targets use the critics, not target networks."""
+        """Return one result of `critic_loss` per critic. The targets use the critics, not target networks."""
         with torch.no_grad(), evaluating_readers(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
             reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
         n, action = len(batch), torch.cat([batch.action, next_action])
-        both = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
-        values = [value_of(critic, both, action) for critic in self.critics]
+        joined = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
+        values = [value_of(critic, joined, action) for critic in self.critics]
         next_value = least_of([value[n:] for value in values])
         pairs = zip(values, self._rows_of_critics(batch), strict=True)
         return [critic_loss(value[:n], rows, next_value, reward, **self._loss_options) for value, rows in pairs]

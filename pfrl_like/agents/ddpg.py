@@ -65,7 +65,7 @@ class DDPG(OffPolicyActorCritic):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action, given an action sampled from the policy.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target networks of policy and critic; must be a
@@ -81,30 +81,30 @@ class DDPG(OffPolicyActorCritic):
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         device: Device as a string or `torch.device`, instead of `gpu`.
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    #: Statistics that are averaged over rows.
+    #: Names of the statistics that have one value per row.
     averaged_rows = ("q",)
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = ("actor_loss", "critic_loss")
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = ("average_q", "average_actor_loss", "average_critic_loss", "n_updates")
     _elementwise = staticmethod(square)
     _hooks_of_update = frozenset(["compute_critic_loss", "compute_actor_loss"])
@@ -154,7 +154,7 @@ class DDPG(OffPolicyActorCritic):
         self.saved_attributes = ("model", "target_model", "actor_optimizer", "critic_optimizer")
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the next value from the target networks (`ddpg_next_value`), and the rewards, [N]."""
+        """Return the value of the next states (`ddpg_next_value` of the target networks), and the rewards, [N]."""
         return ddpg_next_value(self.target_policy, self.target_q_func, batch), batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
@@ -191,7 +191,7 @@ class DDPG(OffPolicyActorCritic):
         self.n_policy_updates += 1
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make all gradient steps of one update. Return the TD errors [N] and statistics with "critic_loss"."""
+        """Make all gradient steps of one update. Return TD errors, [N], and statistics with "critic_loss"."""
         td_error, stats = super().update_step(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}
 

@@ -18,13 +18,15 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
-    """Return probabilities and log-probabilities of all actions, both [N, n_actions]; log 0 is replaced by 0."""
+    """Return probabilities and log-probabilities of all actions, [N, n_actions] each. log(0) is replaced by 0."""
     probs = distribution.probs
     return probs, torch.where(probs > 0, probs, 1.0).log()
 
 
 def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, temperature: Any) -> Tensor:
-    """Return the mean of min Q'(s', a) - temperature * log pi(a|s') over a ~ pi, [N] (arXiv:1910.07207, eq. 10).
+    """Return E_{a ~ pi}[min_i Q_i'(s', a) - temperature * log pi(a|s')], [N] (arXiv:1910.07207, eq. 10).
+
+    The index i runs over the critics.
 
     Args:
         policy: Module from observations to categorical distributions pi.
@@ -41,15 +43,15 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
 def discrete_sac_next_distribution(
     policy: Any, target_critics: Sequence[Any], batch: Batch
 ) -> tuple[Any, Tensor, Tensor]:
-    """Sample a next action; return its value under the critic with the smallest value of this action.
+    """Sample an action in each next state; return the output of the critic that gives this action the smallest value.
 
-    Distributional critics bootstrap from one sampled action, because the average of the distributions over actions is
-    not the distribution of the return. In expectation over sampled actions, the mean of this value equals the expected
-    value under the policy.
+    A mean of quantiles over the actions is not a quantile of the return. Therefore distributional critics bootstrap
+    from one sampled action. The expected value over sampled actions is the value that `discrete_sac_next_value` returns
+    without the entropy.
 
     Returns:
-        The `ActionValue` of the critic with the smallest value, the sampled actions, [N], and the log-probabilities of
-        the sampled actions, [N].
+        For each row, the `ActionValue` of the critic with the smallest value; the sampled actions, [N]; and the
+        log-probabilities of the sampled actions, [N].
     """
     distribution = distribution_of(policy, batch, next=True)
     action = distribution.sample()
@@ -60,7 +62,9 @@ def discrete_sac_next_distribution(
 def discrete_sac_policy_loss(
     policy: Any, critics: Sequence[Any], batch: Batch, temperature: Any, accumulator: str = "mean"
 ) -> tuple[Tensor, Tensor]:
-    """Compute the mean of temperature * log pi(a|s) - min Q(s, a) over a ~ pi (arXiv:1910.07207, eq. 12).
+    """Compute the mean of E_{a ~ pi}[temperature * log pi(a|s) - min_i Q_i(s, a)] (arXiv:1910.07207, eq. 12).
+
+    The index i runs over the critics.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
@@ -90,37 +94,35 @@ def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
 class DiscreteSAC(SoftActorCritic):
     """Soft Actor-Critic for discrete actions. Masked actions have probability 0 and are excluded from all losses.
 
-    The critics minimise half the squared TD error, as in the paper. An update of d3rlpy 2.8 differs in two details: the
-    critics minimise the Huber loss of the TD error, and the temperature is updated before the policy's loss is
-    computed.
+    The critics minimise half the squared TD error, as in the paper. d3rlpy 2.8 differs in two details. Its critics
+    minimise the Huber loss of the TD error. It updates the temperature before it computes the policy's loss.
 
     Args:
         policy: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
-        q_func1: First critic, called as `q_func1(obs)`; it returns a `DiscreteActionValue`, including distributional
-            subclasses.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func1: First critic, called as `q_func1(obs)`; it returns a `DiscreteActionValue` or a distributional subclass
+            of it.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
-            clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, positive, for example 0.5 * log(n_actions). The temperature is learnt to keep
@@ -140,22 +142,22 @@ class DiscreteSAC(SoftActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown. The error is also raised when a run
-            begins, if a critic does not return a `DiscreteActionValue`.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown. The
+            error is also raised when a run begins, if a critic does not return a `DiscreteActionValue`.
     """
 
     value_type: type[Any] = Categorical
-    # Kind of the action space, its name in error messages, and the agent that these messages recommend for other kinds.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "SoftActorCritic")
     value_of = staticmethod(value_of_state)
     _densities_of = staticmethod(probabilities)
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject critics that take the action as input.
+        """Check that the critics do not take the action as input.
 
         Raises:
             TypeError: If a critic takes the action as input. The message names the argument.
@@ -164,7 +166,7 @@ class DiscreteSAC(SoftActorCritic):
             check_takes_state(name, critic)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Return the result of `critic_loss` for each critic and the actions of the batch."""
+        """Return one result of `critic_loss` per critic, for the actions of the batch."""
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):
@@ -183,7 +185,8 @@ class DiscreteSAC(SoftActorCritic):
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
         """Return the policy's loss, the negative entropies and the entropies.
 
-        The negative entropies, which are exact, replace the log-probabilities in the loss of the temperature.
+        The loss of the temperature uses the negative entropies in place of log-probabilities of sampled actions. The
+        entropies are computed from the probabilities of all actions.
         """
         loss, entropy = discrete_sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator)
         return loss, -entropy, entropy

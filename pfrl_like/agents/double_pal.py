@@ -7,7 +7,7 @@ from pfrl_like.agents.pal import PAL
 class DoublePAL(PAL):
     """`PAL` in which the online network chooses the next action and the target network evaluates it.
 
-    The action gaps are computed with the target network, as in `PAL`.
+    The target network computes the action gaps, as in `PAL`.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -16,12 +16,13 @@ class DoublePAL(PAL):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
             `update_interval`.
-        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        clip_delta: Loss of a Q-function that is not distributional: True for the Huber loss, False for half the squared
+            error.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
@@ -39,11 +40,12 @@ class DoublePAL(PAL):
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
-        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+        burn_in: Number of initial steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            separately for each batch size, when the batch size occurs for the second time. Each compilation takes about
+            30 s and is logged (level INFO).
         alpha: Weight of the advantage, in [0, 1); 0 gives DQN.
     """
 

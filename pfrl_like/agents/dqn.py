@@ -66,16 +66,16 @@ def dqn_loss(
         q_function: Online network.
         target_q_function: Target network.
         batch: Transitions or sequences.
-        next_action: Function of the Q-function and the batch that returns the next actions to bootstrap from, [N]. If
-            None, the greedy actions of the target network are used.
+        next_action: Function called as `next_action(q_function, batch)`. It returns the actions in the next states
+            whose values the targets contain, [N]. If None, the greedy actions of the target network are used.
         elementwise: Function that returns the loss of each TD error. Distributional action values ignore it.
         accumulator: "mean" or "sum" over the rows.
         value_type: Type of action value that the Q-function must return.
-        target: Function that returns the targets of Q(s, a), [N]. Its arguments are Q'(s, .), Q'(s', .), the values of
-            the next states to bootstrap from, [N], and the batch, where Q' is the target network. If None, the targets
-            of Q-learning are used.
-        penalty: Function of Q(s, .) and the batch that returns an additional loss of each row, [N]. If None, no loss is
-            added.
+        target: Function called as `target(value, next_value, bootstrap, batch)`. `value` and `next_value` are the
+            target network's outputs for s and s'. `bootstrap` contains the values of the next states, [N]. The function
+            returns the targets of Q(s, a), [N]. If None, the targets of Q-learning are used.
+        penalty: Function called as `penalty(value, batch)`, where `value` is Q(s, .). It returns an additional loss for
+            each row, [N]. If None, no loss is added.
 
     Returns:
         The scalar loss (weighted if the batch has weights), the detached TD errors, [N], and the detached Q(s, a), [N].
@@ -111,12 +111,13 @@ class DQN(OffPolicyAgent):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
             `update_interval`.
-        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        clip_delta: Loss of a Q-function that is not distributional: True for the Huber loss, False for half the squared
+            error.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
@@ -134,15 +135,16 @@ class DQN(OffPolicyAgent):
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
-        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+        burn_in: Number of initial steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            separately for each batch size, when the batch size occurs for the second time. Each compilation takes about
+            30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     #: Argument `next_action` of `dqn_loss`. If None, the greedy actions of the target network are used.
@@ -195,11 +197,11 @@ class DQN(OffPolicyAgent):
             setattr(self, name, module)
 
     def extra_modules(self) -> Mapping[str, torch.nn.Module]:
-        """Return additional modules that a subclass trains with the same optimiser, keyed by attribute name."""
+        """Return modules that a subclass trains in addition to the Q-function, keyed by attribute name."""
         return {}
 
     def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Reject a Q-function that takes the action as input.
+        """Check that the Q-function does not take the action as input.
 
         Raises:
             TypeError: If the Q-function takes the action as input. The message names the argument.
@@ -261,12 +263,12 @@ class DQN(OffPolicyAgent):
         self.update(episodes, errors_out)
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
-        """Return Q(s, a) of each ensemble member, [n_members, N]; a single Q-function counts as one member."""
+        """Return Q(s, a) of each ensemble member, [n_members, N]; a Q-function that is no ensemble has one member."""
         value = fast_forward(self.model, obs)
         return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Reject recorded actions that do not fit the Q-function."""
+        """Check that the kind and the size of the recorded actions match the Q-function."""
         if isinstance(output, self.value_type):
             n_actions = getattr(output, "n_actions", None)
             others = "an agent with a policy" if n_actions else "a Q-function that gives a DiscreteActionValue"
@@ -275,7 +277,10 @@ class DQN(OffPolicyAgent):
                 check_size(self, dataset, n_actions)
 
     def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:
-        """Reject a Q-function with another output type, and an explorer or environment with another kind of actions."""
+        """Check that the output of the Q-function is a `value_type`, and that its actions fit the action space.
+
+        Also check that the explorer can select actions of this kind.
+        """
         super()._check_output(value, obs, action_space)
         check_explorer(self.explorer, kind_of_actions(value), self._acting_argument)
         if action_space is None:
@@ -283,7 +288,7 @@ class DQN(OffPolicyAgent):
         kind, n_actions = space_kind(action_space), getattr(value, "n_actions", None)
         name, expected = ("continuous", "box") if n_actions is None else ("discrete", "discrete")
         if kind != expected:
-            advice = "number the possible actions in a wrapper whose action space is Discrete"
+            advice = "map the actions to integers in a wrapper whose action space is Discrete"
             raise TypeError(
                 f"q_function gives {type(value).__name__}, which has {name} actions, but the environment has "
                 f"{action_space}: {_ADVICE.get(kind, advice)}"

@@ -23,7 +23,9 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class IQN(DQN):
-    """DQN whose Q-function must return an `ImplicitQuantileActionValue`, which computes the loss.
+    """DQN for Q-functions that return an `ImplicitQuantileActionValue`.
+
+    The loss is the method `td_loss` of that class.
 
     Args:
         q_function: Module from observations to an `ActionValue`. It must be or contain an `ImplicitQuantileQFunction`;
@@ -33,13 +35,13 @@ class IQN(DQN):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
             `update_interval`.
-        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses, such as
-            the quantile Huber loss of this class.
+        clip_delta: Loss of a Q-function that is not distributional: True for the Huber loss, False for half the squared
+            error. The argument has no effect in this class, because its Q-function is distributional.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
@@ -57,11 +59,12 @@ class IQN(DQN):
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
-        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+        burn_in: Number of initial steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            separately for each batch size, when the batch size occurs for the second time. Each compilation takes about
+            30 s and is logged (level INFO).
         quantile_thresholds_N: Number of fractions sampled for the predicted quantiles. None keeps the number of the
             Q-function, 64 by default.
         quantile_thresholds_N_prime: Number of fractions sampled for the quantiles of the next state. None keeps the
@@ -75,8 +78,8 @@ class IQN(DQN):
         ValueError: If a `quantile_thresholds_*` argument is below 1, or if another argument is outside its documented
             range. The message contains the value.
         TypeError: If a `quantile_thresholds_*` argument is given for a Q-function that samples no fractions, if the
-            Q-function returns another type of action value (raised at the first observation or update), if the
-            arguments do not fit together, or if a keyword is unknown.
+            Q-function returns another type of action value (raised at the first observation or update), if an argument
+            has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     value_type = ImplicitQuantileActionValue
@@ -157,7 +160,7 @@ def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") ->
 
 
 def compute_weighted_value_loss(eltwise_loss: Tensor, weights: Tensor, batch_accumulator: str = "mean") -> Tensor:
-    """Compute `compute_value_loss` with importance weights, [B].
+    """Compute the loss of `compute_value_loss`, with each row multiplied by its importance weight (`weights`, [B]).
 
     Raises:
         ValueError: If `batch_accumulator` is not "mean" or "sum".

@@ -54,12 +54,13 @@ class MunchausenDQN(DQN):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
             `update_interval`.
-        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        clip_delta: Loss of a Q-function that is not distributional: True for the Huber loss, False for half the squared
+            error.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
@@ -77,18 +78,19 @@ class MunchausenDQN(DQN):
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
-        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+        burn_in: Number of initial steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
-        alpha: Weight of the scaled log-policy in the reward, from 0 (soft DQN) to 1.
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            separately for each batch size, when the batch size occurs for the second time. Each compilation takes about
+            30 s and is logged (level INFO).
+        alpha: Weight of the scaled log-probability in the reward, from 0 (soft DQN) to 1.
         entropy_temperature: Temperature tau, positive. Larger values make the policy more uniform.
-        log_policy_min: Lower bound l_0 of the scaled log-policy, negative.
+        log_policy_min: Lower bound l_0 of the scaled log-probability, negative.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     value_type = DiscreteActionValue

@@ -20,8 +20,8 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 class PAL(DQN):
     """DQN whose targets subtract `alpha` times the smaller of two action gaps of the action taken.
 
-    The gaps are the gap in the state (as in `AL`) and the gap of the same action in the next state. The smaller gap
-    favours actions that remain good if they are repeated.
+    The first gap is the gap in the state, as in `AL`. The second gap is the gap of the same action in the next state.
+    The smaller gap favours actions that remain good if they are repeated.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -30,12 +30,13 @@ class PAL(DQN):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
             `update_interval`.
-        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        clip_delta: Loss of a Q-function that is not distributional: True for the Huber loss, False for half the squared
+            error.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
@@ -53,17 +54,18 @@ class PAL(DQN):
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
-        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+        burn_in: Number of initial steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            separately for each batch size, when the batch size occurs for the second time. Each compilation takes about
+            30 s and is logged (level INFO).
         alpha: Weight of the advantage, in [0, 1); 0 gives DQN.
 
     Raises:
         ValueError: If `alpha` is not in [0, 1), or if another argument is outside its documented range. The message
             contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     def __init__(
@@ -106,6 +108,6 @@ class PAL(DQN):
         gap = -value.compute_advantage(batch.action)
         next_gap = -next_value.compute_advantage(batch.action)
         if getattr(next_value, "action_mask", None) is not None:  # a masked action cannot be repeated
-            forbidden = next_value.without_forbidden(torch.zeros_like(next_value.q_values)).isneginf()
-            next_gap = next_gap.masked_fill(forbidden.gather(1, batch.action.long().unsqueeze(1)).squeeze(1), torch.inf)
+            is_masked = next_value.without_forbidden(torch.zeros_like(next_value.q_values)).isneginf()
+            next_gap = next_gap.masked_fill(is_masked.gather(1, batch.action.long().unsqueeze(1)).squeeze(1), torch.inf)
         return persistent_advantage_learning_target(batch.reward, batch.discount, bootstrap, gap, next_gap, self.alpha)

@@ -122,8 +122,8 @@ class PPO(OnPolicyAgent):
         model: Module from observations to (distribution of actions, values [B, 1]), for example a
             `pfrl_like.nn.Branched`.
         optimizer: Optimiser of the model's parameters.
-        obs_normalizer: Normaliser of features. It is updated with the collected features after the advantages are
-            computed and before the gradient steps. None disables normalisation.
+        obs_normalizer: Normaliser of features. Each update first computes the advantages, then updates the normaliser
+            with the collected features, then makes the gradient steps. None disables normalisation.
         gpu: CUDA device index. None or a negative index means the CPU.
         gamma: Discount factor per step.
         lambd: Lambda of the generalised advantage estimate.
@@ -131,8 +131,8 @@ class PPO(OnPolicyAgent):
         value_func_coef: Weight of the value loss.
         entropy_coef: Weight of the entropy bonus.
         update_interval: Number of steps between updates, summed over all environments.
-        minibatch_size: Number of steps per minibatch. If `minibatch_size` exceeds `update_interval`, a warning is
-            logged, and a minibatch contains steps several times.
+        minibatch_size: Number of steps per minibatch. If `minibatch_size` exceeds `update_interval`, a minibatch
+            contains steps several times, and a warning is logged.
         epochs: Number of epochs (passes over the collected steps) per update.
         clip_eps: Clipping range: the ratio of probabilities is clipped to [1 - clip_eps, 1 + clip_eps].
         clip_eps_vf: Clipping range of the value: the new value is clipped to the old value +- clip_eps_vf. None
@@ -149,8 +149,8 @@ class PPO(OnPolicyAgent):
         value_loss_stats_window: Number of recent value losses (one per minibatch) to average for the statistics.
         policy_loss_stats_window: Number of recent policy losses (one per minibatch) to average for the statistics.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        target_kl: Maximum estimated KL divergence from the behaviour policy, in nats, averaged over an epoch. The
-            update ends after the first epoch with a larger divergence. None disables the limit.
+        target_kl: Maximum estimated KL divergence from the behaviour policy, in nats, averaged over an epoch. After an
+            epoch with a larger divergence, the remaining epochs of the update are skipped. None disables the limit.
         compile: True to compile the gradient step on a minibatch. Requires Adam, AdamW, RMSprop or SGD, and
             `recurrent=False`. The step is compiled at the second minibatch. The compilation takes about 30 s and is
             logged (level INFO). A change of the coefficients or clipping ranges requires another compilation.
@@ -158,7 +158,7 @@ class PPO(OnPolicyAgent):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     saved_attributes = ("model", "optimizer", "obs_normalizer")
@@ -237,7 +237,7 @@ class PPO(OnPolicyAgent):
         losses: dict[str, list[Tensor]] = {"policy_loss": [], "value_loss": []}
         step = self.gradient_steps["optimizer"]
         if self._compiled is not None and self._overridden_hooks:
-            check_not_compiled(self, True)  # the hooks were overridden after construction
+            check_not_compiled(self, True)  # a method was overridden after construction
         for minibatches in shuffled(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
             log_ratios = []
             for batch in minibatches:
@@ -269,7 +269,8 @@ class PPO(OnPolicyAgent):
 
         Returns:
             The scalar loss, and detached statistics. "policy_loss" and "value_loss" are scalars; they are recorded if
-            present. "log_ratio" contains the logarithms of the ratios, [N]; `target_kl` and `compile` need it.
+            they are present. "log_ratio" contains the logarithms of the ratios, [N]. It is required if `target_kl` or
+            `compile` is set.
         """
         if self._overridden_hooks:
             return loss_of_lossfun(self, *policy_and_value(self.model, batch), batch)
@@ -318,10 +319,11 @@ class PPO(OnPolicyAgent):
         return stats.pop("log_ratio"), {"loss": loss.detach(), **stats}
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Return means over the last values, the number of gradient steps, and the explained variance.
+        """Return moving averages, the number of gradient steps, and the explained variance.
 
-        The `*_stats_window` arguments set the numbers of values. A mean is NaN before the first value.
-        "explained_variance" is 1 - Var(returns - values) / Var(returns) of the last update, or NaN if undefined.
+        The `*_stats_window` arguments are the numbers of recent values in the averages. An average is NaN before the
+        first value. "explained_variance" is 1 - Var(returns - values) / Var(returns) of the last update, or NaN if
+        undefined.
         """
         others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]
         return [*self._window_means(), *others]

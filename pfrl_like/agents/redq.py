@@ -18,9 +18,10 @@ from pfrl_like.utils.checks import check_counts
 class REDQ(SoftActorCritic):
     """Soft Actor-Critic with an ensemble of critics and many updates per step.
 
-    The targets use the minimum over `subset_size` critics that are sampled for each update. The policy's loss uses the
-    mean over all critics. By default the policy is updated once per step. With two critics that have dropout and layer
-    normalisation (`DropoutFCSAQFunction`) the algorithm is DroQ. Target networks are evaluated without dropout.
+    The targets use the minimum over `subset_size` critics. Each update samples these critics anew. The policy's loss
+    uses the mean over all critics. By default the policy is updated once per step. With two critics that have dropout
+    and layer normalisation (`DropoutFCSAQFunction`) the algorithm is DroQ. Target networks are evaluated without
+    dropout.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -35,21 +36,20 @@ class REDQ(SoftActorCritic):
         policy_update_delay: Number of critic updates per update of the policy and the temperature; None uses
             `n_times_update`.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
-            clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -64,11 +64,12 @@ class REDQ(SoftActorCritic):
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
-        compile: Must be False, because each update samples other critics, which a compiled update cannot do.
+        compile: Must be False, because each update samples new critics for the targets. A compiled update cannot do
+            this.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _policy_pool = staticmethod(average)

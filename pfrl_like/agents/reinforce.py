@@ -43,7 +43,7 @@ def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
 
 
 class REINFORCE(OnPolicyAgent):
-    """REINFORCE agent, which learns from whole episodes. Returns are not discounted.
+    """REINFORCE agent. It learns from whole episodes with undiscounted returns.
 
     The return of a truncated episode is unknown. Therefore truncated episodes are discarded unless
     `learn_from_truncated` is True. A warning is logged for the first discarded episode.
@@ -56,7 +56,8 @@ class REINFORCE(OnPolicyAgent):
         phi: Feature extractor applied once to each observation, when the agent selects the action.
         batchsize: Number of episodes per update.
         act_deterministically: True to select the most probable action in evaluation, False to sample.
-        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is a statistic and does not affect
+            training.
         backward_separately: True to backpropagate through one episode at a time, so that only one episode's graph is in
             memory. The gradients are equal up to rounding.
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
@@ -65,24 +66,24 @@ class REINFORCE(OnPolicyAgent):
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         logger: Logger for the warning about discarded episodes and for rejected updates (non-finite loss or gradient).
         device: Device as a string or `torch.device`, instead of `gpu`.
-        learn_from_truncated: True to learn from truncated episodes as if they were terminated, for tasks whose time
+        learn_from_truncated: True to learn from truncated episodes as if they were terminated. Use True if the time
             limit is part of the task.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_entropy",)
     value_type = Distribution
-    _warned_of_cut_off = False
+    _warned_of_truncation = False
 
-    #: Attributes that the methods of PFRL's REINFORCE use; see `accumulate_grad`.
+    #: These attributes are read by overrides of PFRL's methods; see `accumulate_grad`.
     reward_sequences: list[list[float]] = []
     log_prob_sequences: list[list[Tensor]] = []
     entropy_sequences: list[list[Tensor]] = []
     n_backward: int = 0
-    #: Episodes that an overridden method of PFRL's REINFORCE is processing.
+    #: Episodes from which a running override of a PFRL method learns.
     _hooked_sequences: Sequence[Batch] = ()
 
     def __init__(
@@ -120,15 +121,15 @@ class REINFORCE(OnPolicyAgent):
         return self._rollout.n_ended >= self.batchsize
 
     def _record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
-        """Update the running mean with the entropy of each acting environment, in order of the environments."""
+        """Update the running mean with the entropies of the environments that act, in the order of the environments."""
         for each in distribution.entropy()[acting].tolist():
             self._move_average("average_entropy", each)
 
     def _truncate(self, env_ids: Any, rows: Any) -> None:
-        """Discard the truncated episodes whose last step is in `rows`, unless `learn_from_truncated` is True."""
+        """Discard the truncated episodes, unless `learn_from_truncated` is True. `rows` are their last steps."""
         if len(rows) and not self.learn_from_truncated:
-            if not self._warned_of_cut_off:
-                self._warned_of_cut_off = True
+            if not self._warned_of_truncation:
+                self._warned_of_truncation = True
                 self.logger.warning(
                     "truncated episodes are discarded; set learn_from_truncated=True to learn from them (this warning "
                     "is logged once)"
@@ -159,12 +160,12 @@ class REINFORCE(OnPolicyAgent):
         return returns, {"loss": loss.detach() / self.batchsize}
 
     def accumulate_grad(self) -> None:
-        """Add the gradient of the sequences' loss to the gradients of the parameters, and clear the sequences.
+        """Add the gradient of the loss of the stored sequences to the parameters' gradients, and clear the sequences.
 
         A subclass may override this method, `batch_update` or `update_with_accumulated_grad`. The agent then calls
-        these methods like PFRL. The agent calls `batch_update` once with all episodes, and `batch_update` calls
-        `accumulate_grad`. If `backward_separately` is True, the agent calls `accumulate_grad` for each episode, and
-        `update_with_accumulated_grad` at the end.
+        these methods as PFRL does. If `backward_separately` is True, the agent calls `accumulate_grad` for each
+        episode, and `update_with_accumulated_grad` at the end. Otherwise it calls `batch_update` once for all episodes,
+        and `batch_update` calls `accumulate_grad`.
 
         The sequences are stored in three attributes. Each attribute is a list with one list per episode.
         `log_prob_sequences` and `entropy_sequences` contain tensors [1] with graph. `reward_sequences` contains floats;
@@ -188,13 +189,13 @@ class REINFORCE(OnPolicyAgent):
 
 
 def low_memory_sum(losses: Iterable[Tensor], params: Sequence[Tensor]) -> Tensor:
-    """Return a scalar with the value and the gradient of the sum of `losses`.
+    """Return a scalar that has the same value and the same gradient as the sum of `losses`.
 
     The graph of each loss is backpropagated and freed before the next loss is computed.
 
     Args:
         losses: Scalar losses.
-        params: Parameters that the gradient is computed for.
+        params: Parameters with respect to which the gradient is computed.
     """
     total, gradient = params[0].new_zeros(()), [torch.zeros_like(param) for param in params]
     for loss in losses:

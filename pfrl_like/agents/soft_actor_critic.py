@@ -33,10 +33,10 @@ def soft_next_value(
 ) -> tuple[Any, Tensor]:
     """Sample next actions from the policy, and return their values and log-probabilities.
 
-    Both are terms of the soft value of the next states (arXiv:1812.05905, eq. 3 and section 6).
+    The soft value of a next state is value - temperature * log-probability (arXiv:1812.05905, eq. 3 and section 6).
 
     Args:
-        policy: Policy that the next actions are sampled from.
+        policy: Policy from which the next actions are sampled.
         target_critics: Target networks of the critics.
         batch: Transitions or sequences.
         pool: Function that combines the action values of all critics into one action value.
@@ -66,9 +66,9 @@ def sac_policy_loss(
     accumulator: str = "mean",
     pool: Callable[[Sequence[Tensor]], Tensor] = least,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the mean of temperature * log_prob(a) - min Q(s, a) (arXiv:1812.05905, eq. 7).
+    """Compute the mean of temperature * log_prob(a) - min_i Q_i(s, a) (arXiv:1812.05905, eq. 7).
 
-    The action a is a reparametrised sample from the policy. The minimum is taken over the critics.
+    The action a is a reparametrised sample from the policy. The index i runs over the critics.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
@@ -89,7 +89,7 @@ def sac_policy_loss(
 
 
 def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
-    """Return the policy's distributions, samples from them, and the log-probabilities of the samples, [N].
+    """Return the policy's distributions, one sampled action per row, and the log-probabilities of the samples, [N].
 
     Raises:
         ValueError: If the log-probabilities do not have the shape [N].
@@ -103,7 +103,7 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
 
 
 def _entropy(distribution: Distribution, log_prob: Tensor) -> Tensor:
-    """Return the entropy of each row, [N]. Without a cheap formula, estimate the entropy from the sample."""
+    """Return the entropy of each row, [N]. If there is no cheap formula, estimate it by -log_prob of the sample."""
     if isinstance(distribution, SquashedGaussian) or type(distribution).entropy is Distribution.entropy:
         return -log_prob
     return distribution.entropy()
@@ -119,28 +119,27 @@ class SoftActorCritic(OffPolicyActorCritic):
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
-            clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -160,24 +159,24 @@ class SoftActorCritic(OffPolicyActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    #: Statistics that are averaged over rows.
+    #: Names of the statistics that have one value per row.
     averaged_rows: tuple[str, ...] = ("entropy",)
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "n_updates", "average_entropy", "temperature")
     _targets = Targets(of_policy=False, schedule="every update")
     _needs_densities = True
     _hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
     _acting_hook = "batch_select_greedy_action"
-    #: Function that combines the action values of all critics in the targets.
+    #: Function that combines the outputs of all critics in the next states to one output, for the targets.
     _pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
-    #: Function that combines the values of all critics in the policy's loss.
+    #: Function that combines the values of all critics to one value per row, for the policy's loss.
     _policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
     def __init__(
@@ -238,14 +237,14 @@ class SoftActorCritic(OffPolicyActorCritic):
         return float(self._multipliers["temperature"]())
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Return the Lagrange multipliers of the losses. Called before the constructor of the base class."""
+        """Return the Lagrange multipliers of the losses. This method runs before the constructor of the base class."""
         lr = self.temperature_optimizer_lr
         return [LagrangeMultiplier("temperature", self.initial_temperature, "entropy_target", self.entropy_target, lr)]
 
     def acting_copy(self) -> Any:
-        """Return a copy that only selects actions, on the CPU. The multipliers of the copy are constant."""
+        """Return a copy on the CPU that selects actions and cannot learn. Its multipliers are constant."""
         acting = super().acting_copy()
-        acting._multipliers = {name: each.constant() for name, each in self._multipliers.items()}
+        acting._multipliers = {name: multiplier.constant() for name, multiplier in self._multipliers.items()}
         return acting
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
@@ -317,7 +316,7 @@ class SoftActorCritic(OffPolicyActorCritic):
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
         """Update all networks in the order of PFRL's `update`.
 
-        The policy and the temperature are updated every `policy_update_delay` updates.
+        Every `policy_update_delay` updates, the policy and the temperature are updated, too.
         """
         self.update_q_func(batch)
         if (self.optim_t + 1) % self.policy_update_delay == 0:
@@ -329,5 +328,5 @@ class SoftActorCritic(OffPolicyActorCritic):
         return self.target_critics  # type: ignore[no-any-return]
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Return the number of updates of the policy, and the values of the multipliers."""
+        """Return the number of policy updates and the current multipliers, keyed by the name of the statistic."""
         return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self._multipliers}}

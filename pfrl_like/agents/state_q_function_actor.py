@@ -1,4 +1,4 @@
-"""An actor that acts with a Q-function and sends its steps to a learner through a pipe."""
+"""Actor that selects actions with a Q-function and sends its steps to a learner through a pipe."""
 
 import logging
 from collections.abc import Callable
@@ -23,13 +23,13 @@ class StateQFunctionActor(Actor, metaclass=HookType):
         explorer: Explorer that selects the training action.
         phi: Feature extractor applied to each observation. The actor sends raw observations.
         recurrent: True if the Q-function has the interface of `pfrl_like.nn.Recurrent`.
-        logger: Logger. If the other end of the pipe is closed, the actor logs an error.
+        logger: Logger. The actor logs an error if the learner closes its end of the pipe.
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         episodic_update_len: The actor sends one recurrent state every `episodic_update_len` steps. If None, it sends
             only the first recurrent state of each episode.
 
     Raises:
-        TypeError: If the arguments do not fit together.
+        TypeError: If an argument has the wrong type or does not match another argument.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
 def td3_next_value(
     target_policy: Any, target_critics: Sequence[Any], batch: Batch, smoothing: Callable[[Tensor], Tensor]
 ) -> Any:
-    """Return the minimum over the target critics of Q'(s', a') (arXiv:1802.09477, algorithm 1).
+    """Return min_i Q_i'(s', a') (arXiv:1802.09477, algorithm 1). The index i runs over the target critics.
 
     The action a' is the target policy's action with noise; see `td3_next_action`.
 
@@ -75,7 +75,7 @@ class TD3(OffPolicyActorCritic):
             `DeterministicHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
@@ -83,7 +83,7 @@ class TD3(OffPolicyActorCritic):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action, given an action sampled from the policy.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
@@ -91,15 +91,16 @@ class TD3(OffPolicyActorCritic):
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update of the policy.
         n_times_update: Number of updates every `update_interval` steps.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         policy_update_delay: Number of critic updates per update of the policy and the target networks.
-        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy.
+        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy and returns
+            the noisy actions.
         further_q_funcs: Additional critics. The target uses the minimum over all critics.
         further_q_func_optimizers: Optimisers of the additional critics.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -112,25 +113,25 @@ class TD3(OffPolicyActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = ("policy_loss",)
     _saved_counters = {**OffPolicyActorCritic._saved_counters, "q_func_n_updates": "q_func_n_updates"}
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
     _elementwise = staticmethod(square)
     _targets = Targets(schedule="with policy")
     _hooks_of_update = frozenset(["update_q_func", "update_policy"])
     _acting_hook = "batch_select_onpolicy_action"
-    # Number of critic updates minus number of agent updates. Overridden methods of PFRL may update the critics several
-    # times per agent update, or not at all.
-    _more_critic_updates = 0
+    # Number of critic updates minus number of agent updates. A subclass that overrides methods of PFRL may update the
+    # critics several times per agent update, or not at all.
+    _critic_update_difference = 0
 
     q_func1: Any
 
@@ -178,7 +179,7 @@ class TD3(OffPolicyActorCritic):
         self.target_policy_smoothing_func = target_policy_smoothing_func
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the next value from the target networks (`td3_next_value`), and the rewards, [N]."""
+        """Return the value of the next states (`td3_next_value` of the target networks), and the rewards, [N]."""
         smoothing = self.target_policy_smoothing_func
         return td3_next_value(self.target_policy, self.target_critics, batch, smoothing), batch.reward
 
@@ -193,7 +194,7 @@ class TD3(OffPolicyActorCritic):
         return ddpg_policy_loss(self.policy, self.critics[0], batch, self.batch_accumulator)[0]
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Return the action bounds of policy, explorer and target smoothing, keyed by part. None: bounds are unknown.
+        """Return the action bounds of policy, explorer and target smoothing, keyed by name. None means unknown bounds.
 
         Args:
             distribution: Output of the policy for any observation.
@@ -230,20 +231,24 @@ class TD3(OffPolicyActorCritic):
         return list(actions_of_policy(self, batch_obs, deterministic=False))
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update the critics, and the policy and targets every `policy_update_delay` updates, like PFRL's `update`."""
+        """Make one update in the order of PFRL's `update`.
+
+        Each update trains the critics. Every `policy_update_delay` updates, the policy and the targets are updated,
+        too.
+        """
         self.update_q_func(batch)
         if self.q_func_n_updates % self.policy_update_delay == 0:
             self.update_policy(batch)
             self.sync_target_network()
-        self._more_critic_updates -= 1  # both `update_q_func` and the caller count this update of the critics
+        self._critic_update_difference -= 1  # `update_q_func` and the caller both count this critic update
 
     def _count_update(self) -> None:
-        """Count an update of the agent. The updates of the critics are counted in `update_q_func`."""
+        """Count an update of the agent. `update_q_func` counts the updates of the critics."""
         super()._count_update()
-        self._more_critic_updates -= 1
+        self._critic_update_difference -= 1
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Return the numbers of updates of the policy and of the critics."""
+        """Return the number of policy updates and the number of critic updates, keyed by the name of the statistic."""
         return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
 
     policy_n_updates = alias("n_policy_updates", "Number of updates of the policy.")
@@ -251,8 +256,8 @@ class TD3(OffPolicyActorCritic):
     @property
     def q_func_n_updates(self) -> int:
         """Number of updates of the critics."""
-        return self.optim_t + self._more_critic_updates
+        return self.optim_t + self._critic_update_difference
 
     @q_func_n_updates.setter
     def q_func_n_updates(self, count: int) -> None:
-        self._more_critic_updates = count - self.optim_t
+        self._critic_update_difference = count - self.optim_t

@@ -30,7 +30,7 @@ _EPS = 1e-8
 
 
 def surrogate_gain(distribution: Any, batch: Batch, entropy_coef: float = 0.0) -> Tensor:
-    """Compute the policy's objective: mean of ratio * A (arXiv:1502.05477, eq. 14) plus the weighted entropy, a scalar.
+    """Compute the surrogate objective, a scalar: mean of ratio * A (arXiv:1502.05477, eq. 14) + weighted entropy.
 
     Args:
         distribution: The policy's distributions of actions for the rows, [N].
@@ -51,25 +51,27 @@ def value_loss(vf: Any, batch: Batch) -> Tensor:
 def natural_step(
     gain: Tensor, kl: Tensor, params: Sequence[Tensor], *, max_kl: float, damping: float, max_iter: int
 ) -> Tensor:
-    """Compute the natural-gradient step whose second-order KL divergence is `max_kl` (arXiv:1502.05477, appendix C).
+    """Compute the natural-gradient step (arXiv:1502.05477, appendix C).
+
+    The second-order approximation of the KL divergence between the policies before and after the step is `max_kl`.
 
     Args:
-        gain: Scalar to increase.
+        gain: The objective that the step increases, a scalar.
         kl: KL divergence from the current policy, a scalar. Its value and its gradient are 0 at the current parameters.
         params: All parameters that `gain` and `kl` depend on.
-        max_kl: KL divergence of the step, in nats.
+        max_kl: Approximate KL divergence after the step, in nats.
         damping: Number added to the diagonal of the Fisher matrix, the second derivative of `kl`.
         max_iter: Maximum number of conjugate-gradient iterations.
 
     Returns:
-        Change of the parameters, concatenated, [n].
+        Change of all n parameters in one vector, [n].
 
     Raises:
         ValueError: If `gain` or `kl` does not depend on one of the parameters.
     """
     try:
-        slope = _flat(torch.autograd.grad(kl, params, create_graph=True))
-        gradient = _flat(torch.autograd.grad(gain, params, retain_graph=True)).detach()
+        kl_grad = _flat(torch.autograd.grad(kl, params, create_graph=True))
+        gain_grad = _flat(torch.autograd.grad(gain, params, retain_graph=True)).detach()
     except RuntimeError as error:
         if "not have been used" not in str(error):
             raise
@@ -77,9 +79,9 @@ def natural_step(
         raise ValueError(f"policy has a parameter that its actions do not depend on: {advice} ({error})") from error
 
     def fisher_product(vector: Tensor) -> Tensor:
-        return _flat(torch.autograd.grad(slope.dot(vector), params, retain_graph=True)).detach() + damping * vector
+        return _flat(torch.autograd.grad(kl_grad.dot(vector), params, retain_graph=True)).detach() + damping * vector
 
-    direction = conjugate_gradient(fisher_product, gradient, max_iter)
+    direction = conjugate_gradient(fisher_product, gain_grad, max_iter)
     return direction * (2 * max_kl / (direction.dot(fisher_product(direction)) + _EPS)).sqrt()
 
 
@@ -90,15 +92,15 @@ class TRPO(OnPolicyAgent):
         policy: Module from observations to distributions of actions. It must be twice differentiable.
         vf: Module from observations to values [B, 1]. It must not share parameters with the policy.
         vf_optimizer: Optimiser of the parameters of `vf`.
-        obs_normalizer: Normaliser of features. It is updated with the collected features after the advantages are
-            computed and before the gradient steps. None disables normalisation.
+        obs_normalizer: Normaliser of features. Each update first computes the advantages, then updates the normaliser
+            with the collected features, then makes the gradient steps. None disables normalisation.
         gpu: CUDA device index. None or a negative index means the CPU.
         gamma: Discount factor per step.
         lambd: Lambda of the generalised advantage estimate.
         phi: Feature extractor applied once to each observation, when the agent selects the action.
         entropy_coef: Weight of the entropy bonus.
         update_interval: Number of steps between updates, summed over all environments.
-        max_kl: Maximum KL divergence between the policies before and after an update, in nats, mean over the steps.
+        max_kl: Maximum KL divergence between the policies before and after an update, averaged over the steps, in nats.
         vf_epochs: Number of epochs of value-function training per update.
         vf_batch_size: Number of steps per minibatch of value-function training.
         standardize_advantages: True to standardise the advantages of an update to mean 0 and standard deviation 1.
@@ -114,8 +116,8 @@ class TRPO(OnPolicyAgent):
         max_grad_norm: Maximum L2 norm of the gradient of the value loss; None disables clipping.
         value_stats_window: Number of recent values to average for the statistics.
         entropy_stats_window: Number of recent entropies to average for the statistics.
-        kl_stats_window: Number of recent KL divergences to average for the statistics. A failed line search adds no
-            value.
+        kl_stats_window: Number of recent KL divergences to average for the statistics. If the line search fails, no KL
+            divergence is added.
         policy_step_size_stats_window: Number of recent step sizes to average for the statistics. A step size is the
             applied fraction of the full step, or 0 if the line search failed.
         logger: Logger for the trials of the line search (level INFO) and for rejected updates (non-finite loss or
@@ -124,7 +126,7 @@ class TRPO(OnPolicyAgent):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     saved_attributes = ("policy", "vf", "vf_optimizer", "obs_normalizer")
@@ -198,8 +200,8 @@ class TRPO(OnPolicyAgent):
         if self.standardize_advantages:
             steps = steps.replace(advantage=standardized(advantage))
         episodes = self.normalized_anew(episodes, steps)
-        states = episodes.states or (None, None)
-        policy_episodes, vf_episodes = (dataclasses.replace(episodes, states=state) for state in states)
+        recurrent_states = episodes.states or (None, None)
+        policy_episodes, vf_episodes = (dataclasses.replace(episodes, states=state) for state in recurrent_states)
         stats = self.update_policy(all_steps(policy_episodes, self.max_recurrent_sequence_len))
         for minibatches in shuffled(vf_episodes, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len):
             for batch in minibatches:
@@ -209,12 +211,16 @@ class TRPO(OnPolicyAgent):
         return advantage, stats
 
     def rollback(self, updates: int) -> None:
-        """Do nothing. A GPU skips only value-function steps, and `n_updates` counts policy steps."""
+        """Do nothing, because `n_updates` counts policy steps.
+
+        A non-finite loss on a GPU skips only steps of the value function. A non-finite policy step raises an error at
+        once.
+        """
 
     def update_policy(self, batch: Batch) -> dict[str, Tensor]:
         """Update the policy by a line search. Return the statistics "policy_step_size" and, after success, "kl"."""
         params = [param for param in self.policy.parameters() if param.requires_grad]
-        # Recurrent layers of cuDNN can be differentiated only once.
+        # The recurrent layers of cuDNN have no second derivatives.
         with torch.backends.cudnn.flags(enabled=False) if self.recurrent else contextlib.nullcontext():
             distribution = policy_of(self.policy, batch)
             with torch.no_grad():
@@ -243,12 +249,12 @@ class TRPO(OnPolicyAgent):
         return {"policy_step_size": gain.new_zeros(())}
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Return means over the last values (NaN before the first value), and the explained variance (see `PPO`)."""
+        """Return moving averages, NaN before the first value, and the explained variance (see `PPO.get_statistics`)."""
         return [*self._window_means(), ("explained_variance", self.explained_variance)]
 
 
 def _check_parameters(policy: torch.nn.Module, vf: torch.nn.Module, vf_optimizer: torch.optim.Optimizer) -> None:
-    """Raise if the policy has no trainable parameter, or shares a parameter with `vf` or `vf_optimizer`."""
+    """Raise an error if the policy has no trainable parameter, or shares a parameter with `vf` or `vf_optimizer`."""
     policy_params = {id(param) for param in policy.parameters() if param.requires_grad}
     if not policy_params:
         raise ValueError("policy has no trainable parameter: call requires_grad_(True) on the parameters to train")

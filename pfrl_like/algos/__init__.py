@@ -1,4 +1,4 @@
-"""Estimators: algorithms with scikit-learn's interface, which build networks and agents and train the agents."""
+"""Estimators: algorithms with scikit-learn's interface. They build networks and agents, and train the agents."""
 
 from typing import TYPE_CHECKING, Any
 

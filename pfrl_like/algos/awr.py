@@ -18,7 +18,7 @@ class AWR(Estimator):
     Args:
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the value function.
-        batch_size: Number of transitions per iteration. The returns are computed from these transitions.
+        batch_size: Number of transitions per iteration. One iteration computes their returns and makes several updates.
         gamma: Discount factor per step.
         batch_size_per_update: Number of transitions per update.
         n_actor_updates: Number of policy updates per iteration.
@@ -32,10 +32,10 @@ class AWR(Estimator):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -85,13 +85,14 @@ class AWR(Estimator):
         return torch.optim.SGD(module.parameters(), lr=lr, momentum=self.momentum)
 
     def predict_value(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return state values, [n]. If `with_std` is True, also return standard deviations over critics, [n].
+        """Return state values, [n]. If `with_std` is True, also return their standard deviations over the critics, [n].
 
-        The standard deviations are 0, because there is only one critic, the value function.
+        There is only one critic, the value function. Therefore the standard deviations are 0.
 
         Args:
             x: Observations with stacked frames, [n, ...].
-            args: `action` and `with_std`, as in `predict_value` of other estimators. `action` is ignored.
+            args: Positional arguments `action` and `with_std`, as in `predict_value` of other estimators. `action` is
+                ignored.
             kwargs: `action` and `with_std` as keyword arguments.
 
         Raises:
@@ -114,7 +115,7 @@ class DiscreteAWR(AWR):
     Args:
         actor_learning_rate: Learning rate of the policy.
         critic_learning_rate: Learning rate of the value function.
-        batch_size: Number of transitions per iteration. The returns are computed from these transitions.
+        batch_size: Number of transitions per iteration. One iteration computes their returns and makes several updates.
         gamma: Discount factor per step.
         batch_size_per_update: Number of transitions per update.
         n_actor_updates: Number of policy updates per iteration.
@@ -128,10 +129,10 @@ class DiscreteAWR(AWR):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of

@@ -23,10 +23,10 @@ class BC(Estimator):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -66,7 +66,7 @@ class BC(Estimator):
         raise NotImplementedError(f"{type(self).__name__} learns only a policy and has no values")
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> NoReturn:
-        """Raise an error; call `predict`, which returns the learnt action of each state.
+        """Raise an error, because the policy is deterministic. Call `predict` instead.
 
         Raises:
             NotImplementedError: Always.
@@ -75,7 +75,7 @@ class BC(Estimator):
 
 
 class DiscreteBC(BC):
-    """Estimator for behavioural cloning of discrete actions by maximum likelihood; the agent is a `DiscreteBC`.
+    """Estimator for behavioural cloning of discrete actions by maximum likelihood. The agent is a `DiscreteBC`.
 
     `beta` is the weight of the squared outputs of the last layer (logits). In d3rlpy 2.8, `beta` is the weight of the
     squared log-probabilities.
@@ -90,10 +90,10 @@ class DiscreteBC(BC):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of

@@ -1,4 +1,4 @@
-"""Estimators of algorithms that constrain the policy by a model of the recorded actions."""
+"""Estimators of algorithms whose policy stays close to a model of the recorded actions."""
 
 from typing import Any, ClassVar, NoReturn
 
@@ -41,10 +41,10 @@ class ImitatingActorCritic(ActorCritic):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -82,7 +82,7 @@ class ImitatingActorCritic(ActorCritic):
     def _imitation_options(
         self, observation_shape: tuple[int, ...], action_size: int, latent_size: int
     ) -> dict[str, Any]:
-        """Return the agent's constructor arguments that concern the model of the recorded actions."""
+        """Return the constructor arguments of the agent that concern the model of the recorded actions."""
         imitator = conditional_vae(lambda size: self._encoder(observation_shape, size), action_size, latent_size)
         return {
             "imitator": imitator, "imitator_optimizer": adam(imitator, self.imitator_learning_rate, self.eps),
@@ -95,9 +95,9 @@ class BCQ(ImitatingActorCritic):
 
     Each call of `predict` samples new actions.
 
-    Differences from d3rlpy 2.8: the model of recorded actions has unbounded outputs in d3rlpy, and outputs in [-1, 1]
-    here, as in the paper's code. d3rlpy updates the model before the critics and the policy. This library updates the
-    model after the critics and the policy. The losses are equal.
+    There are two differences from d3rlpy 2.8. Here the model of recorded actions has outputs in [-1, 1], as in the
+    paper's code. In d3rlpy its outputs are unbounded. This library updates the model after the critics and the policy,
+    d3rlpy before them. The losses are equal.
 
     Args:
         action_flexibility: Maximum perturbation of a sampled action.
@@ -127,10 +127,10 @@ class BCQ(ImitatingActorCritic):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -178,10 +178,10 @@ class BEAR(ImitatingActorCritic, SAC):
     A constraint keeps the policy close to a conditional variational autoencoder of the recorded actions. Each call of
     `predict` samples actions from the policy and returns the action with the largest value under the first critic.
 
-    Differences from d3rlpy 2.8: d3rlpy computes the discrepancy from the policy's actions before squashing. This agent
-    squashes the actions of the policy and of the model. If d3rlpy learns alpha, the update of alpha adds a gradient to
-    the policy's parameters that cancels the gradient of the discrepancy. In d3rlpy, alpha has the learning rate of the
-    policy. `BCQ` describes the differences between the models of recorded actions.
+    There are three differences from d3rlpy 2.8. d3rlpy computes the discrepancy from the policy's actions before
+    squashing. This agent computes it from squashed actions of the policy and of the model. In d3rlpy, the update of
+    alpha adds a gradient to the policy's parameters that cancels the gradient of the discrepancy. In d3rlpy, alpha has
+    the learning rate of the policy. For the model of recorded actions see `BCQ`.
 
     Args:
         alpha_learning_rate: Learning rate of the weight alpha of the discrepancy between policy and model.
@@ -189,8 +189,8 @@ class BEAR(ImitatingActorCritic, SAC):
         alpha_threshold: Target of the discrepancy. Alpha is learnt so that the discrepancy stays near the target.
         mmd_kernel: Kernel of the discrepancy, "gaussian" or "laplacian".
         mmd_sigma: Width of the kernel.
-        n_mmd_action_samples: Number of actions sampled from the policy, and from the model, to compute the discrepancy;
-            at least 2.
+        n_mmd_action_samples: Number of actions from which the discrepancy is computed: `n_mmd_action_samples` actions
+            of the policy and as many of the model; at least 2.
         vae_kl_weight: Weight of the KL divergence in the model's loss.
         imitator_learning_rate: Learning rate of the model of recorded actions.
         lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
@@ -216,10 +216,10 @@ class BEAR(ImitatingActorCritic, SAC):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -292,10 +292,10 @@ class DiscreteBCQ(DoubleDQN):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of

@@ -14,7 +14,7 @@ from pfrl_like.utils.checks import alias
 class DDPG(ActorCritic):
     """Estimator for Deep Deterministic Policy Gradient; the agent is a `pfrl_like.agents.DDPG`.
 
-    With `regularizing_rate=0`, an update is equal to an update of d3rlpy 2.8, which has no such penalty.
+    With `regularizing_rate=0`, an update is equal to an update of d3rlpy 2.8. d3rlpy 2.8 has no such penalty.
 
     Args:
         regularizing_rate: Weight of a penalty in the policy's loss: the mean square of the inputs of the policy's tanh.
@@ -36,10 +36,10 @@ class DDPG(ActorCritic):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -107,10 +107,10 @@ class TD3(DDPG):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -148,7 +148,7 @@ class TD3(DDPG):
 class Smoothing:
     """Function that adds clipped Gaussian noise to actions in [-1, 1] (arXiv:1802.09477, eq. 14).
 
-    `set_params` finds the attributes of the object and changes them after fitting.
+    The noise is an object with attributes, so that `set_params` can change them after fitting.
 
     Args:
         sigma: Standard deviation of the noise.

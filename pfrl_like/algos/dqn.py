@@ -11,8 +11,8 @@ class DQN(QLearning):
     """Estimator for Deep Q-Networks; the agent is a `pfrl_like.agents.DQN`.
 
     With `clip_delta=True`, an update is equal to an update of d3rlpy 2.8. d3rlpy's NFQ is
-    `DQN(target_update_interval=1)`. The first update of the target network is after the first update in d3rlpy, and
-    after `target_update_interval` updates here.
+    `DQN(target_update_interval=1)`. d3rlpy first updates the target network after the first update. This library first
+    updates it after `target_update_interval` updates.
 
     Args:
         learning_rate: Learning rate of the Q-function.
@@ -35,10 +35,10 @@ class DQN(QLearning):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -104,10 +104,10 @@ class DoubleDQN(DQN):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -132,9 +132,8 @@ class DoubleDQN(DQN):
 class DiscreteCQL(DoubleDQN):
     """Estimator for Conservative Q-Learning with discrete actions; the agent is a `pfrl_like.agents.DiscreteCQL`.
 
-    With `clip_delta=True`, an update is equal to an update of d3rlpy 2.8. With several critics, this estimator computes
-    one conservative term per critic and adds the terms. d3rlpy computes one conservative term from the mean of the
-    critics' values.
+    With `clip_delta=True`, an update is equal to an update of d3rlpy 2.8. With several critics, this estimator adds one
+    conservative term per critic. d3rlpy computes a single conservative term from the mean of the critics' values.
 
     Args:
         alpha: Weight of the conservative term.
@@ -158,10 +157,10 @@ class DiscreteCQL(DoubleDQN):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of

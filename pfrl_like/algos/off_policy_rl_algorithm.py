@@ -20,9 +20,9 @@ Path = dict[str, Any]
 class OffPolicyRLAlgorithm(ABC):
     """Base class of off-policy algorithms that are trained in epochs.
 
-    In each iteration of an epoch, an `EpochRunner` samples paths (the steps of episodes) and stores the steps in the
-    replay buffer. The algorithm then makes gradient steps. A subclass such as `EpochDQN` defines `init_opt`, which sets
-    the attribute `agent` to an agent of this library.
+    An epoch consists of `steps_per_epoch` iterations. In each iteration an `EpochRunner` samples paths (the steps of
+    episodes) and stores the steps in the replay buffer. Then the algorithm makes gradient steps. A subclass such as
+    `EpochDQN` defines `init_opt`. This method sets the attribute `agent` to an agent of this library.
 
     Args:
         env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment.
@@ -37,18 +37,18 @@ class OffPolicyRLAlgorithm(ABC):
         max_eval_path_length: Maximum number of steps of an evaluation episode. If None, `max_path_length` is used.
         n_train_steps: Number of gradient steps per iteration.
         buffer_batch_size: Number of transitions per minibatch.
-        min_buffer_size: Minimum number of transitions in the buffer for a gradient step.
+        min_buffer_size: Number of transitions in the buffer at which gradient steps begin.
         rollout_batch_size: Number of complete paths (episodes) sampled per iteration.
         reward_scale: Factor of the rewards in training. Paths and returns contain unscaled rewards.
-        smooth_return: True to average the return over all episodes of the epoch so far. False to average over the
-            episodes of the last iteration that finished an episode.
+        smooth_return: True to average the return over all finished episodes of the epoch. False to average only over
+            the episodes of the most recent iteration in which an episode finished.
         exploration_policy: `Explorer` that chooses actions during sampling. None disables exploration.
 
     Attributes:
         agent: The agent that acts and learns.
-        average_return: Average return of the episodes selected by `smooth_return`. NaN before the first finished
+        average_return: Average return of the episodes that `smooth_return` selects. NaN before the first finished
             episode.
-        success_rate: Fraction of the episodes selected by `smooth_return` that are successes.
+        success_rate: Fraction of successes among these episodes.
 
     Raises:
         TypeError: If `env_spec` has no spaces, or `init_opt` does not set `agent` to an agent of the library.
@@ -111,7 +111,7 @@ class OffPolicyRLAlgorithm(ABC):
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state that snapshots contain in addition to the agent: a dict of JSON values with string keys.
+        """Return the state that snapshots contain besides the agent's state: a dict of JSON values with string keys.
 
         `EpochRunner` saves and restores attributes that are numbers, strings, arrays or random generators. Subclasses
         may add other state, such as the `state_dict` of a network that is not part of the agent.
@@ -127,7 +127,7 @@ class OffPolicyRLAlgorithm(ABC):
     # Sampling
 
     def dry_run(self, obs: Any, action_space: Any) -> None:
-        """Raise an error if the agent cannot act in an environment; `obs` is its first observation."""
+        """Raise an error if the agent cannot act in an environment. `obs` is the environment's first observation."""
         self.agent.dry_run(obs, action_space)
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
@@ -160,8 +160,8 @@ class OffPolicyRLAlgorithm(ABC):
         """Train for all epochs of a runner.
 
         Args:
-            runner: An `EpochRunner`, which yields the epochs (`step_epochs`), samples the paths (`obtain_samples`) and
-                counts the iterations (`step_itr`).
+            runner: An `EpochRunner`. It yields the epochs (`step_epochs`), samples the paths (`obtain_samples`) and has
+                the index of the iteration (`step_itr`).
 
         Returns:
             The average return of the last epoch.

@@ -11,10 +11,10 @@ class SAC(ActorCritic):
 
     The target entropy is minus the number of action dimensions.
 
-    Differences from d3rlpy 2.8: the `critic_loss` of d3rlpy is twice as large, because d3rlpy uses the squared error
-    and the paper uses half the squared error. Adam makes the same steps with both losses, except for the effect of
-    `eps`. d3rlpy updates the temperature before it computes the policy's loss. This agent updates the temperature
-    afterwards.
+    There are two differences from d3rlpy 2.8. This agent's critics minimise half the squared error, as in the paper.
+    d3rlpy uses the squared error, so that its `critic_loss` is twice as large. Adam makes the same steps with both
+    losses, except for the effect of `eps`. d3rlpy updates the temperature before it computes the policy's loss, this
+    agent afterwards.
 
     Args:
         temp_learning_rate: Learning rate of the temperature.
@@ -37,10 +37,10 @@ class SAC(ActorCritic):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -76,23 +76,23 @@ class SAC(ActorCritic):
         )  # fmt: skip
 
     def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        """Return the constructor arguments of the agent that `agents.SoftActorCritic` does not have; {} by default."""
+        """Return constructor arguments of the agent in addition to those of `agents.SoftActorCritic`; {} by default."""
         return {}
 
 
 class CQL(SAC):
     """Estimator for Conservative Q-Learning; the agent is a `pfrl_like.agents.CQL`.
 
-    Differences from d3rlpy 2.8: d3rlpy subtracts the threshold in the critic loss that it reports, once per critic, and
-    also multiplies the threshold by `conservative_weight`. d3rlpy updates alpha before it computes the critic loss.
-    If `soft_q_backup` is False, the targets of d3rlpy use the value of the policy's mode, and the targets of this agent
-    use the value of a sampled action. If `soft_q_backup` is True, the targets are equal.
+    There are three differences from d3rlpy 2.8. In the critic loss that d3rlpy reports, the threshold is subtracted
+    once per critic, and `conservative_weight` multiplies the threshold, too. d3rlpy updates alpha before it computes
+    the critic loss. If `soft_q_backup` is False, d3rlpy's targets use the value of the policy's mode, this agent's
+    targets the value of a sampled action. If `soft_q_backup` is True, the targets are equal.
 
     Args:
         alpha_learning_rate: Learning rate of the weight alpha of the conservative term.
         initial_alpha: Initial alpha.
-        alpha_threshold: Target value of `conservative_weight` times the gap. alpha, the weight of the conservative
-            term, is learnt to reach the target.
+        alpha_threshold: Target value of the weighted gap, `conservative_weight` * gap. The loss contains alpha times
+            the weighted gap. alpha is a Lagrange multiplier, learnt to reach the target.
         n_action_samples: Number of actions sampled for each row from each of three distributions: the policy in the
             state, the policy in the next state, and the uniform distribution.
         conservative_weight: Weight of the conservative gap: the values of sampled actions minus the values of the
@@ -118,10 +118,10 @@ class CQL(SAC):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -171,11 +171,11 @@ def alpha_options(algo: Any) -> dict[str, Any]:
 class AWAC(ActorCritic):
     """Estimator for Advantage-Weighted Actor-Critic; the agent is a `pfrl_like.agents.AWAC`.
 
-    Differences from d3rlpy 2.8: d3rlpy's weights are a softmax of the advantages over the minibatch, multiplied by the
-    number of rows, and its `actor_loss` is the sum over the rows. The weights of this estimator are min(exp(A / lam),
-    max_weight), and its `actor_loss` is the mean over the rows. The targets of d3rlpy subtract the log-probability of
-    the next action. The targets of the paper and of this estimator do not. d3rlpy's policy is a Gaussian with a
-    squashed mean. The policy of this estimator is a squashed Gaussian.
+    There are four differences from d3rlpy 2.8. The weights of this estimator are min(exp(A / lam), max_weight).
+    d3rlpy's weights are a softmax of the advantages over the minibatch, multiplied by the number of rows. `actor_loss`
+    is the mean over the rows here, and the sum in d3rlpy. The targets of d3rlpy subtract the log-probability of the
+    next action. The targets of the paper and of this estimator do not. d3rlpy's policy is a Gaussian with a squashed
+    mean. The policy of this estimator is a squashed Gaussian.
 
     Args:
         lam: Temperature of the weights. A smaller temperature increases the effect of the advantage.
@@ -200,10 +200,10 @@ class AWAC(ActorCritic):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of

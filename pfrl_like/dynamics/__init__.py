@@ -1,4 +1,4 @@
-"""Dynamics models, which learn from data to predict the steps of an environment, and rollouts of dynamics models."""
+"""Models that learn to predict the steps of an environment, and rollouts of these models."""
 
 from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemble
 from pfrl_like.dynamics.mopo import MOPO

@@ -52,7 +52,8 @@ class ProbabilisticEnsemble(nn.Module):
     The log-variances have a lower and an upper bound for each output. The bounds are learnt.
 
     Args:
-        encoders: First layers of the members: modules that map the input of the ensemble to features [B, feature_size].
+        encoders: The first layers of each member: modules that map the input of the ensemble to features, [B,
+            feature_size].
         feature_size: Size of the features.
         n_outputs: Number of outputs.
 
@@ -95,7 +96,7 @@ class Step(NamedTuple):
     Attributes:
         next_obs: Next observations, [B, n].
         reward: Rewards, [B].
-        variance: Maximum norm of the members' predicted variances, [B].
+        variance: Uncertainty, [B]: the norm of the predicted variances, maximum over the members.
     """
 
     next_obs: Tensor
@@ -116,7 +117,7 @@ def ensemble_loss(
         x: Observations and actions, [B, ...] each.
         target: Values to predict, [B, n].
         weight: Importance weights, [B], or None.
-        bound_weight: Weight of the sum over the outputs of upper bound minus lower bound.
+        bound_weight: Weight of the distance between the bounds, upper minus lower bound, summed over the outputs.
 
     Returns:
         The scalar loss, and the loss of each row averaged over the members, [B].
@@ -137,7 +138,8 @@ class DynamicsModel(AttributeSavingMixin):
     Like an agent, the model is trained by calls of `update(batch)`.
 
     Args:
-        network: Ensemble that predicts the change of the observation and the reward from (observation, action).
+        network: Ensemble whose input is (observation, action). It predicts the change of the observation, and the
+            reward.
         optimizer: Optimiser of the network.
         n_actions: Number of discrete actions; None for continuous actions.
         scaler: Fitted scaler of observations, or None. The network predicts the change of the scaled observation. The
@@ -152,9 +154,9 @@ class DynamicsModel(AttributeSavingMixin):
     """
 
     saved_attributes = ("network", "optimizer")
-    #: Discount factor, which training loops read from an agent. The model does not use discounts.
+    #: Discount factor. Training loops read this attribute of an agent. The model does not use it.
     gamma = 1.0
-    #: Function that is applied to each minibatch before the update, as in agents. None applies no function.
+    #: Function that changes each minibatch before the update, as in agents. None leaves minibatches unchanged.
     augment: Callable[[Batch], Batch] | None = None
 
     def __init__(
@@ -200,7 +202,7 @@ class DynamicsModel(AttributeSavingMixin):
     def _target(self, batch: Batch) -> Tensor:
         change = self._scaled(batch.next_obs) - self._scaled(batch.obs)
         target = torch.cat((change, self._cast(batch.reward).unsqueeze(1)), 1)
-        if target.shape[1] != self.network.n_outputs:  # the subtraction would broadcast a single output
+        if target.shape[1] != self.network.n_outputs:  # without this check, a single output would be broadcast
             n, expected = self.network.n_outputs, target.shape[1]
             raise ValueError(f"network has {n} outputs, expected {expected}: the size of an observation plus 1")
         return target
@@ -235,7 +237,7 @@ class DynamicsModel(AttributeSavingMixin):
     def sample(self, obs: Tensor, action: Tensor) -> Step:
         """Sample next observations and rewards; the arguments are the same as in `predict`.
 
-        Each row is sampled from the distribution that a random member predicts.
+        A random member is selected for each row. The row is sampled from the member's distribution.
         """
         means, variance = self._predicted(obs, action)
         rows = torch.arange(len(obs), device=self.device)
@@ -256,7 +258,7 @@ class DynamicsModel(AttributeSavingMixin):
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state that checkpoints contain: a dict with the number of updates."""
+        """Return the number of updates in a dict. Checkpoints contain this dict in addition to the saved attributes."""
         return {"optim_t": self.optim_t}
 
     def restore_state(self, state: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 
 
 def not_supported(reason: str) -> Any:
-    """Return a method that raises an error, for methods of `Estimator` that dynamics models do not support."""
+    """Return a method that raises an error. It replaces a method of `Estimator` that dynamics models do not support."""
 
     def raise_error(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise a NotImplementedError."""
@@ -30,19 +30,20 @@ def not_supported(reason: str) -> Any:
 class MOPO(Estimator):
     """Estimator of a dynamics model.
 
-    Fit the model to data, and pass it as `dynamics` to another estimator, which is then also trained on imagined
-    transitions. `lam` times the variance of the prediction is subtracted from the rewards of imagined transitions, so
-    that a policy avoids states in which the model is uncertain. Observations must be vectors.
+    First fit the model to data. Then pass it as `dynamics` to another estimator. That estimator learns from recorded
+    and imagined transitions. The reward of an imagined transition is the predicted reward minus `lam` times the
+    variance of the prediction. Therefore a policy avoids states in which the model is uncertain. Observations must be
+    vectors.
 
     Args:
         learning_rate: Learning rate of Adam.
         eps: Epsilon of Adam.
         weight_decay: Weight decay of Adam. It is not applied to the bounds of the variances.
         n_ensembles: Number of members of the ensemble.
-        n_transitions: Number of recorded observations from which rollouts start. The hyperparameters `n_transitions`,
-            `horizon` and `lam` can be changed after fitting.
+        n_transitions: Number of rollouts. Each rollout starts from a recorded observation. The hyperparameters
+            `n_transitions`, `horizon` and `lam` can be changed after fitting.
         horizon: Number of steps of a rollout.
-        lam: Factor of the variance that is subtracted from rewards.
+        lam: Factor of the variance of the prediction. The product is subtracted from the reward.
         discrete_action: True if actions are discrete.
         batch_size: Number of transitions per minibatch.
         n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
@@ -50,10 +51,10 @@ class MOPO(Estimator):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space. For `MOPO` it must be None.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -126,8 +127,8 @@ class MOPO(Estimator):
             with_variance: True to also return the variance of the prediction.
 
         Returns:
-            Next observations, [n, ...], and rewards, [n, 1]. If `with_variance` is True, also the maximum norm of the
-            members' variances, [n, 1], in units of the scaled observations.
+            Next observations, [n, ...], and rewards, [n, 1]. If `with_variance` is True, also the uncertainty, [n, 1]:
+            the norm of the predicted variances in units of the scaled observations, maximum over the members.
 
         Raises:
             NotFittedError: If the model is not built yet.
@@ -142,21 +143,24 @@ class MOPO(Estimator):
         return (next_obs, reward, variance) if with_variance else (next_obs, reward)
 
     def generate(self, algo: Any, transitions: Sequence[Transition]) -> list[Transition]:
-        """Return imagined transitions, from rollouts of `horizon` steps that start from recorded observations.
+        """Return the transitions of imagined rollouts.
+
+        Each rollout has `horizon` steps and starts from a recorded observation.
 
         The model does not predict terminal states, so no state is terminal.
 
         Args:
             algo: Algorithm that chooses the actions with `sample_action`, or with `predict` if `sample_action` is not
                 supported.
-            transitions: Recorded transitions, from which `n_transitions` are sampled with replacement.
+            transitions: Recorded transitions. `n_transitions` of them are sampled with replacement; rollouts start
+                there.
 
         Returns:
             `n_transitions` times `horizon` transitions, linked within each imagined episode.
 
         Raises:
             NotFittedError: If the model or the algorithm is not built yet.
-            TypeError: If either the model or the algorithm has discrete actions, and the other has continuous actions.
+            TypeError: If one of model and algorithm has discrete actions, and the other has continuous actions.
             ValueError: If a number is out of range, or observations have the wrong shape.
         """
         check_rollouts(self.n_transitions, self.horizon, self.lam)
@@ -174,7 +178,7 @@ class MOPO(Estimator):
     def _link_transitions(self, steps: Sequence[Batch], last_action: Tensor) -> list[Transition]:
         """Return the transitions of several imagined episodes, linked within each episode.
 
-        `steps[t]` contains step t of all episodes. `last_action` contains the actions after the last steps.
+        `steps[t]` contains step t of all episodes. `last_action` contains the actions that follow the last steps.
         """
         obs, action, reward, next_obs = (
             [getattr(step, name).cpu().numpy() for step in steps] for name in ("obs", "action", "reward", "next_obs")

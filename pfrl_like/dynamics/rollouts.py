@@ -19,7 +19,8 @@ from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.random import RandomSource
 
-#: Function of (obs, action, next_obs), [B, ...], that returns True for terminal next observations, bool [B].
+#: Function called as `terminated(obs, action, next_obs)`, with tensors [B, ...]. It returns a mask, bool [B]: True for
+#: terminal next observations.
 Terminated = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -36,15 +37,16 @@ def imagine(
     Args:
         model: The model.
         obs: Observations from which rollouts start, [B, n].
-        choose: Function that returns actions, [B, ...], for observations.
+        choose: Function from observations, [B, n], to actions, [B, ...].
         horizon: Number of steps of a rollout.
-        lam: Factor of the variance that is subtracted from rewards.
-        terminated: Function of (obs, action, next_obs), tensors [B, ...], that returns True for terminal next
-            observations, bool [B]. Rollouts end in terminal states. None means that no state is terminal.
+        lam: Factor of the variance of the prediction. The product is subtracted from the reward.
+        terminated: Function called as `terminated(obs, action, next_obs)`, with tensors [B, ...]. It returns a mask,
+            bool [B]: True for terminal next observations. Rollouts end in terminal states. None means that no state is
+            terminal.
 
     Yields:
-        A batch with one transition of each rollout that has not ended. The discount is 0 for transitions to terminal
-        states, and 1 for other transitions.
+        A batch with one transition of each rollout that has not ended. The discount is 0 if the next state is terminal,
+        otherwise 1.
     """
     for _ in range(horizon):
         action = choose(obs)
@@ -60,7 +62,7 @@ def imagine(
 
 
 def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
-    """Raise an error if a parameter of rollouts is out of range.
+    """Check that the parameters of rollouts are in range.
 
     Raises:
         ValueError: If a parameter is out of range.
@@ -71,11 +73,12 @@ def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
 
 
 def check_rollout_parts(dataset: Any, agent: Any, model: Any) -> None:
-    """Raise an error if dataset, agent or model cannot be used for rollouts.
+    """Check that dataset, agent and model can be used for rollouts.
 
     Raises:
-        TypeError: If `dataset` has no `sample_batch` or is prioritised, if `agent` needs more than single transitions,
-            or if `model` is not a dynamics model. The message contains the name of the argument.
+        TypeError: If `dataset` has no `sample_batch` or is prioritised, if `agent` needs sequences or other steps in
+            addition to single transitions, or if `model` is not a dynamics model. The message contains the name of the
+            argument.
     """
     kind, needed = type(dataset).__name__, [*getattr(agent, "sampling", {})]
     if not hasattr(dataset, "sample_batch"):
@@ -92,28 +95,29 @@ def check_rollout_parts(dataset: Any, agent: Any, model: Any) -> None:
 
 
 class ModelRollouts:
-    """Minibatches that contain recorded transitions, and transitions imagined with an agent's policy.
+    """Source of minibatches that contain recorded transitions and imagined transitions of an agent's policy.
 
-    Pass a `ModelRollouts` in place of the dataset to `train_agent_offline`. `Batch.extra` marks imagined rows for
-    `pfrl_like.agents.COMBO`. If `lam` is positive, other agents are trained as in MOPO. Checkpoints of a run contain
-    the imagined transitions, and the dataset if it is a replay buffer. Checkpoints do not contain the model. To resume
-    a run, construct the object again with the same model and dataset.
+    Pass a `ModelRollouts` in place of the dataset to `train_agent_offline`. `Batch.extra` marks the imagined rows;
+    `pfrl_like.agents.COMBO` reads this mark. With positive `lam`, any other agent learns as in MOPO. Checkpoints of a
+    run contain the imagined transitions, and the dataset if it is a replay buffer. Checkpoints do not contain the
+    model. To resume a run, construct the object again with the same model and dataset.
 
     Args:
         dataset: Object with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer that samples
             uniformly.
         model: Trained model, such as `MOPO.impl`.
-        agent: Agent that is trained on single transitions, not on sequences.
+        agent: Agent that learns from single transitions, not from sequences.
         real_ratio: Fraction of recorded transitions in a minibatch, between 0 and 1.
-        n_transitions: Number of recorded observations from which rollouts start; at most the number of recorded
-            transitions.
+        n_transitions: Number of rollouts in a round. Each rollout starts from a recorded observation. At most the
+            number of recorded transitions.
         horizon: Number of steps of a rollout.
-        interval: Number of minibatches between new rollouts.
-        kept: Number of rounds of rollouts that are stored. The capacity of the replay buffer `imagined` is `kept` *
-            `n_transitions` * `horizon` transitions.
-        lam: Factor of the variance that is subtracted from rewards.
-        terminated: Function of (obs, action, next_obs), tensors [B, ...], that returns True for terminal next
-            observations, bool [B]. Rollouts end in terminal states. None means that no state is terminal.
+        interval: Number of minibatches between rounds of rollouts.
+        kept: Number of recent rounds of rollouts that are stored. The capacity of the replay buffer `imagined` is
+            `kept` * `n_transitions` * `horizon` transitions.
+        lam: Factor of the variance of the prediction. The product is subtracted from the reward.
+        terminated: Function called as `terminated(obs, action, next_obs)`, with tensors [B, ...]. It returns a mask,
+            bool [B]: True for terminal next observations. Rollouts end in terminal states. None means that no state is
+            terminal.
         rng: Source of randomness for the sampling of imagined rows; None uses the global NumPy generator. The policy
             and the model use the global torch generator.
 
@@ -151,14 +155,14 @@ class ModelRollouts:
         self._count = 0
 
     def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", **options: Any) -> Batch:
-        """Sample a minibatch: first recorded transitions, then imagined transitions, without duplicates.
+        """Sample a minibatch without duplicates. The first rows are recorded, the other rows are imagined.
 
         Args:
             n: Number of transitions; at least 2.
             gamma: Discount factor per step.
             device: Device of the tensors.
-            options: Other arguments of the dataset's `sample_batch`. The result contains only the columns that imagined
-                transitions have.
+            options: Other arguments of the dataset's `sample_batch`. Columns that imagined transitions do not have are
+                removed from the result.
 
         Raises:
             ValueError: If there are too few recorded or imagined transitions, or `n` is less than 2.
@@ -174,7 +178,7 @@ class ModelRollouts:
         return concatenate_batches([_columns(recorded), _columns(imagined)]).replace(extra={IMAGINED: marks})
 
     def roll_out(self, **options: Any) -> None:
-        """Create imagined transitions with the current policy, in rollouts that start from recorded observations.
+        """Make one round of rollouts with the current policy, and store the imagined transitions.
 
         Args:
             options: Other arguments of the dataset's `sample_batch`.
@@ -189,17 +193,19 @@ class ModelRollouts:
             ids = ids[~ends]
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the number of minibatches, the dataset's state, the rollout parameters and the model's checksum.
+        """Return the number of sampled minibatches, the dataset's state, the rollout parameters and the model's hash.
 
         Runs save replay buffers separately, so the state does not contain the imagined transitions.
         """
         return {"count": self._count, "data": state_of_data(self.dataset), "made": self._parameters()}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Restore the number of minibatches, and compare dataset, model and rollout parameters with the saved state.
+        """Restore the number of sampled minibatches.
+
+        Compare dataset, model and rollout parameters with the saved state.
 
         Returns:
-            A description of each difference; empty if there is no difference.
+            A description of each difference; an empty list if there is no difference.
 
         Raises:
             KeyError, TypeError, ValueError: If `state` is not a state of a `ModelRollouts`, or if minibatches were
@@ -220,7 +226,7 @@ class ModelRollouts:
     def _parameters(self) -> dict[str, Any]:
         """Return the rollout parameters and a checksum of the model, keyed by name.
 
-        If the model has no `state_dict`, the checksum is unknown.
+        If the model has no `state_dict`, its entry says that the checksum is unknown.
         """
         model: Any = unknown_state(f"the model is {type(self.model).__name__} without state_dict and may have changed")
         if hasattr(self.model, "state_dict"):

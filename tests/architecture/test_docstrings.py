@@ -46,12 +46,12 @@ KINDS = [
 #: Arguments, by class, that mean something else than in the classes above, whose text would mislead.
 OWN_TEXTS = {
     "AWR": "batch_size",
-    "BEAR": "recurrent episodic_update_len num_steps",
-    "CalQL": "recurrent episodic_update_len num_steps",
+    "BEAR": "replay_buffer minibatch_size act_deterministically recurrent episodic_update_len num_steps",
+    "CalQL": "replay_buffer minibatch_size recurrent episodic_update_len num_steps",
     "CrossQ": "soft_update_tau recurrent",
     "DiscreteAWR": "policy",
     "DiscreteBC": "policy",
-    "DiscreteBCQ": "recurrent episodic_update_len num_steps burn_in",
+    "DiscreteBCQ": "replay_buffer minibatch_size recurrent episodic_update_len num_steps burn_in",
     "DiscreteFittedQEvaluation": "q_funcs",
     "DiscreteSAC": "policy q_func1 entropy_target",
     "REDQ": "compile",

@@ -191,7 +191,7 @@ def test_linked_returns_are_those_of_a_column() -> None:
 
 
 def test_awr_says_what_a_batch_lacks() -> None:
-    with pytest.raises(ValueError, match=r"batch lacks continuation, .* continuation=math.inf"):
+    with pytest.raises(ValueError, match=r"batch lacks continuation .* continuation=math.inf"):
         make().update(make_batch())
 
 

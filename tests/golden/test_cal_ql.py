@@ -53,7 +53,7 @@ def test_the_policys_actions_count_at_least_the_return() -> None:
     agent, returns = make(), torch.tensor([1.0, -5.0])
     batch = make_batch(n=2).replace(returns=returns)
     values = torch.arange(-9.0, 9.0).view(9, 2)  # of each row 6 of the policy, then 3 uniform ones
-    bounded = agent._compared_values(values, batch)
+    bounded = agent._sampled_action_values(values, batch)
     assert bounded[:, 0].tolist() == [1, 1, 1, 1, 1, 1, 3, 5, 7]
     assert bounded[:, 1].tolist() == [-5, -5, -4, -2, 0, 2, 4, 6, 8]
 
@@ -68,20 +68,20 @@ def test_with_low_returns_it_is_cql_and_high_ones_take_the_gradient_from_the_pol
     torch.testing.assert_close(losses["low"], losses["cql"])
     assert (losses["high"] > losses["cql"] + 10).all()
     values = torch.zeros(9, 8, requires_grad=True)
-    agent._compared_values(values, batch).sum().backward()
+    agent._sampled_action_values(values, batch).sum().backward()
     assert values.grad is not None and values.grad[:, 0].tolist() == [0] * 6 + [1] * 3
 
 
 def test_an_update_makes_the_returns_of_the_targets() -> None:
     agent, batch = make(), with_nothing_after(make_batch())
     seen: list[Any] = []
-    bounds = agent._compared_values
+    bounds = agent._sampled_action_values
 
     def watched(values: Tensor, rows: Batch) -> Any:
         seen.append(rows.returns)
         return bounds(values, rows)
 
-    agent._compared_values = watched
+    agent._sampled_action_values = watched
     torch.manual_seed(1)
     action = agent.policy(batch.next_obs).sample()
     least = torch.minimum(*(critic((batch.next_obs, action)).squeeze(1) for critic in agent.target_critics))
@@ -97,7 +97,7 @@ def test_a_horizon_cuts_returns_short() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"batch lacks continuation, .* continuation=math.inf"):
+    with pytest.raises(ValueError, match=r"batch lacks continuation .* continuation=math.inf"):
         make().update(make_batch())
     with pytest.raises(ValueError, match="recurrent is True, but CalQL does not support recurrent networks"):
         make(recurrent=True)

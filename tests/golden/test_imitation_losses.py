@@ -104,7 +104,7 @@ def test_rebracs_target_is_lowered_by_the_distance_from_the_next_action_where_it
 
 
 def test_rebrac_needs_next_actions() -> None:
-    with pytest.raises(ValueError, match="batch lacks next_action, .* next_actions=True"):
+    with pytest.raises(ValueError, match="batch lacks next_action .* next_actions=True"):
         rebrac_reward(BATCH.replace(next_action=None), torch.zeros(2, 2), beta=0.1)
 
 

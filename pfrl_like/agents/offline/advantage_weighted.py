@@ -40,37 +40,37 @@ def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulat
 
 @constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class AdvantageWeightedActorCritic(OffPolicyActorCritic):
-    """Base of agents whose policy maximises the weighted log-likelihood of the recorded actions.
+    """Base class of agents whose policy maximises the weighted log-likelihood of the recorded actions.
 
-    Subclasses define the weight in `_weight`. The agent has at least two critics, or one `QFunctionEnsemble`. Target
-    networks are updated by soft updates.
+    Subclasses define the weights in the method `_weight`. The agent has at least two critics, or one
+    `QFunctionEnsemble`. The target networks are updated by soft updates.
 
     Args:
-        policy: Module from observations to distributions of actions with densities, for example one that ends in a
-            `GaussianHeadWithStateIndependentCovariance`.
+        policy: Module from observations to distributions of actions with the method `log_prob`, for example one that
+            ends in a `GaussianHeadWithStateIndependentCovariance`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         further_q_funcs: Additional critics. The target uses the minimum over all critics.
         further_q_func_optimizers: Optimisers of the additional critics.
@@ -85,18 +85,18 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    #: Statistics that are averaged over rows.
+    #: Names of the statistics that have one value per row.
     averaged_rows: tuple[str, ...] = ("weight",)
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates: tuple[str, ...] = ("policy_loss",)
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
     _targets = Targets(of_policy=False, schedule="every update")
     _needs_densities = True

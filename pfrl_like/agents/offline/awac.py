@@ -17,22 +17,22 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts
 
-#: Function that reduces the values of sampled actions, [n, N], to [N]; called with the values and the axis.
+#: Function called as `pool(values, 0)`. It reduces the values of n sampled actions, [n, N], to one value per row, [N].
 Pool = Callable[[Tensor, int], Tensor]
 
 
 def sampled_advantage(policy: Any, critics: Sequence[Any], batch: Batch, n: int, pool: Pool = torch.mean) -> Tensor:
-    """Return the advantage of the recorded actions, [N]: their values minus the pooled values of sampled actions.
+    """Return the advantages, [N]: the values of the recorded actions minus the pooled values of sampled actions.
 
-    A value is the minimum over the critics.
+    The value of an action is the minimum over the critics.
 
     Args:
-        policy: Policy that the actions are sampled from.
+        policy: Policy from which the actions are sampled.
         critics: The critics.
         batch: Transitions or sequences.
         n: Number of actions sampled in each state.
-        pool: Function that reduces the values of the sampled actions, [n, N], to [N]; called with the values and the
-            axis.
+        pool: Function called as `pool(values, 0)`. It reduces the values of the sampled actions, [n, N], to one value
+            per row, [N].
     """
     sampled = distribution_of(policy, batch).sample((n,))
     values = least([values_of_actions(critic, batch, sampled) for critic in critics])
@@ -45,31 +45,31 @@ class AWAC(AdvantageWeightedActorCritic):
     The advantage A is Q(s, a) minus the mean value of actions sampled from the policy.
 
     Args:
-        policy: Module from observations to distributions of actions with densities, for example one that ends in a
-            `GaussianHeadWithStateIndependentCovariance`.
+        policy: Module from observations to distributions of actions with the method `log_prob`, for example one that
+            ends in a `GaussianHeadWithStateIndependentCovariance`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         further_q_funcs: Additional critics. The target uses the minimum over all critics.
         further_q_func_optimizers: Optimisers of the additional critics.
@@ -84,14 +84,14 @@ class AWAC(AdvantageWeightedActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         lam: Temperature of the weights, positive. A smaller temperature gives the advantage more influence.
         n_action_samples: Number of actions sampled from the policy in each state.
         max_weight: Maximum weight, positive.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class AWAC(AdvantageWeightedActorCritic):
         return exponential_weight(advantage, self.lam, self.max_weight)
 
 
-#: Functions that reduce the values of the sampled actions to the value of the state, keyed by `advantage_type`.
+#: Functions that reduce the values of the sampled actions to one value per state, keyed by `advantage_type`.
 REDUCTIONS: dict[str, Pool] = {"mean": torch.mean, "max": torch.amax}
 
 
@@ -153,37 +153,37 @@ def binary_weight(advantage: Tensor) -> Tensor:
 class CRR(AdvantageWeightedActorCritic):
     """Critic Regularized Regression: imitates recorded actions with weights that depend on the advantage.
 
-    The critics bootstrap from an action of the target policy. If there is one critic, an update equals an update of
-    d3rlpy 2.8. If there are several critics, d3rlpy computes the advantage from the mean over the critics, and this
-    agent from the minimum. By default d3rlpy copies the parameters to the target networks every 100 updates. This agent
-    makes a soft update of the target networks after each update.
+    The critics bootstrap from an action of the target policy. With one critic, an update equals an update of d3rlpy
+    2.8. With several critics, this agent computes the advantage from the minimum over the critics. d3rlpy computes it
+    from the mean. By default d3rlpy copies the parameters to the target networks every 100 updates. This agent makes a
+    soft update of the target networks after each update.
 
     Args:
-        policy: Module from observations to distributions of actions with densities, for example one that ends in a
-            `GaussianHeadWithStateIndependentCovariance`.
+        policy: Module from observations to distributions of actions with the method `log_prob`, for example one that
+            ends in a `GaussianHeadWithStateIndependentCovariance`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         further_q_funcs: Additional critics. The target uses the minimum over all critics.
         further_q_func_optimizers: Optimisers of the additional critics.
@@ -198,7 +198,7 @@ class CRR(AdvantageWeightedActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         advantage_type: "mean" or "max": reduction of the values of the sampled actions. The result is subtracted from
             Q(s, a).
         weight_type: "exp" for min(exp(A / beta), max_weight); "binary" for 1 if A is positive and 0 otherwise.
@@ -209,7 +209,7 @@ class CRR(AdvantageWeightedActorCritic):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _targets = Targets(schedule="every update")
@@ -261,7 +261,7 @@ class CRR(AdvantageWeightedActorCritic):
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def _weight(self, batch: Batch) -> Tensor:
-        """Return the weight of each recorded action, [N]; `weight_type` selects the function of the advantage."""
+        """Return the weight of each recorded action, [N]. `weight_type` selects the formula."""
         pool = REDUCTIONS[self.advantage_type]
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples, pool)
         if self.weight_type == "binary":

@@ -35,15 +35,15 @@ from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
     """Return the TD(lambda) return R of each row, [N].
 
-    If the batch contains transitions, the returns sum rewards to the end of the batch's `continuation`, the recorded
-    steps after each transition. If the batch contains sequences, the returns sum rewards to the end of the sequence.
+    In a batch of transitions, the returns include the rewards in `batch.continuation`, the recorded steps after each
+    transition. In a batch of sequences, the returns include the rewards up to the end of the sequence.
     (arXiv:1910.00177, Algorithm 1; Sutton and Barto 2018, eq. 12.18.)
 
     Args:
         v_func: The value function.
         batch: Transitions with `continuation`, or sequences.
-        lambd: lambda, in [0, 1]. If 0, the return bootstraps after one step. If 1, the return bootstraps only after
-            the last step, unless the episode ends there in a terminal state.
+        lambd: lambda, in [0, 1]. If 0, the return bootstraps after one step. If 1, the return bootstraps only after the
+            last step. It does not bootstrap from a terminal state.
 
     Raises:
         ValueError: If a batch of transitions has no `continuation`, or if `v_func` does not return one value for each
@@ -79,16 +79,16 @@ class AWR(OffPolicyActorCritic):
     """Advantage-Weighted Regression: the policy imitates recorded actions with weights that depend on the advantage.
 
     An update is one iteration of the algorithm. The agent computes the TD(lambda) returns R of a minibatch. It then
-    makes `n_critic_updates` gradient steps on the value function and `n_actor_updates` gradient steps on the policy,
-    each with a random part of the minibatch. The value function is trained on the returns. An action has the weight
-    min(exp(A / beta), max_weight), where A = R - V(s) is the advantage.
+    makes `n_critic_updates` gradient steps on the value function and `n_actor_updates` gradient steps on the policy.
+    Each gradient step uses randomly selected rows of the minibatch. The value function is trained on the returns. An
+    action has the weight min(exp(A / beta), max_weight), where A = R - V(s) is the advantage.
 
-    Batches of transitions that are passed to `update` must contain the steps after each transition: `sample_batch(...,
-    continuation=math.inf)`. Runners and the agent itself sample such batches.
+    A batch of transitions that is passed to `update` must contain the steps after each transition. `sample_batch(...,
+    continuation=math.inf)` returns such a batch. Runners and the agent itself sample such batches.
 
     Args:
-        policy: Module from observations to distributions of actions with densities, for example one that ends in a
-            `GaussianHeadWithStateIndependentCovariance`.
+        policy: Module from observations to distributions of actions with the method `log_prob`, for example one that
+            ends in a `GaussianHeadWithStateIndependentCovariance`.
         v_func: Value function: module from observations to values [N, 1].
         policy_optimizer: Optimiser of the policy; the paper uses SGD with a momentum of 0.9.
         v_func_optimizer: Optimiser of the value function; the paper uses SGD with a momentum of 0.9.
@@ -101,23 +101,24 @@ class AWR(OffPolicyActorCritic):
             in the authors' code. `beta` then does not depend on the scale of the rewards.
         n_critic_updates: Number of gradient steps on the value function per update.
         n_actor_updates: Number of gradient steps on the policy per update.
-        batch_size_per_update: Number of transitions of the minibatch in each gradient step; number of sequences if
+        batch_size_per_update: Number of transitions of the minibatch that a gradient step uses; number of sequences if
             `recurrent` is True.
-        horizon: Minimum number of steps before a return bootstraps; None sums rewards to the end of the episode. Must
-            be None if `recurrent` is True, because `episodic_update_len` then limits the returns.
+        horizon: Number of later steps that a return includes before it bootstraps. A return includes more steps if its
+            steps overlap with the steps of another row of the minibatch. None includes all steps to the end of the
+            episode. Must be None if `recurrent` is True, because `episodic_update_len` then limits the returns.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -127,20 +128,20 @@ class AWR(OffPolicyActorCritic):
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteAWR")
-    #: Statistics that are averaged over rows.
+    #: Names of the statistics that have one value per row.
     averaged_rows = ("v", "weight")
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = ("policy_loss",)
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
     value_of = staticmethod(state_value_of)
     _is_offline = True
@@ -203,13 +204,13 @@ class AWR(OffPolicyActorCritic):
         )  # fmt: skip
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Raise if the policy has no densities, or if the output of the value function is not a tensor."""
+        """Raise an error if the policy has no `log_prob`, or if the output of the value function is not a tensor."""
         if self.action_kind[0] != "discrete":
             check_distribution("policy", distribution, densities=True, reparametrised=True, instead="DiscreteAWR")
         dry_run_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Raise if the replay buffer cannot return the steps after a transition."""
+        """Check that the replay buffer can return the steps after a transition."""
         if self.sampling:
             check_continuation(self.replay_buffer)
 
@@ -219,12 +220,13 @@ class AWR(OffPolicyActorCritic):
         """Compute the returns, then make the gradient steps on the value function and on the policy.
 
         Raises:
-            NonFiniteError: If returns or values are not finite, or in the cases that `update` documents.
+            NonFiniteError: If a return or a state value is NaN or infinite, or in the cases that `update` documents.
         """
         with evaluating_readers(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
             error = self._advantage(batch, returns)
-        # Check all rows before the first step: a random part may miss a non-finite row. The check waits for the GPU.
+        # Check all rows before the first step: the random rows of a step may not include a non-finite row. The check
+        # waits for the GPU.
         if not torch.isfinite(error).all():
             raise NonFiniteError("returns", "returns or state values are not finite; no gradient step was made")
         steps = batch.replace(
@@ -250,7 +252,7 @@ class AWR(OffPolicyActorCritic):
         return returns - state_value_of(self.v_func, batch)
 
     def _random_part(self, batch: Batch) -> Batch:
-        """Return `batch_size_per_update` transitions or sequences of a minibatch, sampled with torch's generator."""
+        """Return `batch_size_per_update` transitions or sequences of a minibatch, selected with torch's generator."""
         n = len(batch) if batch.lengths is None else len(batch.lengths)
         if n <= self.batch_size_per_update:
             return batch
@@ -299,23 +301,24 @@ class DiscreteAWR(AWR):
             in the authors' code. `beta` then does not depend on the scale of the rewards.
         n_critic_updates: Number of gradient steps on the value function per update.
         n_actor_updates: Number of gradient steps on the policy per update.
-        batch_size_per_update: Number of transitions of the minibatch in each gradient step; number of sequences if
+        batch_size_per_update: Number of transitions of the minibatch that a gradient step uses; number of sequences if
             `recurrent` is True.
-        horizon: Minimum number of steps before a return bootstraps; None sums rewards to the end of the episode. Must
-            be None if `recurrent` is True, because `episodic_update_len` then limits the returns.
+        horizon: Number of later steps that a return includes before it bootstraps. A return includes more steps if its
+            steps overlap with the steps of another row of the minibatch. None includes all steps to the end of the
+            episode. Must be None if `recurrent` is True, because `episodic_update_len` then limits the returns.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -325,15 +328,15 @@ class DiscreteAWR(AWR):
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     value_type: type[Any] = Categorical
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "AWR")
     _densities_of = staticmethod(probabilities)
 

@@ -21,7 +21,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
-#: TD errors (or other errors) of each row, [N], and statistics, keyed by name.
+#: Result of an update: the TD error (or another error) of each row, [N], and the statistics, keyed by name.
 Update = tuple[Tensor, dict[str, Tensor]]
 
 
@@ -36,14 +36,14 @@ def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tenso
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and a detached error for each row, [N], for example as a
-        priority. The error is positive and increases with the row's loss.
+        The scalar loss (weighted if the batch has weights), and a detached error of each row, [N]. The error is
+        positive and increases with the row's loss, so that it can be the row's priority.
     """
     return bc_loss_of(distribution_of(policy, batch), batch, accumulator)
 
 
 def bc_loss_of(distribution: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """Return the result of `bc_loss`; the argument is the policy's distribution for each row, not the policy."""
+    """Return the result of `bc_loss`, computed from the policy's distributions for the rows of the batch."""
     if getattr(distribution, "has_density", True):
         loss = -log_prob_of(distribution, batch.action)
         return weighted_mean(loss, batch.weight, accumulator), softplus(loss.detach())
@@ -54,8 +54,8 @@ def bc_loss_of(distribution: Any, batch: Batch, accumulator: str = "mean") -> tu
 def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
     """Return the loss -log pi(a|s) of the recorded actions, plus beta times the mean of the squared logits.
 
-    For this package's categorical distributions, the logits are the argument of the constructor. For other
-    distributions, the logits are the log-probabilities.
+    The logits of this package's categorical distributions are the argument of their constructor. The logits of other
+    distributions are the log-probabilities.
 
     Args:
         policy: The policy. The gradient of the loss flows into its parameters.
@@ -75,14 +75,17 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
 
 
 def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> Update:
-    """Minimise the agent's `imitation_loss`. This function is the method `update_step` of agents with no other loss."""
+    """Minimise the agent's `imitation_loss`.
+
+    This function is the method `update_step` of agents that have no other loss.
+    """
     loss, error = agent.imitation_loss(batch)
     step("optimizer", loss)
     return error, {"loss": loss.detach()}
 
 
 class BC(OffPolicyActorCritic):
-    """Behavioural cloning: the policy imitates the recorded actions; rewards have no effect.
+    """Behavioural cloning: the policy imitates the recorded actions. Rewards have no effect.
 
     Args:
         policy: Module from observations to distributions of actions. If the module ends in a `DeterministicHead`, the
@@ -90,7 +93,7 @@ class BC(OffPolicyActorCritic):
         optimizer: Optimiser of the policy.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
@@ -106,19 +109,19 @@ class BC(OffPolicyActorCritic):
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteBC")
     _discrete_form = "DiscreteBC"
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = ("loss",)
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = ("average_loss", "n_updates")
     bootstraps = False
     _is_offline = True
@@ -153,7 +156,7 @@ class BC(OffPolicyActorCritic):
         )  # fmt: skip
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the imitation loss, and the error of each row, [N]."""
+        """Return the imitation loss, and the imitation error of each row, [N]."""
         return bc_loss(self.policy, batch, self.batch_accumulator)
 
     update_step = imitation_step
@@ -168,7 +171,7 @@ class DiscreteBC(BC):
         optimizer: Optimiser of the policy.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
@@ -184,16 +187,16 @@ class DiscreteBC(BC):
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         beta: Weight of the mean squared logits in the loss, at least 0.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     value_type: type[Any] = Categorical
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "BC")
 
     def __init__(

@@ -40,7 +40,7 @@ def perturb(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
     """Return the perturbed actions a + scale * xi(s, a), clipped to [-1, 1], [N, A] (arXiv:1812.02900, section 4.2).
 
     Raises:
-        TypeError: If `policy`, the perturbation xi, does not return a tensor.
+        TypeError: If `policy`, the network of the perturbation xi, does not return a tensor.
         ValueError: If the perturbation and the action differ in size.
     """
     perturbation: Any = fast_forward(policy, (obs, action))
@@ -62,12 +62,14 @@ def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float
 def bcq_next_value(
     imitator: Any, target_policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, scale: float, lam: float
 ) -> Any:
-    """Return the maximum of lam * min Q' + (1 - lam) * max Q' over n candidate actions in each next state.
+    """Return the value of the best of n candidate actions in each next state.
+
+    The value of an action is lam * min_i Q_i' + (1 - lam) * max_i Q_i', where i runs over the critics.
 
     (arXiv:1812.02900, eq. 13.)
 
     Args:
-        imitator: Imitator that the candidates are sampled from.
+        imitator: Imitator from which the candidates are sampled.
         target_policy: Target network of the perturbation.
         target_critics: Target networks of the critics.
         batch: Transitions.
@@ -76,17 +78,17 @@ def bcq_next_value(
         lam: Weight of the minimum over the critics. The maximum over the critics has the weight 1 - lam.
 
     Returns:
-        An `ActionValue` with one action.
+        An `ActionValue` with one action per row.
     """
     actions = candidate_actions(imitator, target_policy, next_obs_of(batch), n, scale)
     return imitation.best_next_value(target_critics, batch, actions, lam)[0]
 
 
 class CandidateChoice(nn.Module):
-    """Policy that samples actions from an imitator, perturbs them, and selects the best action under a critic.
+    """Policy that samples actions from an imitator, perturbs them, and selects the action with the highest value.
 
     Args:
-        imitator: Imitator that the actions are sampled from.
+        imitator: Imitator from which the actions are sampled.
         policy: Module that perturbs the actions.
         critic: Critic that evaluates the actions.
         n: Number of actions sampled in each state.
@@ -111,66 +113,66 @@ class BCQ(OffPolicyActorCritic):
 
     Actions are in [-1, 1]. In training and in evaluation the agent samples candidates and selects the candidate with
     the highest value under the first critic. Actions therefore differ from call to call, and `act_deterministically` is
-    ignored. An update makes a gradient step on the critics, on the perturbation and on the imitator. The agent has no
-    recurrent form.
+    ignored. An update makes a gradient step on the critics, on the perturbation and on the imitator. The agent does not
+    support recurrent networks.
 
     Args:
         policy: Perturbation: module from (observation, action) to values in [-1, 1] in the shape of the action, for
             example a module that begins with `ConcatObsAndAction` and ends in `Tanh`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
-        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        replay_buffer: Replay buffer that stores the transitions.
         gamma: Discount factor per step.
         imitator: A `ConditionalVAE` of actions in [-1, 1].
         imitator_optimizer: Optimiser of the imitator.
         lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
-        n_action_samples: Number of candidates sampled in each state, for the targets and to act.
+        n_action_samples: Number of candidates sampled in each state, both in the targets and when the agent acts.
         action_flexibility: Factor of the perturbation, at least 0.
         beta: Weight of the KL divergence in the imitator's loss, at least 0.
-        rl_start_step: Number of first updates that train only the imitator. The attribute may be changed at any time.
+        rl_start_step: Number of initial updates that train only the imitator. The attribute may be changed at any time.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
-        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
+        minibatch_size: Number of transitions per update.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         act_deterministically: Ignored: each call samples new candidates.
         further_q_funcs: Additional critics. The targets use the minimum and the maximum over all critics; see `lam`.
         further_q_func_optimizers: Optimisers of the additional critics.
         n_times_update: Number of updates every `update_interval` steps.
         policy_update_delay: Number of critic updates per update of the policy.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
-        recurrent: Must be False: the agent has no recurrent form.
-        episodic_update_len: Must be None: the agent has no recurrent form.
+        recurrent: Must be False: the agent does not support recurrent networks.
+        episodic_update_len: Must be None: the agent does not support recurrent networks.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Must be 1: the agent has no recurrent form.
+        num_steps: Must be 1: the agent does not support recurrent networks.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _acting_attributes = ("_choice", "_policy_updates")
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteBCQ")
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = ("policy_loss", "imitator_loss")
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
     _targets = Targets(schedule="every update")
     _elementwise = staticmethod(square)
@@ -236,17 +238,20 @@ class BCQ(OffPolicyActorCritic):
         self._choice = CandidateChoice(self.imitator, self.policy, critic, n_action_samples, action_flexibility)
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return the imitator and the optimiser of the imitator, each in a dict keyed by attribute name."""
+        """Return two dicts keyed by attribute name: the imitator, and its optimiser."""
         return self._imitator_parts
 
     def learn(self, batch: Batch) -> Update:
-        """Update all networks, or only the imitator in the first `rl_start_step` updates."""
+        """Update all networks. The first `rl_start_step` updates train only the imitator."""
         if self.optim_t >= self.rl_start_step:
             return super().learn(batch)
         return self._run_update_step(batch.replace(action=batch.action.float()), False, True)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False) -> Update:
-        """Minimise the losses of critics, policy and imitator; if `only_imitation` is True, only the imitator's."""
+        """Minimise the losses of critics, policy and imitator.
+
+        If `only_imitation` is True, minimise only the imitator's loss.
+        """
         result = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, result)
 
@@ -261,14 +266,17 @@ class BCQ(OffPolicyActorCritic):
             raise TypeError(f"imitator is {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Raise if the losses cannot be computed with the imitator, the policy and the critics."""
+        """Raise an error if the losses cannot be computed with the imitator, the policy and the critics."""
         imitation.dry_run_imitator(self, batch)
         super().try_parts(batch, distribution)
 
     # Acting
 
     def probe(self, obs: Any) -> Any:
-        """Return the policy's output for features of one observation, [1, ...]; raise if the imitator cannot act."""
+        """Return the policy's output for the features of one observation, [1, ...].
+
+        Raise an error if the imitator cannot act.
+        """
         with obs_in_errors("imitator.decoder", obs), torch.no_grad(), isolated_rng():
             imitation.imitated_actions(self._choice.imitator, obs, 1)
         return super().probe(obs)
@@ -284,14 +292,17 @@ class BCQ(OffPolicyActorCritic):
     # Learning
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the result of `bcq_next_value` for the target networks, and the rewards."""
+        """Return the value of the next states (`bcq_next_value` of the target networks), and the rewards, [N]."""
         with evaluating_readers(self.imitator):
             networks = self.imitator, self.target_policy, self.target_critics
             value = bcq_next_value(*networks, batch, self.n_action_samples, self.action_flexibility, self.lam)
         return value, batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise -Q(s, pi(s, a)) of the first critic; actions a are from the imitator (arXiv:1812.02900, eq. 14)."""
+        """Minimise -Q(s, pi(s, a)) of the first critic (arXiv:1812.02900, eq. 14).
+
+        The actions a are sampled from the imitator.
+        """
         with evaluating_readers(self.imitator):
             (sampled,) = imitation.imitated_actions(self.imitator, batch.obs, 1)
         action = perturb(self.policy, batch.obs, sampled, self.action_flexibility)
@@ -302,7 +313,9 @@ class BCQ(OffPolicyActorCritic):
 
 
 def likely_actions(distribution: Any, threshold: float, action_mask: Tensor | None = None) -> Tensor:
-    """Return True for actions with a probability of at least `threshold` times the maximum, [N, n_actions], bool.
+    """Return a mask of the likely actions, [N, n_actions], bool.
+
+    It is True for actions with a probability of at least `threshold` times the maximum probability in the row.
 
     (arXiv:1910.01708, eq. 17.)
 
@@ -317,25 +330,26 @@ def likely_actions(distribution: Any, threshold: float, action_mask: Tensor | No
 
 
 class DiscreteBCQ(DQN):
-    """Double DQN that uses only actions that are likely under an imitator of the recorded actions.
+    """Double DQN restricted to actions that are likely under an imitator of the recorded actions.
 
-    The agent has no recurrent form.
+    The agent does not support recurrent networks.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`, including
-            distributional subclasses.
+        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue` or a
+            distributional subclass of it.
         optimizer: Optimiser of the Q-function's parameters. The optimiser must also contain the imitator's
             parameters, because the losses of both networks are added. The networks may share layers.
-        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        replay_buffer: Replay buffer that stores the transitions.
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
-        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
+        minibatch_size: Number of transitions per update.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
             `update_interval`.
-        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        clip_delta: Loss of a Q-function that is not distributional: True for the Huber loss, False for half the squared
+            error.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
@@ -343,17 +357,18 @@ class DiscreteBCQ(DQN):
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
-        episodic_update_len: Must be None: the agent has no recurrent form.
+        episodic_update_len: Must be None: the agent does not support recurrent networks.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        recurrent: Must be False: the agent has no recurrent form.
+        recurrent: Must be False: the agent does not support recurrent networks.
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Must be 1: the agent has no recurrent form.
-        burn_in: Must be 0: the agent has no recurrent form.
+        num_steps: Must be 1: the agent does not support recurrent networks.
+        burn_in: Must be 0: the agent does not support recurrent networks.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            separately for each batch size, when the batch size occurs for the second time. Each compilation takes about
+            30 s and is logged (level INFO).
         imitator: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
         action_flexibility: Minimum probability of an action relative to the most probable action, in [0, 1]. 0 keeps
@@ -362,14 +377,14 @@ class DiscreteBCQ(DQN):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     value_type = DiscreteActionValue
     _is_offline = True
     _acting_attributes = ("model", "imitator")
     saved_attributes = ("model", "target_model", "imitator", "optimizer")
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = (*DQN.averaged_updates, "imitator_loss")
     _may_be_recurrent = False
 
@@ -417,7 +432,7 @@ class DiscreteBCQ(DQN):
         return {"imitator": self._imitator}
 
     def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:
-        """Raise if `DQN` would raise for the Q-function, or if the imitator's output is not categorical."""
+        """Check the Q-function as in `DQN`, and check that the imitator's output is categorical."""
         super()._check_output(value, obs, action_space)
         imitator = self.imitator
         with obs_in_errors("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
@@ -426,7 +441,7 @@ class DiscreteBCQ(DQN):
             raise wrong_value(output, Categorical, "imitator")
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Return the likely action with the highest value, [k], and action values with unlikely actions masked."""
+        """Return the likely action with the highest value, [k], and the values, with unlikely actions masked."""
         value = self._value(obs, active)
         with evaluating_readers(self.imitator):
             distribution: Any = fast_forward(self.imitator, obs)
@@ -446,7 +461,7 @@ class DiscreteBCQ(DQN):
         return greedy
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the loss of Double DQN, plus `discrete_bc_loss` of the imitator, with TD errors [N] and statistics."""
+        """Return the loss of Double DQN plus the imitator's loss, the TD errors, [N], and the statistics."""
         loss, td_error, stats = super().loss(batch)
         imitator_loss, _ = discrete_bc_loss(self.imitator, batch, self.beta, self.batch_accumulator)
         stats = {**stats, "loss": stats["loss"] + imitator_loss.detach(), "imitator_loss": imitator_loss.detach()}

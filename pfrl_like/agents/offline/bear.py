@@ -27,7 +27,9 @@ KERNELS = ("gaussian", "laplacian")
 
 
 def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, lam: float) -> tuple[Any, Tensor]:
-    """Return the maximum of lam * min Q' + (1 - lam) * max Q' over n sampled actions in each next state.
+    """Return the value and the log-probability of the best of n sampled actions in each next state.
+
+    The value of an action is lam * min_i Q_i' + (1 - lam) * max_i Q_i', where i runs over the critics.
 
     (arXiv:1906.00949, Algorithm 1.)
 
@@ -39,7 +41,7 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
         lam: Weight of the minimum over the critics. The maximum over the critics has the weight 1 - lam.
 
     Returns:
-        An `ActionValue` with one action, and the log-probabilities of the selected actions, [N].
+        An `ActionValue` with one action per row, the best action, and the log-probabilities of the best actions, [N].
     """
     distribution = distribution_of(policy, batch, next=True)
     value, best = imitation.best_next_value(target_critics, batch, distribution.sample((n,)), lam)
@@ -47,7 +49,10 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
 
 
 def sample_per_state(distribution: Any, n: int) -> Tensor:
-    """Sample n actions in each of N states, [n, N, A]. The samples of one state use consecutive random numbers."""
+    """Sample n actions in each of N states, [n, N, A].
+
+    The generator draws all n samples of the first state, then all samples of the second state, and so on.
+    """
     rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
     samples: Tensor = rows.sample()
     return samples.reshape(-1, n, *samples.shape[1:]).transpose(0, 1)
@@ -59,61 +64,62 @@ class BEAR(SoftActorCritic):
 
     The policy's loss contains the maximum mean discrepancy between actions of the policy and of the imitator. The
     weight of the discrepancy, alpha, is a Lagrange multiplier. alpha is learnt to keep the discrepancy near
-    `alpha_threshold`. In evaluation the agent samples several actions and selects the action with the highest value
-    under the first critic. Actions therefore differ from call to call. In training, and if `act_deterministically` is
-    False, the agent samples one action. The agent has no recurrent form.
+    `alpha_threshold`. In training the agent samples one action. In evaluation it samples several actions and selects
+    the action with the highest value under the first critic. If `act_deterministically` is False, it samples one action
+    in evaluation, too. Actions therefore differ from call to call. The agent does not support recurrent networks.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
-        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        replay_buffer: Replay buffer that stores the transitions.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
-        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
+        minibatch_size: Number of transitions per update.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
-            clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
             the policy's entropy near the target. None keeps the temperature constant.
         temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
-        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
-        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        act_deterministically: True to select the best of `n_action_samples` sampled actions in evaluation, False to
+            sample one action.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics and the maximum over all
+            critics; see `lam`.
         further_q_func_optimizers: Optimisers of the additional critics.
         n_times_update: Number of updates every `update_interval` steps.
         policy_update_delay: Number of critic updates per update of the policy and the temperature.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
-        recurrent: Must be False: the agent has no recurrent form.
-        episodic_update_len: Must be None: the agent has no recurrent form.
+        recurrent: Must be False: the agent does not support recurrent networks.
+        episodic_update_len: Must be None: the agent does not support recurrent networks.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Must be 1: the agent has no recurrent form.
+        num_steps: Must be 1: the agent does not support recurrent networks.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         imitator: A `ConditionalVAE`, or a policy: module from observations to distributions of actions.
         imitator_optimizer: Optimiser of the imitator.
         lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
-        n_action_samples: Number of actions sampled from the policy in each state, for the targets and to act in
-            evaluation.
-        n_mmd_action_samples: Number of actions sampled from the policy, and from the imitator, for the discrepancy; at
-            least 2.
+        n_action_samples: Number of actions sampled from the policy in each state, both in the targets and when the
+            agent acts in evaluation.
+        n_mmd_action_samples: Number of actions from which the discrepancy is computed: `n_mmd_action_samples` actions
+            of the policy and as many of the imitator; at least 2.
         mmd_kernel: "gaussian" or "laplacian".
         mmd_sigma: Width of the kernel, positive.
         alpha_threshold: Target value of the discrepancy. alpha is learnt to reach the target. None keeps alpha
@@ -121,19 +127,19 @@ class BEAR(SoftActorCritic):
         initial_alpha: Initial alpha, positive. If `alpha_threshold` is None, alpha stays constant and may be 0.
         alpha_optimizer_lr: Learning rate of the Adam optimiser of alpha; None uses Adam's default.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
-        rl_start_step: Number of first updates that train only the imitator. The attribute may be changed at any time.
+        rl_start_step: Number of initial updates that train only the imitator. The attribute may be changed at any time.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _acting_attributes = (*SoftActorCritic._acting_attributes, "acting_critic")
-    #: Statistics that are averaged over rows.
+    #: Names of the statistics that have one value per row.
     averaged_rows = (*SoftActorCritic.averaged_rows, "mmd")
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = ("imitator_loss",)
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
     _elementwise = staticmethod(square)
     _is_offline = True
@@ -206,27 +212,32 @@ class BEAR(SoftActorCritic):
         self.acting_critic = self.critics[0]
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return the imitator and the optimiser of the imitator, each in a dict keyed by attribute name."""
+        """Return two dicts keyed by attribute name: the imitator, and its optimiser."""
         return self._imitator_parts
 
     def learn(self, batch: Batch) -> Update:
-        """Update all networks, or only the imitator in the first `rl_start_step` updates."""
+        """Update all networks. The first `rl_start_step` updates train only the imitator."""
         if self.optim_t >= self.rl_start_step:
             return super().learn(batch)
         return self._run_update_step(batch.replace(action=batch.action.float()), False, True)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False) -> Update:
-        """Minimise the losses of critics, policy and imitator; if `only_imitation` is True, only the imitator's."""
+        """Minimise the losses of critics, policy and imitator.
+
+        If `only_imitation` is True, minimise only the imitator's loss.
+        """
         result = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, result)
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Raise if the losses cannot be computed with the policy, the critics and the imitator."""
+        """Raise an error if the losses cannot be computed with the policy, the critics and the imitator."""
         super().try_parts(batch, distribution)
         imitation.dry_run_imitator(self, batch)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Return the best of `n_action_samples` sampled actions, [k, A], and a distribution of these best actions.
+        """Return the best of `n_action_samples` sampled actions for each of k observations, [k, A].
+
+        Also return the deterministic distribution of these actions.
 
         The first critic evaluates the actions.
         """
@@ -250,7 +261,7 @@ class BEAR(SoftActorCritic):
         return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the result of `bear_next_value` for the target critics, and the rewards plus the entropy bonus."""
+        """Return the value of the next states (`bear_next_value`), and the rewards plus the entropy bonus, [N]."""
         with evaluating_readers(self.policy):
             value, log_prob = bear_next_value(self.policy, self.target_critics, batch, self.n_action_samples, self.lam)
         return value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
@@ -258,8 +269,8 @@ class BEAR(SoftActorCritic):
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the policy loss of Soft Actor-Critic plus alpha * (discrepancy - alpha_threshold).
 
-        If the temperature or alpha is learnt, minimise the loss of the temperature or of alpha, too (arXiv:1906.00949,
-        eq. 1 and Algorithm 1).
+        If the temperature is learnt, also minimise its loss. If alpha is learnt, also minimise its loss.
+        (arXiv:1906.00949, eq. 1 and Algorithm 1.)
         """
         loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
         discrepancy = self._discrepancy(batch)

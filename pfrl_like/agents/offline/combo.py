@@ -6,7 +6,7 @@ from torch import Tensor
 from pfrl_like.agents.offline.cql import CQL
 from pfrl_like.batch import Batch
 
-#: Column of `Batch.extra`: True in rows that a model of the environment generated, [N], bool.
+#: Name of a column of `Batch.extra`, [N], bool: True in rows that a model of the environment generated.
 IMAGINED = "imagined"
 
 
@@ -14,12 +14,11 @@ def model_based_gap(values: Tensor, log_density: Tensor, data_value: Tensor, ima
     """Return the values of sampled actions in imagined states minus the values of recorded actions in recorded states.
 
     The mean over the rows is E_imagined[log sum exp(Q(s, a) - log density(a))] - E_recorded[Q(s, a)] (arXiv:2102.08363,
-    eq. 2, with the actions of appendix B). If all rows are imagined, or all rows are recorded, both means are over all
-    rows.
+    eq. 2, with the actions of appendix B). If no row is imagined or no row is recorded, both means are over all rows.
 
     Args:
         values: Q(s, a) of the sampled actions, [M, N].
-        log_density: Log-densities of the sampled actions under their sampling distributions, [M, N].
+        log_density: Log-densities of the sampled actions under the distributions from which they were sampled, [M, N].
         data_value: Q(s, a) of the action in each row, [N].
         imagined: True in imagined rows, [N], bool.
 
@@ -31,7 +30,7 @@ def model_based_gap(values: Tensor, log_density: Tensor, data_value: Tensor, ima
 
 
 def _mean_factors(rows: Tensor) -> Tensor:
-    """Return factors [N]: the mean of factor * x over all rows is the mean of x over the selected rows.
+    """Return factors, [N], such that the mean of factor * x over all rows is the mean of x over the selected rows.
 
     If no row is selected, the factors are 1.
     """
@@ -42,36 +41,35 @@ def _mean_factors(rows: Tensor) -> Tensor:
 class COMBO(CQL):
     """CQL on recorded and imagined data: lowers values in imagined states, raises values of recorded actions.
 
-    `batch.extra["imagined"]` marks the imagined rows; `pfrl_like.dynamics.ModelRollouts` sets this column. For
-    batches without the column, for example in online training, an update equals an update of `CQL`.
+    `batch.extra["imagined"]` marks the imagined rows; `pfrl_like.dynamics.ModelRollouts` sets this column. If a batch
+    has no such column, for example in online training, an update equals an update of `CQL`.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
-            clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -91,25 +89,25 @@ class COMBO(CQL):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         conservative_weight: Weight of the conservative gap: the values of sampled actions minus the values of the
             actions in the data.
-        alpha_threshold: Target value of `conservative_weight` times the gap. alpha, the weight of the conservative
-            term, is learnt to reach the target. None keeps alpha constant.
+        alpha_threshold: Target value of the weighted gap, `conservative_weight` * gap. The loss contains alpha times
+            the weighted gap. alpha is a Lagrange multiplier, learnt to reach the target. None keeps alpha constant.
         initial_alpha: Initial alpha, positive. If `alpha_threshold` is None, alpha stays constant and may be 0.
         alpha_optimizer_lr: Learning rate of the Adam optimiser of alpha; None uses Adam's default.
-        n_action_samples: Number of actions sampled for each row from each of three distributions: the policy in the
-            state, the policy in the next state, and the uniform distribution.
+        n_action_samples: Number of actions per row sampled from each of three distributions: the policy in the state,
+            the policy in the next state, and the uniform distribution.
         soft_q_backup: True to add the entropy in the next state to the critics' targets, as Soft Actor-Critic does. The
-            policy's loss contains the entropy in both cases.
+            policy's loss always contains the entropy.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     def _gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
-        """Return the gap of each row, [N]: `model_based_gap`, or the gap of `CQL` if no column marks imagined rows."""
+        """Return `model_based_gap`, [N], or the gap of `CQL` if the batch does not mark imagined rows."""
         if batch.extra is None or IMAGINED not in batch.extra:
             return super()._gap(values, log_density, data_value, batch)
         return model_based_gap(values, log_density, data_value, batch.extra[IMAGINED])

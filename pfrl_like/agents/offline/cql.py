@@ -35,7 +35,7 @@ def conservative_actions(policy: Any, batch: Batch, n: int) -> tuple[Tensor, Ten
     Args:
         policy: The policy.
         batch: Transitions or sequences.
-        n: Number of actions sampled for each row from each of three distributions.
+        n: Number of actions per row sampled from each of the three distributions.
 
     Returns:
         The sampled actions, [3 * n, N, ...], and their log-densities, [3 * n, N]. For each row, n actions are from the
@@ -58,7 +58,7 @@ def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) ->
 
     Args:
         values: Q(s, a) of the sampled actions, [M, N].
-        log_density: Log-densities of the sampled actions under their sampling distributions, [M, N].
+        log_density: Log-densities of the sampled actions under the distributions from which they were sampled, [M, N].
         data_value: Q(s, a) of the actions in the data, [N].
     """
     return torch.logsumexp(values - log_density, 0) - data_value
@@ -78,28 +78,27 @@ class CQL(SoftActorCritic):
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
-            clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -119,26 +118,26 @@ class CQL(SoftActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         conservative_weight: Weight of the conservative gap: the values of sampled actions minus the values of the
             actions in the data.
-        alpha_threshold: Target value of `conservative_weight` times the gap. alpha, the weight of the conservative
-            term, is learnt to reach the target. None keeps alpha constant.
+        alpha_threshold: Target value of the weighted gap, `conservative_weight` * gap. The loss contains alpha times
+            the weighted gap. alpha is a Lagrange multiplier, learnt to reach the target. None keeps alpha constant.
         initial_alpha: Initial alpha, positive. If `alpha_threshold` is None, alpha stays constant and may be 0.
         alpha_optimizer_lr: Learning rate of the Adam optimiser of alpha; None uses Adam's default.
-        n_action_samples: Number of actions sampled for each row from each of three distributions: the policy in the
-            state, the policy in the next state, and the uniform distribution.
+        n_action_samples: Number of actions per row sampled from each of three distributions: the policy in the state,
+            the policy in the next state, and the uniform distribution.
         soft_q_backup: True to add the entropy in the next state to the critics' targets, as Soft Actor-Critic does. The
-            policy's loss contains the entropy in both cases.
+            policy's loss always contains the entropy.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    #: Statistics that are averaged over rows.
+    #: Names of the statistics that have one value per row.
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
     _elementwise = staticmethod(square)
     _is_offline = True
@@ -205,7 +204,10 @@ class CQL(SoftActorCritic):
         return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the value to bootstrap from, and the rewards, to which `soft_q_backup` adds the entropy bonus."""
+        """Return the value of the next states, and the rewards, [N].
+
+        If `soft_q_backup` is True, the rewards contain the entropy bonus.
+        """
         next_value, soft = super().bootstrap(batch)
         return next_value, soft if self.soft_q_backup else batch.reward
 
@@ -216,7 +218,7 @@ class CQL(SoftActorCritic):
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Minimise the critics' losses and the loss of alpha, which depends on the mean gap over the critics."""
+        """Minimise the critics' losses, then the loss of alpha. The loss of alpha depends on the mean of the gaps."""
         gaps: list[Tensor] = []
         results = self._step_critics(self._conservative_losses(batch, gaps), step)
         gap, threshold = average(gaps), self.alpha_threshold or 0.0
@@ -224,7 +226,7 @@ class CQL(SoftActorCritic):
         return results, {"conservative_gap": gap}
 
     def _conservative_losses(self, batch: Batch, gaps: list[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the items of `critic_losses`; append the detached weighted gap of each critic, [N], to `gaps`."""
+        """Yield the items of `critic_losses`. Append the detached weighted gap of each critic, [N], to `gaps`."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
@@ -233,15 +235,15 @@ class CQL(SoftActorCritic):
         for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
             loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self._loss_options)
-            values = self._compared_values(values_of_actions(critic, batch, actions), batch)
+            values = self._sampled_action_values(values_of_actions(critic, batch, actions), batch)
             gap = self.conservative_weight * self._gap(values, log_density, mean_value(value), batch)
             gaps.append(gap.detach())
             yield loss + alpha * weighted_mean(gap, rows.weight, self.batch_accumulator), td_error, mean
 
-    def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
+    def _sampled_action_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Return the values of the sampled actions for the conservative term, [3 * n_action_samples, N].
 
-        `CalQL` overrides this method, to increase values that are below the observed return.
+        The override in `CalQL` increases values that are below the observed return.
         """
         return values
 
@@ -250,7 +252,7 @@ class CQL(SoftActorCritic):
         return conservative_gap(values, log_density, data_value)
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Return the bounds of the policy's actions and of the uniform actions, keyed by the name in messages."""
+        """Return the bounds of the policy's actions and of the uniform actions, keyed by the names for messages."""
         return {**super()._bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
 
 
@@ -273,19 +275,20 @@ class DiscreteCQL(DoubleDQN):
     """Conservative Q-Learning for discrete actions: Double DQN with a term that lowers the values of unseen actions.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`, including
-            distributional subclasses.
+        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue` or a
+            distributional subclass of it.
         optimizer: Optimiser of the Q-function's parameters.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
             `update_interval`.
-        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        clip_delta: Loss of a Q-function that is not distributional: True for the Huber loss, False for half the squared
+            error.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         target_update_method: "hard" copies the online parameters to the target network. "soft" moves each target
@@ -303,17 +306,18 @@ class DiscreteCQL(DoubleDQN):
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
-        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+        burn_in: Number of initial steps of each sequence that only warm up the recurrent state. The loss ignores these
             steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            separately for each batch size, when the batch size occurs for the second time. Each compilation takes about
+            30 s and is logged (level INFO).
         conservative_weight: Weight of the conservative gap: log sum exp of Q(s, .) minus Q(s, a) of the action in the
             data.
 
     Raises:
         ValueError: If `conservative_weight` is negative, or if another argument is outside its documented range.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     value_type = DiscreteActionValue
@@ -359,45 +363,47 @@ class DiscreteCQL(DoubleDQN):
 
 
 class CalQL(CQL):
-    """Calibrated CQL: does not lower values below the observed return, to prepare for online learning.
+    """Calibrated CQL: the conservative term does not lower values below the observed return.
 
-    For actions of the policy, the conservative term uses max(Q(s, a), G), where G is the return of the recorded episode
-    from s (arXiv:2303.05479, eq. 5.1). If the episode is truncated or still running, G bootstraps from the minimum over
-    the target critics.
+    Therefore online training after offline training starts from realistic values.
+
+    The conservative term replaces the values of the policy's actions by max(Q(s, a), G), where G is the return of the
+    recorded episode from s (arXiv:2303.05479, eq. 5.1). If the episode is truncated or still running, G bootstraps from
+    the minimum over the target critics.
 
     `pfrl_like.algos.CQL` documents how the losses differ from d3rlpy 2.8. Cal-QL has one more difference: the returns
     of d3rlpy do not bootstrap at the end of a truncated episode.
 
-    Batches that are passed to `update` must contain the steps after each transition: `sample_batch(...,
-    continuation=math.inf)`. Runners and the agent itself sample such batches. The agent has no recurrent form.
+    A batch that is passed to `update` must contain the steps after each transition. `sample_batch(...,
+    continuation=math.inf)` returns such a batch. Runners and the agent itself sample such batches. The agent does not
+    support recurrent networks.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
-        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        replay_buffer: Replay buffer that stores the transitions.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
-        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
+        minibatch_size: Number of transitions per update.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
-            clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -409,28 +415,30 @@ class CalQL(CQL):
         n_times_update: Number of updates every `update_interval` steps.
         policy_update_delay: Number of critic updates per update of the policy and the temperature.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
-        recurrent: Must be False: the agent has no recurrent form.
-        episodic_update_len: Must be None: the agent has no recurrent form.
+        recurrent: Must be False: the agent does not support recurrent networks.
+        episodic_update_len: Must be None: the agent does not support recurrent networks.
         device: Device as a string or `torch.device`, instead of `gpu`.
-        num_steps: Must be 1: the agent has no recurrent form.
+        num_steps: Must be 1: the agent does not support recurrent networks.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         conservative_weight: Weight of the conservative gap: the values of sampled actions minus the values of the
             actions in the data.
-        alpha_threshold: Target value of `conservative_weight` times the gap. alpha, the weight of the conservative
-            term, is learnt to reach the target. None keeps alpha constant.
+        alpha_threshold: Target value of the weighted gap, `conservative_weight` * gap. The loss contains alpha times
+            the weighted gap. alpha is a Lagrange multiplier, learnt to reach the target. None keeps alpha constant.
         initial_alpha: Initial alpha, positive. If `alpha_threshold` is None, alpha stays constant and may be 0.
         alpha_optimizer_lr: Learning rate of the Adam optimiser of alpha; None uses Adam's default.
-        n_action_samples: Number of actions sampled for each row from each of three distributions: the policy in the
-            state, the policy in the next state, and the uniform distribution.
+        n_action_samples: Number of actions per row sampled from each of three distributions: the policy in the state,
+            the policy in the next state, and the uniform distribution.
         soft_q_backup: True to add the entropy in the next state to the critics' targets, as Soft Actor-Critic does. The
-            policy's loss contains the entropy in both cases.
-        horizon: Minimum number of steps before a return bootstraps; None sums rewards to the end of the episode.
+            policy's loss always contains the entropy.
+        horizon: Number of later steps that a return includes before it bootstraps. A return includes more steps if its
+            steps overlap with the steps of another row of the minibatch. None includes all steps to the end of the
+            episode.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, if a keyword is unknown, or if the replay buffer cannot return
-            the steps after a transition.
+        TypeError: If an argument has the wrong type or does not match another argument, if a keyword is unknown, or if
+            the replay buffer cannot return the steps after a transition.
     """
 
     _may_be_recurrent = False
@@ -484,23 +492,23 @@ class CalQL(CQL):
         super().__init__(**arguments_for(CQL, locals()))
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Raise if `CQL` would raise, or if the replay buffer cannot return the steps after a transition."""
+        """Check the modules as in `CQL`, and check that the replay buffer can return the steps after a transition."""
         super()._check_modules(modules)
         check_continuation(self.replay_buffer)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the returns, then update like `CQL`."""
+        """Compute the returns, then update as in `CQL`."""
         with evaluating_readers(self.policy):
             returns = future_returns(batch, self._target_value, 1.0)
         return super().learn(batch.replace(returns=returns, continuation=None))
 
     def _target_value(self, obs: Any) -> Tensor:
-        """Return the value of one sampled action in each state, [n]: the minimum over the target critics."""
+        """Sample one action in each state; return its minimum value over the target critics, [n]."""
         states = batch_of_states(obs)
         return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
 
-    def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
-        """Return max(value, observed return) for actions of the policy, and the values for uniform actions."""
+    def _sampled_action_values(self, values: Tensor, batch: Batch) -> Tensor:
+        """Return max(value, observed return) for actions of the policy, and unchanged values for uniform actions."""
         (returns,) = batch.required("returns")
         n = 2 * self.n_action_samples  # number of actions of the policy
         return torch.cat([torch.maximum(values[:n], returns), values[n:]])

@@ -42,15 +42,15 @@ class ReturnContext:
 
     def clear(self) -> None:
         """Remove all episodes."""
-        # Keys are indices of environments. An item of `steps` is [return-to-go, observation [1, ...], action].
+        # `steps[i]` lists the last steps of environment i. Each step is [return-to-go, observation [1, ...], action].
         self.steps: dict[int, list[list[Any]]] = {}
-        self.to_go: dict[int, float] = {}  # current returns-to-go
+        self.to_go: dict[int, float] = {}  # current return-to-go of each environment
 
     def append_obs(self, model: Any, rows: Sequence[int], obs: Any, target: float = 0.0, scale: float = 1.0) -> Any:
-        """Add an observation to each environment in `rows`, and return the model's distributions of the next actions.
+        """Append one observation per environment in `rows`, and return the distributions of the next actions.
 
-        `obs` contains (nested) tensors [len(rows), ...]. `target` is the return-to-go at the first step of an episode.
-        The model receives returns-to-go divided by `scale`.
+        `rows` are indices of environments. `obs` contains (nested) tensors [len(rows), ...]. `target` is the
+        return-to-go at the first step of an episode. The model receives returns-to-go divided by `scale`.
         """
         for i, row in enumerate(rows):
             to_go = self.to_go.setdefault(row, target)
@@ -60,7 +60,8 @@ class ReturnContext:
             del steps[: -self.size]
         episodes = [self.steps[row] for row in rows]
         longest = max(map(len, episodes))
-        # Copies of the last step pad shorter sequences. The model is causal, so later steps do not change its outputs.
+        # Copies of the last step pad shorter sequences. The model is causal, so padding does not change earlier
+        # outputs.
         padded = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in episodes]
         flat = [step for steps in padded for step in steps]
         returns = torch.tensor([step[0] for step in flat], device=first_leaf(obs).device)
@@ -80,7 +81,7 @@ class ReturnContext:
             self.steps[row][-1][2] = action
 
     def add_reward(self, row: int, reward: float, ended: bool) -> None:
-        """Subtract the reward from the return-to-go of environment `row`; if `ended` is True, remove the episode."""
+        """Subtract the reward from the return-to-go of environment `row`. If `ended` is True, remove the episode."""
         if ended:
             self.steps.pop(row, None)
             self.to_go.pop(row, None)
@@ -99,14 +100,14 @@ class ReturnContext:
         """Restore the result of `state_dict`.
 
         Raises:
-            ValueError: If `state` is not a result of `state_dict`. The context is not changed.
+            ValueError: If `state` is not a result of `state_dict`. The stored steps are not changed.
         """
         try:
             to_go = {int(row): float(value) for row, value in state["to_go"].items()}
             steps = {}
             for row in to_go:
-                returns, seen = state["returns"][str(row)], from_saved(state["seen"][str(row)], device)
-                steps[row] = [[float(value), *parts] for value, parts in zip(returns, seen, strict=True)]
+                returns, pairs = state["returns"][str(row)], from_saved(state["seen"][str(row)], device)
+                steps[row] = [[float(value), *pair] for value, pair in zip(returns, pairs, strict=True)]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"context is {state!r:.100}, which is not a state of ReturnContext: {error}") from error
         self.to_go, self.steps = to_go, steps
@@ -120,7 +121,7 @@ def returns_to_go(batch: Batch) -> Tensor:
     """
     continuation = batch.continuation
     if continuation is None:
-        raise ValueError("batch lacks continuation, the later steps: pass continuation=math.inf to sample_sequences")
+        raise ValueError("batch lacks continuation (the later steps): pass continuation=math.inf to sample_sequences")
     if not len(continuation.reward):
         return batch.reward
     ones = torch.ones_like(continuation.reward)
@@ -155,22 +156,22 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
 
 @constructor_only("context_size")
 class DecisionTransformer(OffPolicyActorCritic):
-    """Decision Transformer: imitates recorded actions given their return-to-go, and acts given a target return.
+    """Decision Transformer: predicts the recorded action from the return-to-go, and acts according to a target return.
 
-    The agent learns from sequences of `context_size` steps. Batches must also contain the steps after each sequence:
-    `sample_sequences(..., continuation=math.inf)`. Runners sample such batches. When the agent acts, the return-to-go
-    is `target_return` at the start of each episode, and the agent subtracts each reward.
+    The agent learns from sequences of `context_size` steps. A batch must also contain the steps after each sequence.
+    `sample_sequences(..., continuation=math.inf)` returns such a batch. Runners sample such batches. When the agent
+    acts, the return-to-go is `target_return` at the start of each episode. The agent subtracts each reward from it.
 
     Args:
         policy: A `ReturnConditionedTransformer`.
         optimizer: Optimiser of the policy.
-        replay_buffer: Episodic replay buffer that the sequences are sampled from.
+        replay_buffer: Episodic replay buffer from which the sequences are sampled.
         target_return: Return that the agent aims at in each episode.
-        return_scale: Divisor of the returns-to-go that the network receives, positive.
+        return_scale: The network receives returns-to-go divided by this number, positive.
         context_size: Number of last steps that the network receives; None uses the maximum of the network.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
-        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
+        minibatch_size: Number of sequences per update.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
@@ -180,7 +181,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
-        recurrent: Must be False: the agent has no recurrent form.
+        recurrent: Must be False: the agent does not support recurrent networks.
         episodic_update_len: Must be None: `context_size` is the length of the sequences.
         device: Device as a string or `torch.device`, instead of `gpu`.
         compile: Must be False: compilation is not supported.
@@ -188,14 +189,14 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = ("loss",)
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = ("average_loss", "n_updates")
     _targets = NO_TARGETS
     bootstraps = False
@@ -269,7 +270,7 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     @property
     def acts_from_memory(self) -> bool:
-        """Always True: the agent selects actions from the last steps of the episode."""
+        """Always True: the selected actions depend on the last steps of the episode."""
         return True
 
     @property
@@ -319,7 +320,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         self._context.clear()
 
     def acting_copy(self) -> Self:
-        """Return a copy that only selects actions, on the CPU. The copy does not contain the running episodes."""
+        """Return a copy on the CPU that selects actions and cannot learn. It does not contain the running episodes."""
         acting: Self = super().acting_copy()
         acting._contexts = self._new_contexts()
         return acting
@@ -334,7 +335,7 @@ class DecisionTransformer(OffPolicyActorCritic):
             return ReturnContext(1).append_obs(self.policy, [0], obs)
 
     def export(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise an error: actions depend on earlier steps and on rewards, which exported policies do not receive.
+        """Raise an error: an exported policy does not receive the earlier steps and rewards that determine an action.
 
         Raises:
             ExportError: Always.
@@ -361,9 +362,9 @@ class DecisionTransformer(OffPolicyActorCritic):
     update_step = imitation_step
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the imitation loss, and the error of each row, [N].
+        """Return the imitation loss, and the imitation error of each row, [N].
 
-        The network receives the earlier rows of the sequence and the returns-to-go.
+        For each row, the network receives the return-to-go and the earlier rows of the sequence.
         """
         distribution = predictions(self.policy, returns_to_go(batch) / self.return_scale, batch)
         if batch.action_mask is not None:
@@ -378,13 +379,13 @@ class DiscreteDecisionTransformer(DecisionTransformer):
         policy: A `ReturnConditionedTransformer`. It must have `discrete=True` and a head that returns categorical
             distributions, for example a `SoftmaxCategoricalHead`.
         optimizer: Optimiser of the policy.
-        replay_buffer: Episodic replay buffer that the sequences are sampled from.
+        replay_buffer: Episodic replay buffer from which the sequences are sampled.
         target_return: Return that the agent aims at in each episode.
-        return_scale: Divisor of the returns-to-go that the network receives, positive.
+        return_scale: The network receives returns-to-go divided by this number, positive.
         context_size: Number of last steps that the network receives; None uses the maximum of the network.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
-        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
+        minibatch_size: Number of sequences per update.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
@@ -394,7 +395,7 @@ class DiscreteDecisionTransformer(DecisionTransformer):
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
-        recurrent: Must be False: the agent has no recurrent form.
+        recurrent: Must be False: the agent does not support recurrent networks.
         episodic_update_len: Must be None: `context_size` is the length of the sequences.
         device: Device as a string or `torch.device`, instead of `gpu`.
         compile: Must be False: compilation is not supported.
@@ -402,8 +403,8 @@ class DiscreteDecisionTransformer(DecisionTransformer):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "DecisionTransformer")

@@ -19,7 +19,7 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 def action_gradients(values: Sequence[Any], action: Tensor) -> list[Tensor]:
-    """Return the gradient of each critic's Q(s, a) with respect to the actions, [N, ...]; it is differentiable.
+    """Return the differentiable gradient of each critic's Q(s, a) with respect to the actions, [N, ...].
 
     Args:
         values: One `ActionValue` with one action per critic.
@@ -32,9 +32,9 @@ def action_gradients(values: Sequence[Any], action: Tensor) -> list[Tensor]:
 def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
     """Return the alignment of each critic's gradient with the other critics' gradients, [N] (arXiv:2110.01548, eq. 5).
 
-    The alignment is 2 / (K - 1) times the sum of the cosine similarities with the gradients of the K - 1 other critics,
-    which are detached. The gradient of this loss with respect to a critic's parameters equals the gradient of the loss
-    in the paper, a sum over all pairs of critics.
+    The alignment is 2 / (K - 1) times the sum of the cosine similarities with the detached gradients of the K - 1 other
+    critics. The paper's loss is a sum over all pairs of critics. Both losses have the same gradient with respect to a
+    critic's parameters.
 
     Args:
         gradients: `action_gradients` of each of K critics, [N, ...].
@@ -46,35 +46,34 @@ def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
 
 
 class EDAC(SoftActorCritic):
-    """Soft Actor-Critic with an ensemble of critics; targets and policy use the minimum over all critics.
+    """Soft Actor-Critic with an ensemble of critics. Targets and policy loss use the minimum over all critics.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
-            clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
             and may be 0.
         entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
@@ -95,14 +94,14 @@ class EDAC(SoftActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
-        eta: Weight of the diversity loss, which makes the critics' gradients with respect to actions differ; 0 gives
-            SAC-N.
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
+        eta: Weight of the diversity loss. This loss makes the critics' gradients with respect to the actions different
+            from each other. 0 gives SAC-N.
 
     Raises:
         ValueError: If `eta` is negative, or positive with a single critic, or if another argument is outside its
             documented range.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _elementwise = staticmethod(square)
@@ -152,7 +151,7 @@ class EDAC(SoftActorCritic):
             raise ValueError(f"eta is {eta}, which needs at least two critics: add critics, or set eta=0")
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Return the result of `critic_loss` plus `eta` times the diversity loss, for each critic."""
+        """Return one result of `critic_loss` per critic, with `eta` times the diversity loss added to the loss."""
         if self.eta == 0:
             return super().critic_losses(batch)
         with torch.no_grad():
@@ -160,7 +159,7 @@ class EDAC(SoftActorCritic):
         batch = batch.replace(action=batch.action.detach().requires_grad_())
         with torch.enable_grad():
             values = of_action = [self.value_of(critic, batch) for critic in self.critics]
-            if batch.lengths is not None:  # in `values`, recurrent states also depend on earlier actions
+            if batch.lengths is not None:  # `values` also depend on earlier actions, by the recurrent states
                 of_action = [value_of(critic, batch, batch.action) for critic in self.critics]
             terms = diversity_losses(action_gradients(of_action, batch.action))
         rows = self._rows_of_critics(batch)

@@ -26,14 +26,14 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def next_action_of(policy: Any, batch: Batch, deterministic: bool) -> Tensor:
-    """Return the policy's actions in the next states, [N, ...]: modes if `deterministic` is True, otherwise samples."""
+    """Return the policy's actions in the next states, [N, ...]: modes if `deterministic` is True, else samples."""
     distribution = distribution_of(policy, batch, next=True)
     action: Tensor = mode_of(distribution) if deterministic else distribution.sample()
     return action
 
 
 def expected_next_value(policy: Any, target_critic: Any, batch: Batch) -> DiscreteActionValue:
-    """Return the mean of Q'(s', a) over the policy's actions, as an `ActionValue` with one action."""
+    """Return E_{a ~ pi}[Q'(s', a)] for the policy pi, as an `ActionValue` with one action per row."""
     probs, _ = probabilities(distribution_of(policy, batch, next=True))
     q = value_of_state(target_critic, batch, next=True).q_values
     return DiscreteActionValue(torch.linalg.vecdot(probs, q).unsqueeze(1))
@@ -44,7 +44,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
     """Fitted Q evaluation: critics learn the value of a fixed policy.
 
     The target of each critic is `reward + discount * Q'(s', pi(s'))`, where Q' is the critic's own target network.
-    Differences between the critics therefore show where the data determine the value poorly.
+    Therefore the values of the critics differ in states for which there are few data.
 
     Args:
         policy: Evaluated policy: module from observations to distributions of actions.
@@ -54,10 +54,10 @@ class FittedQEvaluation(OffPolicyActorCritic):
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True. The
             n-step returns contain the rewards of the recorded actions, not of the policy's actions.
         gamma: Discount factor per step.
-        explorer: Explorer that selects the training action, given an action sampled from the policy; None uses the
-            sampled action.
+        explorer: Explorer that selects the training action, given an action sampled from the policy; if None, the agent
+            selects the sampled action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
@@ -68,11 +68,11 @@ class FittedQEvaluation(OffPolicyActorCritic):
             parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         act_deterministically: True to learn the value of the policy's mode, and to select the mode in evaluation. False
-            uses samples of the policy.
+            to use sampled actions for both purposes.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
         recurrent: True if the policy is recurrent. The critics are then trained on sequences, and may be recurrent as
             well. The replay buffer stores only the policy's recurrent state. Critics start each sequence from their
@@ -83,22 +83,22 @@ class FittedQEvaluation(OffPolicyActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = ("loss",)
     _elementwise = staticmethod(square)
     _is_offline = True
     policy_learns = False
     _targets = Targets(of_policy=False)
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
     _discrete_form = "DiscreteFittedQEvaluation"
 
@@ -138,7 +138,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
         )  # fmt: skip
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Return the result of `critic_loss` for each critic; a critic bootstraps from its own target network."""
+        """Return one result of `critic_loss` per critic. A critic bootstraps from its own target network."""
         with torch.no_grad(), evaluating_readers(self.policy):
             action = next_action_of(self.policy, batch, self.act_deterministically)
             next_values = [value_of(critic, batch, action, next=True) for critic in self.target_critics]
@@ -148,7 +148,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
     def _losses_from_values(
         self, values: Sequence[Any], batch: Batch, next_values: Sequence[Any], **actions: Any
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Return the result of `critic_loss` for each critic, given the critics' values and next values."""
+        """Return one result of `critic_loss` per critic, computed from the critics' values and next values."""
         rows = self._rows_of_critics(batch)
         return [
             critic_loss(value, each, next_value, **actions, **self._loss_options)
@@ -156,7 +156,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
         ]
 
     def set_update_count(self, count: int) -> None:
-        """Set the number of updates so far to `count`.
+        """Set the number of updates to `count`, as if the agent had made these updates.
 
         The target networks are updated when the number of updates is a multiple of `target_update_interval`.
         """
@@ -170,16 +170,16 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
     Args:
         policy: Evaluated policy: module from observations to distributions of actions. The distributions must be
             categorical.
-        q_funcs: Critics, called as `q_func(obs)`. Each returns a `DiscreteActionValue`, including distributional
-            subclasses. Critics that are not distributional bootstrap from the mean over the policy's actions.
+        q_funcs: Critics, called as `q_func(obs)`. Each returns a `DiscreteActionValue` or a distributional subclass of
+            it. Critics that are not distributional bootstrap from the mean value over the policy's actions.
         q_func_optimizers: Optimisers of the critics, one per critic.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True. The
             n-step returns contain the rewards of the recorded actions, not of the policy's actions.
         gamma: Discount factor per step.
-        explorer: Explorer that selects the training action, given an action sampled from the policy; None uses the
-            sampled action.
+        explorer: Explorer that selects the training action, given an action sampled from the policy; if None, the agent
+            selects the sampled action.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         target_update_interval: Number of steps between updates of the target network; must be a multiple of
@@ -190,11 +190,11 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
             parameter by the fraction `soft_update_tau` of its distance to the online parameter.
         soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
         n_times_update: Number of updates every `update_interval` steps.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         act_deterministically: True to learn the value of the policy's mode, and to select the mode in evaluation. False
-            uses samples of the policy.
+            to use sampled actions for both purposes.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
         recurrent: True if the policy is recurrent. The critics are then trained on sequences, and may be recurrent as
             well. The replay buffer stores only the policy's recurrent state. Critics start each sequence from their
@@ -205,16 +205,16 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     value_type: type[Any] = Categorical
     value_of = staticmethod(value_of_state)
-    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "FittedQEvaluation")
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
@@ -229,7 +229,7 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
         check_explorer(self.explorer, "discrete", type(self).__name__)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Return the result of `critic_loss` for each critic; the values are those of the recorded actions."""
+        """Return one result of `critic_loss` per critic, for the recorded actions."""
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):

@@ -9,7 +9,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.functions.returns import linked_lambda_returns
 
-#: Maximum number of rows per call of the value function.
+#: Maximum number of rows in one call of the value function.
 _ROWS_OF_A_CALL = 4096
 
 
@@ -17,25 +17,25 @@ _ROWS_OF_A_CALL = 4096
 def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -> Tensor:
     """Return the TD(lambda) return of each transition, [N] (Sutton and Barto 2018, eq. 12.18).
 
-    The returns sum rewards to the end of the batch's `continuation`, the recorded steps after each transition.
+    The returns include the rewards in `batch.continuation`, the recorded steps after each transition.
 
     Args:
         batch: Transitions with `continuation`.
         value: Function that maps the features of n states, [n, ...], to the values of the states, [n].
-        lambd: lambda, in [0, 1]. If 0, the return bootstraps after one step. If 1, the return bootstraps only after
-            the last step, unless the episode ends there in a terminal state.
+        lambd: lambda, in [0, 1]. If 0, the return bootstraps after one step. If 1, the return bootstraps only after the
+            last step. It does not bootstrap from a terminal state.
 
     Raises:
         ValueError: If the batch has no `continuation`.
     """
     continuation = batch.continuation
     if continuation is None:
-        raise ValueError("batch lacks continuation, the later steps: pass continuation=math.inf to sample_batch")
+        raise ValueError("batch lacks continuation (the later steps): pass continuation=math.inf to sample_batch")
     next_value = value(batch.next_obs)
     if not len(continuation.reward):
         return batch.reward + batch.discount * next_value
     values = torch.zeros_like(continuation.reward)
-    # If lambda is 1, returns bootstrap only after the last steps of episodes that do not end in a terminal state.
+    # If lambda is 1, a return bootstraps only after a last step that is not terminal.
     rows = continuation.cut if lambd == 1 else torch.arange(len(values), device=values.device)
     for chunk in torch.split(rows, _ROWS_OF_A_CALL) if len(rows) else ():
         values[chunk] = value(map_nested(lambda leaf: leaf[chunk], continuation.next_obs))  # noqa: B023 - called at once
@@ -53,4 +53,4 @@ def check_continuation(replay_buffer: Any) -> None:
     """
     if not getattr(replay_buffer, "tells_future", False):
         kind = type(replay_buffer).__name__
-        raise TypeError(f"replay_buffer is {kind}, which cannot return the steps after a transition: use another")
+        raise TypeError(f"replay_buffer is {kind}, which cannot return the steps after a transition: use ReplayBuffer")

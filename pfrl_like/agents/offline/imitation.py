@@ -1,4 +1,4 @@
-"""Imitators of recorded actions: their losses, and the selection of the best of several sampled actions."""
+"""Losses of models that imitate recorded actions, and selection of the best of several sampled actions."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: 
 
 
 def imitation_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """Return the result of `conditional_vae_loss` for a `ConditionalVAE`, and of `bc_loss` for a policy."""
+    """Return the result of `conditional_vae_loss` if the imitator is a `ConditionalVAE`, otherwise of `bc_loss`."""
     if isinstance(imitator, ConditionalVAE):
         return conditional_vae_loss(imitator, batch, beta, accumulator)
     return bc_loss(imitator, batch, accumulator)
@@ -66,14 +66,14 @@ def imitated_actions(imitator: Any, obs: Any, n: int) -> Tensor:
 def store_imitator(
     agent: Any, imitator: nn.Module, optimizer: torch.optim.Optimizer, beta: float, rl_start_step: float
 ) -> None:
-    """Store the imitator arguments of an agent. The constructor calls this function before the base constructor.
+    """Store an agent's arguments that concern the imitator. This function runs before the base constructor.
 
     Args:
-        agent: The agent. The function sets the attribute `_imitator_parts`, which `extra_modules` returns.
+        agent: The agent. Its method `extra_modules` returns the stored imitator and optimiser.
         imitator: The imitator.
         optimizer: Optimiser of the imitator.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
-        rl_start_step: Number of first updates that train only the imitator.
+        rl_start_step: Number of initial updates that train only the imitator.
 
     Raises:
         ValueError: If `beta` or `rl_start_step` is negative.
@@ -83,19 +83,19 @@ def store_imitator(
     agent._imitator_parts = {"imitator": imitator}, {"imitator_optimizer": optimizer}
 
 
-def step_imitator(agent: Any, batch: Batch, step: Step, other_steps: Update | None) -> Update:
+def step_imitator(agent: Any, batch: Batch, step: Step, critic_result: Update | None) -> Update:
     """Minimise the imitator's loss, and return TD errors, [N], and statistics of the whole update.
 
     Args:
         agent: The agent.
         batch: Minibatch of features.
-        step: Function that makes a gradient step on a loss.
-        other_steps: TD errors and statistics of the other gradient steps. If None, the function returns the imitator's
-            loss of each row instead of TD errors.
+        step: Function called as `step(optimizer_name, loss)`. It makes a gradient step.
+        critic_result: TD errors and statistics of the updates of critics and policy. If None, only the imitator is
+            trained, and the function returns the imitator's loss of each row instead of TD errors.
     """
     loss, error = imitation_loss(agent.imitator, batch, agent.beta, agent.batch_accumulator)
     step("imitator_optimizer", loss)
-    td_error, stats = other_steps or (error, {"loss": loss.detach()})
+    td_error, stats = critic_result or (error, {"loss": loss.detach()})
     return td_error, {**stats, "imitator_loss": loss.detach()}
 
 
@@ -104,7 +104,7 @@ def dry_run_imitator(agent: Any, batch: Batch) -> None:
 
     Raises:
         TypeError: If the imitator's inputs or outputs have a wrong type.
-        ValueError: If observations or actions do not fit the imitator.
+        ValueError: If observations or actions do not have the shape that the imitator expects.
     """
     if not isinstance(agent.imitator, ConditionalVAE):
         output: Any = dry_run_output("imitator", agent.imitator, batch, Distribution, "a pfrl_like.nn.ConditionalVAE")
@@ -119,12 +119,14 @@ def dry_run_imitator(agent: Any, batch: Batch) -> None:
 
 
 class ChosenAction(DeltaVector):
-    """Deterministic distribution of the selected actions, with a function that evaluates other actions.
+    """Deterministic distribution of the selected actions.
+
+    The function `score` evaluates other actions in the same states.
 
     Args:
         loc: Selected actions, [N, A].
-        score: Function that returns the critic's values, [N], of other actions in the states for which `loc` was
-            selected.
+        score: Function from actions, [N, A], to the critic's values of these actions, [N], in the states in which `loc`
+            was selected.
     """
 
     def __init__(self, loc: Tensor, score: Callable[[Tensor], Tensor]) -> None:
@@ -135,7 +137,7 @@ class ChosenAction(DeltaVector):
 def best_next_value(target_critics: Sequence[Any], batch: Batch, actions: Tensor, lam: float) -> tuple[Any, Tensor]:
     """Return the value of the best of M actions in each next state, and the best actions, [N, A].
 
-    The value of an action is lam * min Q' + (1 - lam) * max Q' over the target critics.
+    The value of an action is lam * min_i Q_i' + (1 - lam) * max_i Q_i', where i runs over the target critics.
 
     Args:
         target_critics: Target networks of the critics.
@@ -144,7 +146,7 @@ def best_next_value(target_critics: Sequence[Any], batch: Batch, actions: Tensor
         lam: Weight of the minimum over the critics. The maximum over the critics has the weight 1 - lam.
 
     Returns:
-        An `ActionValue` with one action, and the actions.
+        The values of the best actions, as an `ActionValue` with one action per row, and the best actions, [N, A].
     """
     values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
     best = best_actions(actions, torch.lerp(values.amax(0), values.amin(0), lam))
@@ -152,18 +154,24 @@ def best_next_value(target_critics: Sequence[Any], batch: Batch, actions: Tensor
 
 
 def best_actions(actions: Tensor, values: Tensor) -> Tensor:
-    """Return the action with the highest value in each of N states, [N, A]. Actions are [M, N, A], values [M, N]."""
+    """Return the action with the highest value in each of N states, [N, A].
+
+    `actions` has the shape [M, N, A], `values` [M, N].
+    """
     return actions[values.argmax(0), torch.arange(values.shape[1], device=values.device)]
 
 
 def select_best(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
-    """Select the action with the highest critic value in each of N states, among M actions per state [M, N, A]."""
+    """Select the action with the highest value in each of N states. `actions` are M actions per state, [M, N, A]."""
     score = functools.partial(_value, critic)
     return ChosenAction(best_actions(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
 
 
 def select_for_active(select: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:
-    """Return `select(obs)` for k observations. Inactive environments get zero actions and use no random numbers."""
+    """Return the actions that `select` chooses for the observations of k environments.
+
+    Inactive environments get zero actions and use no random numbers.
+    """
     if active is None or np.all(active):
         return select(obs)
     if not np.any(active):

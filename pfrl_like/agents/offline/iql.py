@@ -50,7 +50,7 @@ def iql_value_loss(
         v_func: The value function. The gradient of the loss flows into its parameters.
         q: Q(s, a), [N].
         batch: Transitions or sequences.
-        tau: Expectile of the action values that V learns, between 0 and 1.
+        tau: V learns this expectile of the action values, between 0 and 1.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -68,12 +68,12 @@ def iql_critic_loss(
     elementwise: Callable[[Tensor], Tensor] = square,
     accumulator: str = "mean",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the loss of a critic's values with the target reward + discount * V(s') (arXiv:2110.06169, eq. 6).
+    """Return the loss of a critic whose target is reward + discount * V(s') (arXiv:2110.06169, eq. 6).
 
-    The target is a scalar, because V is a scalar. The loss of a distributional critic depends on its mean value.
+    V(s') is a number, not a distribution. Therefore the loss of a distributional critic uses only its mean value.
 
     Args:
-        value: `ActionValue` with one action per row, the recorded action.
+        value: The critic's output for the recorded actions, an `ActionValue` with one action per row.
         batch: Transitions or sequences.
         next_value: V(s'), [N]. No gradient flows into V.
         elementwise: Function that returns the loss of each TD error.
@@ -101,33 +101,34 @@ class IQL(AdvantageWeightedActorCritic):
     update.
 
     Args:
-        policy: Module from observations to distributions of actions with densities, for example one that ends in a
-            `GaussianHeadWithStateIndependentCovariance`.
+        policy: Module from observations to distributions of actions with the method `log_prob`, for example one that
+            ends in a `GaussianHeadWithStateIndependentCovariance`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
-        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics. This is the target of the
+            value function, from which the critics bootstrap.
         further_q_func_optimizers: Optimisers of the additional critics.
         n_times_update: Number of updates every `update_interval` steps.
         policy_update_delay: Number of critic updates per update of the policy.
@@ -140,7 +141,7 @@ class IQL(AdvantageWeightedActorCritic):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         v_func: Value function: module from observations to values [N, 1].
         v_func_optimizer: Optimiser of the value function.
         expectile: Expectile that the value function learns, between 0 and 1. 0.5 gives the mean over recorded actions;
@@ -150,14 +151,14 @@ class IQL(AdvantageWeightedActorCritic):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    #: Statistics that are averaged over rows.
+    #: Names of the statistics that have one value per row.
     averaged_rows = ("v", "weight")
-    #: Statistics that are averaged over updates.
+    #: Names of the statistics that have one value per update.
     averaged_updates = ("policy_loss", "v_func_loss")
-    #: Statistics that `get_statistics` returns.
+    #: Names of the statistics that `get_statistics` returns.
     reported = (*AdvantageWeightedActorCritic.reported, "average_v", "average_v_func_loss")
 
     v_func: Any
@@ -208,11 +209,11 @@ class IQL(AdvantageWeightedActorCritic):
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return the value function and the optimiser of the value function, each in a dict keyed by attribute name."""
+        """Return two dicts keyed by attribute name: the value function, and its optimiser."""
         return self._value_parts
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Raise if the losses cannot be computed with the value function, the policy and the critics."""
+        """Raise an error if the losses cannot be computed with the value function, the policy and the critics."""
         dry_run_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
         super().try_parts(batch, distribution)
 
@@ -226,7 +227,7 @@ class IQL(AdvantageWeightedActorCritic):
         return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the result of `iql_critic_loss` for each critic."""
+        """Yield one result of `iql_critic_loss` per critic."""
         with torch.no_grad(), evaluating_readers(self.v_func):
             next_value = state_value_of(self.v_func, batch, next=True)
         for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):

@@ -1,4 +1,4 @@
-"""TD3+BC (arXiv:2106.06860), and ReBRAC, which also penalises the critics' targets (arXiv:2305.09836)."""
+"""TD3+BC (arXiv:2106.06860), and ReBRAC (arXiv:2305.09836)."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ def td3_plus_bc_policy_loss(
 class TD3PlusBC(TD3):
     """TD3 with behavioural cloning: the policy also imitates the recorded actions.
 
-    The paper standardises observations. This class does not; use a scaler from `pfrl_like.preprocessing`. The policy's
+    The paper standardises observations. This class does not. Use a scaler from `pfrl_like.preprocessing`. The policy's
     loss uses only the first critic. An update equals an update of d3rlpy 2.8.
 
     Args:
@@ -53,7 +53,7 @@ class TD3PlusBC(TD3):
             `DeterministicHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
@@ -61,7 +61,7 @@ class TD3PlusBC(TD3):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action, given an action sampled from the policy.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
@@ -69,15 +69,16 @@ class TD3PlusBC(TD3):
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update of the policy.
         n_times_update: Number of updates every `update_interval` steps.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         policy_update_delay: Number of critic updates per update of the policy and the target networks.
-        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy.
+        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy and returns
+            the noisy actions.
         further_q_funcs: Additional critics. The target uses the minimum over all critics.
         further_q_func_optimizers: Optimisers of the additional critics.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -90,12 +91,12 @@ class TD3PlusBC(TD3):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         alpha: Weight of the critic's term in the policy's loss relative to the squared error. 0 gives pure imitation.
 
     Raises:
         ValueError: If `alpha` is negative, or if another argument is outside its documented range.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _is_offline = True
@@ -177,7 +178,7 @@ def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
 
     Args:
         batch: Transitions or sequences, with `next_action`.
-        next_action: Actions a' that the critics bootstrap from, [N, ...].
+        next_action: Actions a' whose values the targets contain, [N, ...].
         beta: Weight of the penalty.
 
     Raises:
@@ -192,16 +193,16 @@ def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
 
 def _required_next_action(batch: Batch) -> Tensor:
     if batch.next_action is None:
-        raise ValueError("batch lacks next_action, the next recorded actions: pass next_actions=True to sample_batch")
+        raise ValueError("batch lacks next_action (the next recorded actions): pass next_actions=True to sample_batch")
     return batch.next_action  # type: ignore[no-any-return]
 
 
 class ReBRAC(TD3):
     """TD3 that penalises distance from the recorded actions in the policy's loss and in the critics' targets.
 
-    Batches that are passed to `update` must contain `next_action`, the next recorded actions: `sample_batch(...,
-    next_actions=True)`. Runners and the agent itself sample such batches. The policy's loss uses the minimum over all
-    critics. An update equals an update of d3rlpy 2.8.
+    A batch that is passed to `update` must contain `next_action`, the next recorded actions. `sample_batch(...,
+    next_actions=True)` returns such a batch. Runners and the agent itself sample such batches. The policy's loss uses
+    the minimum over all critics. An update equals an update of d3rlpy 2.8.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -209,7 +210,7 @@ class ReBRAC(TD3):
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
             one action. The paper uses critics with layer normalisation, for example a `DropoutFCSAQFunction` with
             `dropout=0`.
-        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
+        q_func2: Second critic. None if `q_func1` is a `QFunctionEnsemble` of all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
@@ -217,7 +218,7 @@ class ReBRAC(TD3):
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action, given an action sampled from the policy.
         gpu: CUDA device index. None or a negative index means the CPU.
-        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        replay_start_size: Value of `len(replay_buffer)` at which updates begin.
         minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
@@ -225,15 +226,16 @@ class ReBRAC(TD3):
         soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
             update runs after each update of the policy.
         n_times_update: Number of updates every `update_interval` steps.
-        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        max_grad_norm: Maximum L2 norm of the gradient of each optimiser's parameters; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once. If actions are masked, the function must accept the
-            keyword `action_mask`, [n_actions].
+        burnin_action_func: Function that returns one training action. The agent calls the function until the first
+            update of the policy. If None, the policy selects all training actions. An actor in another process calls
+            the function until the actor receives the parameters of an updated policy. If actions are masked, the
+            function must accept the keyword `action_mask`, [n_actions].
         policy_update_delay: Number of critic updates per update of the policy and the target networks.
-        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy.
+        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy and returns
+            the noisy actions.
         further_q_funcs: Additional critics. The target uses the minimum over all critics.
         further_q_func_optimizers: Optimisers of the additional critics.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
@@ -246,13 +248,13 @@ class ReBRAC(TD3):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
-            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+            compiled when it runs for the second time. The compilation takes about 30 s and is logged (level INFO).
         actor_beta: Weight of the squared distance between the policy's actions and the recorded actions, at least 0.
         critic_beta: Weight of the squared distance between the next actions and the recorded next actions, at least 0.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
     _is_offline = True
@@ -300,8 +302,8 @@ class ReBRAC(TD3):
         super().__init__(**arguments_for(TD3, locals()))
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update like `TD3`; raise if the batch has no next actions."""
-        _required_next_action(batch)  # before the update is compiled
+        """Update as in `TD3`. Raise an error if the batch has no next actions."""
+        _required_next_action(batch)  # the compiled update cannot raise this error
         return super().learn(batch)
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:

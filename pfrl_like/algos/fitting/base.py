@@ -1,4 +1,4 @@
-"""`Estimator`, the base class of estimators, which build and train an agent and return predictions of the agent."""
+"""`Estimator`, the base class of estimators. An estimator builds and trains an agent, and returns its predictions."""
 
 import copy
 import functools
@@ -35,7 +35,7 @@ Array = NDArray[Any]
 
 
 def accept_single_batch(update: Any) -> Any:
-    """Decorator that also accepts the call `update(batch)`, which returns a dict of losses."""
+    """Decorate `update` so that the call `update(batch)` is also possible. This call returns a dict of losses."""
 
     @functools.wraps(update)
     def update_with_defaults(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -65,10 +65,10 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -88,8 +88,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     Attributes:
         impl: The agent; None before it is built.
-        scaler: `Scaler` object; if the argument was a name, the object was created from the name. After the agent is
-            built, the attribute is the fitted scaler. The same applies to `action_scaler` and `reward_scaler`.
+        scaler: `Scaler` object, created from the argument if the argument was a name. After the agent is built, the
+            attribute is the fitted scaler. The same applies to `action_scaler` and `reward_scaler`.
         augmentation: `AugmentationPipeline` created from the argument.
         scaler_: Fitted scaler of observations; None before the agent is built. `action_scaler_` and `reward_scaler_`
             are the fitted scalers of actions and rewards.
@@ -98,20 +98,21 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         action_size_: Size of a continuous action, or number of discrete actions; None before the agent is built.
     """
 
-    #: Metrics of an update; values are the names of the agent's statistics.
+    #: Names of the metrics of an update; values are the names of the agent's statistics.
     loss_names: ClassVar[Mapping[str, str]] = {}
-    #: True if the agent learns to predict next observations. Transitions without a recorded next observation are then
+    #: True if the agent learns to predict next observations. Then transitions without a recorded next observation are
     #: skipped.
     learns_next_observations: ClassVar[bool] = False
     #: Attributes of the agent that are logged as metrics at the end of each epoch.
     state_names: ClassVar[tuple[str, ...]] = ()
-    #: True if an `action_scaler` scales the actions with which the agent is trained, and which the agent returns.
+    #: True if the agent learns from actions scaled by `action_scaler`, and returns scaled actions.
     acts_scaled: ClassVar[bool] = True
     spellings: ClassVar[Mapping[str, str]] = {"observation_scaler": "scaler"}
     later_names: ClassVar[Mapping[str, str]] = LATER_NAMES
     #: Hyperparameters that have a different name in error messages; values are the names in messages.
     names_in_errors: ClassVar[Mapping[str, str]] = {}
-    #: The function `pfrl_like.ope.evaluate_offline`. `pfrl_like.ope` sets it, because estimators must not import `ope`.
+    #: The function `pfrl_like.ope.evaluate_offline`. `pfrl_like.ope` sets this attribute: estimators must not import
+    #: `ope`.
     evaluate: ClassVar[Callable[..., Mapping[str, Any]] | None] = None
     made_by: ClassVar[Mapping[str, Any]] = {
         **{name: functools.partial(make_scaler, column=column) for name, column in spaces.SCALERS.items()},
@@ -136,7 +137,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     _user_impl: Any = None
     #: TD errors and losses of the last update.
     _last_update: Any = None
-    #: Numbers of epochs and updates so far, during a call of an overridden `update`; otherwise None.
+    #: Numbers of epochs and updates so far while an override of `update` is running; otherwise None.
     _update_position: tuple[int, int] | None = None
 
     scaler_: Any = None
@@ -148,8 +149,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         """Set hyperparameters; unknown hyperparameters are ignored with a warning that contains the nearest name.
 
         If the agent is already built, new values of hyperparameters such as learning rates, `gamma` and `tau` apply to
-        the agent immediately. If the user assigns a hyperparameter as an attribute, the new value applies to the agent
-        from the next `fit` on.
+        the agent immediately. If the user assigns a value to an attribute instead, the value applies to the agent at
+        the next call of `fit`.
 
         Returns:
             The estimator itself.
@@ -162,7 +163,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         before = dict(vars(self))
         try:
             super().set_params(**params)
-            self.use_gpu = Device.of(self.use_gpu)  # because a deep copy of a `Device` can be another GPU
+            self.use_gpu = Device.of(self.use_gpu)  # a deep copy of a `Device` can be another GPU
             if "impl" in params:
                 self._user_impl, self._agent_args = self.impl, self.get_params(deep=False)
             self.retune()
@@ -221,11 +222,11 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     @property
     def scaler_of_agent(self) -> Any:
-        """Fitted scaler from actions of the data to actions of the agent; None if the agent uses unscaled actions."""
+        """Fitted scaler that converts actions of the data to actions of the agent; None if actions are unscaled."""
         return self.action_scaler_ if self.acts_scaled else None
 
     def fit_scaler(self, episodes: Any) -> None:
-        """Fit the scalers that are not fitted yet to episodes; `fit` calls this method before it builds the agent."""
+        """Fit the scalers that are not fitted yet. `fit` calls this method before it builds the agent."""
         scalers = spaces.copy_scalers(self)
         for scaler in scalers.values():
             if scaler is not None and not scaler.fitted:
@@ -239,7 +240,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         )  # fmt: skip
 
     def _common(self) -> dict[str, Any]:
-        """Return the constructor arguments that all agents have; offline training leaves the replay buffer empty."""
+        """Return the constructor arguments that all agents have. In offline training the replay buffer stays empty."""
         return {
             "replay_buffer": ReplayBuffer(None), "device": self._device, "minibatch_size": self.batch_size,
             "replay_start_size": self.batch_size,
@@ -321,13 +322,13 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         raise AttributeError("no evaluate_offline in estimators: call pfrl_like.ope.evaluate_offline(estimator, data)")
 
     def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
-        """Return the discounted return that fitted Q evaluation estimates; scikit-learn uses it as the score.
+        """Return the discounted return that fitted Q evaluation estimates. scikit-learn uses it as the score.
 
         Args:
             episodes: A dataset or a list of episodes.
             y: Ignored.
-            options: Other arguments of `pfrl_like.ope.evaluate_offline`. The default of `gamma` is `gamma` of the
-                estimator.
+            options: Other arguments of `pfrl_like.ope.evaluate_offline`. The default of its argument `gamma` is the
+                estimator's `gamma`.
 
         Raises:
             NotFittedError: If the agent is not built yet.
@@ -359,12 +360,12 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return self._agent.features(self._observations(x), self._agent.device)
 
     def _actions(self, action: Any) -> Tensor:
-        """Convert actions of the data to actions of the agent, which may be scaled."""
+        """Convert actions of the data to the agent's actions. The agent's actions may be scaled."""
         actions = self._tensor(spaces.actions_for(action, self.action_size_, self.discrete_action))
         return actions if self.scaler_of_agent is None else self.scaler_of_agent.transform(actions)
 
     def _unscaled(self, actions: Array) -> Array:
-        """Convert actions of the agent, which may be scaled, to actions of the data."""
+        """Convert the agent's actions to actions of the data. The agent's actions may be scaled."""
         if self.scaler_of_agent is None:
             return actions
         unscaled: Array = self.scaler_of_agent.reverse_transform(torch.as_tensor(actions)).numpy()
@@ -379,8 +380,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def update(self, epoch: int, total_step: int, batch: TransitionMiniBatch | Batch) -> list[float]:
         """Make one update.
 
-        `update(batch)`, as in later versions of d3rlpy, is possible as well and returns a dict of losses. If a subclass
-        overrides `update`, with either signature, `fit` and `fit_online` call it with a `TransitionMiniBatch`.
+        The call `update(batch)`, as in later versions of d3rlpy, returns a dict of losses. A subclass may override
+        `update` with either signature. `fit` and `fit_online` then call this override with a `TransitionMiniBatch`.
 
         Args:
             epoch: Number of epochs so far.
@@ -388,8 +389,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             batch: Minibatch with stacked frames.
 
         Returns:
-            The losses that this update computed, in the order of `loss_names`. An overriding method may also return a
-            dict of losses or None.
+            The losses that this update computed, in the order of `loss_names`. An override may also return a dict of
+            losses or None.
 
         Raises:
             NotFittedError: If the agent is not built yet.
@@ -405,7 +406,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one update; return the TD errors, [N], and a dict of losses, on the agent's device."""
         agent = self._agent
-        # The count of the first update is `policy_update_delay` - 1, so that this update includes the policy.
+        # The count begins at `policy_update_delay` - 1, so that the first update includes the policy.
         agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1
         td_error, stats = agent.update(batch)
         return td_error, {name: stats[key] for name, key in self.loss_names.items() if key in stats}

@@ -1,4 +1,4 @@
-"""Parts of the training loop of estimators: updates, calls of overridden methods, and the log of a run."""
+"""Updates and log of the training loop of estimators, and calls of methods that users override."""
 
 import contextlib
 import inspect
@@ -21,7 +21,8 @@ from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
 from pfrl_like.utils.checks import warn_once
 
-#: Function of (epoch, updates so far, minibatch) that returns the TD errors (None if unknown) and a dict of losses.
+#: Function called as (epoch, updates so far, minibatch). It returns the TD errors (None if unknown) and a dict of
+#: losses.
 UpdateStep = Callable[[int, int, Any], tuple[Tensor | None, dict[str, Any]]]
 
 #: Pairs of advice and names: methods of d3rlpy that this library never calls, and advice to users who override them.
@@ -55,9 +56,9 @@ RUNS = "runs"
 
 
 def is_overridden(algo: Any, *names: str) -> bool:
-    """Return True if the user overrides one of these methods: in a subclass, in a mixin or by assignment."""
+    """Return True if the user overrides one of these methods in a subclass, in a mixin or by assignment."""
     methods = (method for name in names if callable(method := getattr(algo, name, None)))
-    # Not `__module__`, because functools.wraps copies it.
+    # `__module__` cannot be used, because functools.wraps copies it.
     scopes = (getattr(getattr(method, "__func__", method), "__globals__", {}) for method in methods)
     return any(not scope.get("__name__", "").startswith("pfrl_like.") for scope in scopes)
 
@@ -71,7 +72,7 @@ def warn_of_hooks(algo: Any) -> None:
 
 
 def update_step(algo: Any) -> UpdateStep | None:
-    """Return the overridden `update` of an estimator as an `UpdateStep`; None if `update` is not overridden.
+    """Return the user's override of `update` as an `UpdateStep`; None if the user does not override `update`.
 
     Raises:
         TypeError: If `update` takes neither (epoch, total_step, batch) nor (batch).
@@ -105,7 +106,7 @@ def _accepts(signature: inspect.Signature, count: int) -> bool:
 
 
 def _losses_by_name(result: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]:
-    """Return the result of an overridden `update` as a dict of losses; a list gets the names of `loss_names`.
+    """Return the result of a user's `update` as a dict of losses. The items of a list get the names in `loss_names`.
 
     Raises:
         TypeError: If `result` is neither a dict, a list nor None.
@@ -128,7 +129,7 @@ class UpdateSource:
     """Source of the training loop: makes one update per step of the clock and records the losses.
 
     Args:
-        algo: The estimator. The method `_learn` of the estimator, or an overridden `update`, makes the updates.
+        algo: The estimator. Its method `_learn` makes the updates, or `update` if the user overrides `update`.
         data: Source of minibatches, a `TrainingData` or `SampledData`.
         epoch: Number of the epoch.
     """
@@ -170,8 +171,9 @@ class OnlineUpdates:
         data: Minibatches sampled from a replay buffer.
         interval: Number of steps between updates.
         n: Number of updates every `interval` steps.
-        start: Number of first steps without updates. There is also no update if the buffer contains fewer transitions
-            than a minibatch. If an epoch has no update because of the buffer, a warning is issued, once per process.
+        start: Number of initial steps without updates. There is also no update while the buffer contains fewer
+            transitions than a minibatch. If an epoch has no update for this reason, a warning is issued, once per
+            process.
 
     Attributes:
         source: Updates of the current epoch.
@@ -183,7 +185,7 @@ class OnlineUpdates:
     def __init__(self, algo: Any, data: SampledData, interval: int, n: int, start: int) -> None:
         self.algo, self.data = algo, data
         self.interval, self.n, self.start, self.n_updates = interval, n, start, 0
-        self._n_steps = 0  # total steps of the training; 0 while no update of the epoch was skipped
+        self._n_steps = 0  # total steps of the training; 0 if no update of this epoch was skipped
 
     def begin_epoch(self, epoch: int) -> None:
         """Begin an epoch; warn if the last epoch had no update because the buffer contained too few transitions."""
@@ -198,7 +200,7 @@ class OnlineUpdates:
 
     def __call__(self, clock: Clock) -> None:
         """Make `n` updates every `interval` steps, after the first `start` steps."""
-        if clock.between_episodes:  # not for an episode that ends because training ends
+        if clock.between_episodes:  # False for an episode that ends because training ends
             self.returns += [episode.total_reward for episode in clock.ended]
         if clock.t > self.start and clock.t % self.interval == 0:
             if len(self.data.source) < self.data.batch_size:
@@ -211,7 +213,7 @@ class OnlineUpdates:
 
 @contextlib.contextmanager
 def progress_callbacks(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
-    """Context that yields a list of callbacks: a progress bar if `show_progress` is True, otherwise an empty list."""
+    """Context manager that yields a list with a progress bar, or an empty list if `show_progress` is False."""
     bars = [Progress(clock.steps, clock.t)] if show_progress else []
     try:
         yield [*bars]
@@ -226,7 +228,7 @@ class RunLog:
     The folder `logdir/name` contains `params.json`, `metrics.csv` and the saved models, `model_<step>.pt`.
 
     Args:
-        training: The `Training`, which contains the estimator, the name of the run and the logging options.
+        training: `Training` with the estimator, the name of the run and the logging options.
         n_steps_per_epoch: Number of steps per epoch.
     """
 
@@ -270,7 +272,7 @@ class RunLog:
             self._adapter.write_params(params)
 
     def metrics(self, epoch: int, step: int, metrics: Mapping[str, float | None]) -> None:
-        """Print and write metrics. None means that the metric is unknown; files of metrics then contain NaN."""
+        """Print and write metrics. None means an unknown metric: files contain NaN in its place."""
         known = {name: value for name, value in metrics.items() if value is not None}
         if self.verbose:
             for name, value in known.items():
@@ -298,7 +300,7 @@ def timestamped(name: str) -> str:
 
 
 def _make_folder(path: str, with_timestamp: bool) -> str:
-    """Create a folder and return its path; if `with_timestamp` is True, the time is appended and the folder is new."""
+    """Create a folder and return its path. If `with_timestamp` is True, append the time, so that the folder is new."""
     while True:
         with contextlib.suppress(FileExistsError):
             os.makedirs(folder := timestamped(path) if with_timestamp else path, exist_ok=not with_timestamp)

@@ -20,7 +20,7 @@ from pfrl_like.utils.checks import check_counts, check_function
 
 _LOGGER = logging.getLogger(__name__)
 
-#: Function of (estimator, episodes) that returns a score; a larger score is better.
+#: Function called as (estimator, episodes). It returns a score. A larger score is better.
 Scorer = Callable[[Any, Any], float]
 
 
@@ -29,9 +29,9 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def ignore_targets(fit: Fit) -> Fit:
-    """Decorator of `fit` that ignores a second argument None, which scikit-learn's pipelines pass as targets.
+    """Decorate `fit` so that a second argument None is ignored. scikit-learn's pipelines pass None as targets.
 
-    If the call has no argument `n_epochs`, the hyperparameter `n_epochs` is passed.
+    If the caller passes no `n_epochs`, the decorated method passes the hyperparameter `n_epochs`.
     """
 
     @functools.wraps(fit)
@@ -77,7 +77,7 @@ class Fitting:
         logger_adapter: LoggerAdapterFactory | None = None,
         enable_ddp: bool = False,
     ) -> Self:
-        """Train on episodes; if the agent is already built, its training continues.
+        """Train on episodes. If the agent is already built, its training continues.
 
         Args:
             episodes: A dataset or a list of episodes.
@@ -93,12 +93,12 @@ class Fitting:
             tensorboard: True to also write metrics for TensorBoard to the directory `runs`.
             eval_episodes: Episodes that are passed to the scorers after each epoch. Most scorers require episodes.
             save_interval: Number of epochs between saved models.
-            scorers: Functions of (estimator, episodes) that return a score; keys are the names in the metrics.
+            scorers: Functions called as (estimator, episodes). Each returns a score. Keys are the names in the metrics.
             n_steps: Total number of updates, in epochs of `n_steps_per_epoch` updates. If None, there are `n_epochs`
                 passes.
             n_steps_per_epoch: Number of updates per epoch. Used if `n_steps` is not None.
-            callback: Function that is called with (estimator, epoch, updates so far) after each update.
-            epoch_callback: Function that is called with (estimator, epoch, updates so far) after each epoch.
+            callback: Function called as (estimator, epoch, updates so far) after each update.
+            epoch_callback: Function called as (estimator, epoch, updates so far) after each epoch.
             logging_strategy: `LoggingStrategy.EPOCH` logs losses at the end of every epoch. `LoggingStrategy.STEPS`
                 logs losses every `logging_steps` updates.
             logging_steps: Number of updates between logged losses. Used with `LoggingStrategy.STEPS`.
@@ -113,8 +113,8 @@ class Fitting:
 
         Raises:
             ValueError: If there is no transition, the data are invalid, or a number is out of range.
-            TypeError: If `episodes` or `eval_episodes` have discrete actions and the algorithm has continuous actions,
-                or the reverse. If a callback or scorer is not a function, or `logdir` is not a path.
+            TypeError: If `episodes` or `eval_episodes` have another kind of actions (discrete, continuous) than the
+                algorithm. If a callback or scorer is not a function, or `logdir` is not a path.
             RuntimeError: If `enable_ddp` is True and there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -123,7 +123,7 @@ class Fitting:
         return self
 
     def fitter(self, *args: Any, **kwargs: Any) -> Iterator[tuple[int, dict[str, float]]]:
-        """Return an iterator over the epochs of `fit`; the arguments are the same as in `fit`.
+        """Return an iterator that trains for one epoch per item. The arguments are the same as in `fit`.
 
         Yields:
             The number of the epoch and its metrics.
@@ -153,7 +153,7 @@ class Fitting:
         yield from training.epochs(data, named, eval_episodes, n_epochs)
 
     def _build_for(self: Any, data: TrainingData) -> None:
-        """Build the agent if it is not built yet; raise an error if data do not match the agent."""
+        """Build the agent if it is not built yet. Raise an error if the data do not match the agent."""
         source = data.source
         check_action_kind(self, source.discrete_action)
         if self.impl is None:
@@ -222,7 +222,7 @@ class Training:
             check_folder(self.logdir, self.experiment_name, self.with_timestamp)
 
     def callbacks_for(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
-        """Return a list with the user's callback as a callback of the training loop; empty if `callback` is None."""
+        """Convert the user's callback to a list with one callback of the training loop; empty if `callback` is None."""
         return [] if callback is None else [lambda clock: callback(self.algo, epoch, clock.t)]
 
     def epochs(
@@ -272,7 +272,7 @@ class Training:
 def log_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:
     """Return a callback that logs mean losses every `interval` updates.
 
-    The metrics `others` are unknown until the end of the epoch, and are logged as NaN.
+    The metrics in `others` are unknown until the end of the epoch. They are logged as NaN.
     """
 
     def write(clock: Clock) -> None:
@@ -288,7 +288,9 @@ def state_metrics(algo: Any) -> dict[str, float]:
 
 
 def named_scorers(scorers: Any, argument: str = "scorers") -> dict[str, Scorer]:
-    """Return scorers keyed by name. Scorers in a list get the names of the functions; a repeated name gets a number.
+    """Return scorers keyed by name.
+
+    The name of a scorer in a list is the name of the function. A number is appended to a repeated name.
 
     Args:
         scorers: Dict or list of scorers. None means no scorers.

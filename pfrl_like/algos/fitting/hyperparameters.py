@@ -19,7 +19,7 @@ from pfrl_like.utils.checks import ConstructorOnly, check_counts, check_flags, c
 
 
 class Setting(NamedTuple):
-    """Setting of an agent: an attribute or an entry of an optimiser whose value is a bool, number, string or None.
+    """Setting of an agent: an attribute, or an entry of an optimiser. Its value is a bool, number, string or None.
 
     Attributes:
         owner: The `__dict__` of an object, or a parameter group of an optimiser.
@@ -38,7 +38,7 @@ class Setting(NamedTuple):
 
 
 def settings_of(part: Any) -> dict[str, Setting]:
-    """Return the settings of an agent, its optimisers and its parts from this library, keyed by path."""
+    """Return the settings of an agent, its optimisers, and its objects from this library, keyed by path."""
     return dict(_settings(part, "", set()))
 
 
@@ -53,12 +53,12 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
                     yield f"{where}.{number}.{key}", Setting(group, key, False)
-        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # which contains the same optimisers
+        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # `last_steps` has the same optimisers
             yield from _settings(value, where, seen)
 
 
 def _is_part(value: Any) -> bool:
-    """Return True if an attribute may have settings: modules and objects of this library do."""
+    """Return True if an attribute may have settings: if it is a module or an object of this library."""
     is_ours = isinstance(value, nn.Module) or type(value).__module__.startswith("pfrl_like.")
     return is_ours and hasattr(value, "__dict__")
 
@@ -88,16 +88,16 @@ class Retuning:
     """Mixin that changes an estimator's hyperparameters after the agent was built.
 
     `retune` builds one agent with the old and one agent with the new hyperparameters. The settings that differ between
-    these agents are set in the agent of the estimator. If the networks of these agents or the initial parameters
-    differ, `retune` raises an error, because the hyperparameter cannot change after fitting.
+    these agents are set in the agent of the estimator. If the two agents differ in their networks or initial
+    parameters, `retune` raises an error: the hyperparameter cannot change after fitting.
     """
 
-    #: Hyperparameters that are read whenever they are used. The agent does not depend on them.
+    #: Hyperparameters that are not stored in the agent. The estimator reads them whenever it uses them.
     read_when_used: ClassVar[frozenset[str]] = frozenset(
         {"batch_size", "augmentation", "n_augmentations", "dynamics", "n_epochs"}
     )
 
-    #: Hyperparameters of the agents that are built for comparison, if the values do not affect the settings.
+    #: Values of hyperparameters that do not affect the settings, for the agents that are built for comparison.
     _comparison_values: ClassVar[dict[str, Any]] = {
         "impl": None, "scaler": None, "action_scaler": None, "reward_scaler": None, "augmentation": [], "use_gpu": None,
     }  # fmt: skip
@@ -105,7 +105,7 @@ class Retuning:
     _agent_args: dict[str, Any] | None = None
 
     def retune(self: Any) -> None:
-        """Apply the hyperparameters that changed since the agent was built to the agent.
+        """Change the settings of the agent according to the hyperparameters that changed since the agent was built.
 
         `set_params`, `fit` and `fit_online` call this method.
 
@@ -129,7 +129,7 @@ class Retuning:
         self._agent_args = now
 
     def _new_settings(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
-        """Return the new settings of the agent, given the names of the changed hyperparameters; keyed by path."""
+        """Return the new settings of the agent, keyed by path; `changed` are the names of changed hyperparameters."""
         paths, new_settings = settings_of(self.impl).keys(), dict[str, Setting]()
         params, before = dict(built), self._comparison_agent(built)
         for name in sorted(changed):
@@ -146,7 +146,7 @@ class Retuning:
         return new_settings
 
     def _comparison_agent(self: Any, params: dict[str, Any]) -> Any:
-        """Build an agent from hyperparameters and a fixed seed; None if the agent to compare is the user's `impl`."""
+        """Build an agent from hyperparameters with a fixed seed; None if the estimator has an `impl` of the user."""
         if self.observation_shape_ is None:
             return None
         other: Any = self._create(params | self._comparison_values)
@@ -257,8 +257,8 @@ _EQUIVALENTS = (
 #: Hyperparameters of later d3rlpy versions that raise an error; values are the equivalents in this library.
 LATER_NAMES: Mapping[str, str] = {name: equivalent for equivalent, names in _EQUIVALENTS for name in names.split()}
 
-#: Values of hyperparameters in `LATER_NAMES` that request what this library does anyway. These values, and None for
-#: every name, raise no error.
+#: Values of hyperparameters in `LATER_NAMES` that raise no error, because this library behaves like this anyway. None
+#: also raises no error.
 _FIXED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(["compile", "compile_graph", "enable_ddp", "max_q_backup"], False),
     **dict.fromkeys([name for name in LATER_NAMES if name.endswith("encoder_factory")], "default"),
@@ -267,7 +267,7 @@ _FIXED_VALUES: Mapping[str, Any] = {
 
 
 class Hyperparameters:
-    """Base of classes whose constructor stores its keyword arguments, as scikit-learn requires.
+    """Base class whose constructor stores its keyword arguments, as scikit-learn requires.
 
     A hyperparameter is a public, annotated class attribute with a value. A `ClassVar`, or an attribute whose name ends
     in `_` (a result of fitting), is not a hyperparameter. Each hyperparameter is a keyword-only argument of the
@@ -340,7 +340,7 @@ class Hyperparameters:
 
         Raises:
             TypeError: If a hyperparameter exists only in later d3rlpy versions. The message describes the equivalent in
-                this library. No error is raised for a value that requests what this library does anyway, such as
+                this library. No error is raised for a value that describes how this library behaves anyway, such as
                 `n_steps=1`.
         """
         known = self.defaults()
@@ -374,10 +374,10 @@ class Hyperparameters:
 
 
 def _nearest_names(given: str, known: Iterable[str]) -> str:
-    """Return a hint for the warning about the unknown name `given`: the known names that the user may mean.
+    """Return the end of the warning about the unknown name `given`: the known names that the user may mean.
 
-    These are the names that end in the unknown name (for example `learning_rate`), or whose initials end in the unknown
-    name (for example `lr`). If no name does, the hint is the most similar name.
+    A name matches if the name ends in the unknown name (for example `learning_rate`), or if its initials do (for
+    example `lr`). If no name matches, return the most similar name.
     """
     initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
     names = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])

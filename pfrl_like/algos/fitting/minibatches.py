@@ -18,10 +18,10 @@ from pfrl_like.dataset.transition import stacked_shape
 
 
 class SampledMiniBatch(TransitionMiniBatch):
-    """Transitions sampled from a replay buffer, as the argument of an overridden `update`.
+    """Transitions sampled from a replay buffer. An override of `update` receives this object.
 
-    `reward` of a transition, the reward of the previous step, is NaN, because it is unknown. Unknown next actions are
-    NaN, or -1 if actions are discrete.
+    The attribute `reward` of a transition is the reward of the previous step. It is NaN, because it is unknown. Unknown
+    next actions are NaN, or -1 if actions are discrete.
 
     Args:
         batch: The sampled batch.
@@ -47,7 +47,7 @@ class SampledMiniBatch(TransitionMiniBatch):
 
 
 class TrainingData:
-    """Minibatches of episodes. A pass contains each transition once, and skips an incomplete last minibatch.
+    """Minibatches of recorded episodes. A pass contains each transition once. An incomplete last minibatch is skipped.
 
     Args:
         episodes: A dataset or a list of episodes.
@@ -74,14 +74,14 @@ class TrainingData:
         return len(self.source) + (0 if self._generated is None else len(self._generated))
 
     def begin_epoch(self, algo: Any) -> None:
-        """Begin a pass; a dynamics model, if the estimator has one, generates new transitions for the pass."""
+        """Begin a pass. If the estimator has a dynamics model, the model generates new transitions for the pass."""
         self._remaining = self._remaining[:0]
         if algo.dynamics is not None:
             self._imagined = algo.dynamics.generate(algo, self.source.transitions())
             self._generated = batch_for(algo.impl, TransitionMiniBatch(self._imagined), algo.discrete_action)
 
     def next_batch(self, agent: Any) -> Batch:
-        """Return the next minibatch, on the agent's device; at the end of a pass, a new pass begins."""
+        """Return the next minibatch, on the agent's device. After the end of a pass, a new pass begins."""
         if len(self._remaining) < min(self.batch_size, self._count):
             self._remaining = np.random.permutation(self._count)
         self._rows = rows = self._remaining[: self.batch_size]
@@ -107,8 +107,8 @@ class TrainingData:
 def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: bool) -> Batch:
     """Convert transitions to a batch for an agent.
 
-    If the agent needs the steps after each transition, the batch contains these steps. They are the transitions that
-    are linked to the transition.
+    If the agent needs the steps after each transition, the batch contains them: the transitions that are linked by
+    `next_transition`.
     """
     continuation = getattr(agent, "sampling", {}).get("continuation", 0)
     return batch_of(transitions, agent.gamma, agent.device, discrete_action, continuation=continuation)
@@ -118,7 +118,7 @@ class SampledData:
     """Minibatches sampled from a replay buffer or a dataset. TD errors update the priorities of a replay buffer.
 
     Args:
-        source: Replay buffer or dataset with the method `sample_batch`, of unstacked observations.
+        source: Replay buffer or dataset of unstacked observations, with the method `sample_batch`.
         batch_size: Number of transitions per minibatch.
         n_frames: Number of consecutive images that `sample_batch` stacks. Vectors are not stacked.
         shape: Shape of one unstacked observation; None if unknown.
@@ -152,7 +152,7 @@ class SampledData:
         return SampledMiniBatch(batch, algo)
 
     def set_td_errors(self, batch: Batch, td_error: Tensor | None) -> None:
-        """Update the priorities, if there are any; if `td_error` is None, all priorities stay unchanged."""
+        """Update the priorities, if the replay buffer has any. If `td_error` is None, all priorities stay unchanged."""
         if batch.weight is not None and td_error is not None:
             self.source.update_priorities(batch.index, td_error)
         elif batch.weight is not None:
@@ -168,8 +168,7 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
         batch: A `TransitionMiniBatch` or a `Batch`.
 
     Raises:
-        TypeError: If `batch` has another type, or if its actions are discrete and the estimator's actions are
-            continuous, or the reverse.
+        TypeError: If `batch` has another type, or another kind of actions (discrete, continuous) than the estimator.
         ValueError: If observations or actions have the wrong shape, if the number of actions differs from the number of
             rewards, or if a discrete action does not exist.
         NonFiniteError: If an action is NaN or infinite.
@@ -196,7 +195,7 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
         converted = batch_for(agent, batch, algo.discrete_action)
         if not isinstance(batch, SampledMiniBatch):
             return converted
-        names = ("obs", "action", "reward", "next_obs")  # columns that the user may have changed, with the discount
+        names = ("obs", "action", "reward", "next_obs")  # the user may have changed these columns and the discount
         discount = torch.where(converted.discount == 0, 0.0, batch.batch.discount)
         return batch.batch.replace(discount=discount, **{name: getattr(converted, name) for name in names})
     fitting: Batch = batch.replace(action=torch.as_tensor(actions, device=batch.reward.device))
@@ -204,14 +203,14 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
 
 
 def check_eval_episodes(algo: Any, episodes: Any) -> None:
-    """Raise an error if an estimator cannot act on evaluation episodes. Items that are not episodes are not checked.
+    """Check that an estimator can act on evaluation episodes. Items that are not episodes are not checked.
 
     Args:
         algo: Estimator with a built agent.
         episodes: The argument `eval_episodes` of `fit`.
 
     Raises:
-        TypeError: If actions of the episodes are discrete and the estimator's actions are continuous, or the reverse.
+        TypeError: If the episodes have another kind of actions (discrete, continuous) than the estimator.
         ValueError: If observations or actions have the wrong shape.
     """
     items = getattr(episodes, "episodes", episodes)
@@ -243,11 +242,11 @@ class _ParameterModule(nn.Module):
 
 @contextlib.contextmanager
 def data_parallel(agent: Any, enable_ddp: bool) -> Iterator[None]:
-    """Context in which every gradient is averaged over the processes of the `torch.distributed` group.
+    """Context manager that averages every gradient over the processes of the `torch.distributed` group.
 
     If `enable_ddp` is False, the context does nothing.
 
-    At the beginning, process 0 sends its parameters to all processes. At the end, process 0 sends its
+    At the beginning, process 0 sends the parameters of its networks to all processes. At the end, process 0 sends the
     batch-normalisation statistics. All processes must make the same number of updates. This is the case if all
     processes have the same number of transitions and the same hyperparameters.
 

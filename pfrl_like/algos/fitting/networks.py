@@ -33,7 +33,7 @@ def quantile_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
 
 
 class EvenImplicitQuantileQFunction(q_functions.ImplicitQuantileQFunction):
-    """Deterministic in evaluation mode: an `ImplicitQuantileQFunction` that then uses evenly spaced fractions."""
+    """`ImplicitQuantileQFunction` that is deterministic in evaluation mode, because it uses evenly spaced fractions."""
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:
         """Return the quantile functions of a batch of states."""
@@ -78,7 +78,7 @@ def deterministic_policy(encoder: Encoder, action_size: int, regularizing_rate: 
 
 
 def squashed_gaussian_policy(encoder: Encoder, action_size: int) -> nn.Module:
-    """Return a policy with squashed Gaussian distributions, whose actions are in [-1, 1]."""
+    """Return a policy with squashed Gaussian distributions. Its actions are in [-1, 1]."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, 2 * action_size), SquashedGaussianHead())
 
 
@@ -88,7 +88,7 @@ def categorical_policy(encoder: Encoder, n_actions: int) -> nn.Module:
 
 
 def bounded_network(encoder: Encoder, action_size: int) -> nn.Module:
-    """Return a network with `action_size` outputs in [-1, 1]; its input is the input of the encoder."""
+    """Return a network with the encoder's input and with `action_size` outputs in [-1, 1]."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size), nn.Tanh())
 
 
@@ -96,8 +96,8 @@ def conditional_vae(make_encoder: Callable[[int], Encoder], action_size: int, la
     """Return a conditional variational autoencoder, a model of recorded actions.
 
     Args:
-        make_encoder: Function that returns an encoder of pairs (observation, vector); its argument is the size of the
-            vector.
+        make_encoder: Function called as `make_encoder(size)`. It returns an encoder of pairs (observation, vector of
+            this size).
         action_size: Size of an action.
         latent_size: Size of the model's latent vector.
     """
@@ -129,10 +129,10 @@ class QLearning(Estimator):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -164,8 +164,8 @@ class QLearning(Estimator):
         Args:
             make_encoder: Function that returns an encoder of observations, or of pairs (observation, action).
             n_actions: Number of discrete actions; 1 if the encoder takes pairs (observation, action).
-            pool: "mean" or "least" (the minimum): how the ensemble combines its values into a single value, for example
-                to choose the greedy action. Targets always use the minimum.
+            pool: "mean" or "least" (the minimum): reduction of the ensemble's values to one value, for example to
+                select the greedy action. Targets always use the minimum.
 
         Raises:
             ValueError: If `q_func_type` is unknown.
@@ -200,10 +200,10 @@ class ActorCritic(QLearning):
         use_gpu: Device to use: False for the CPU, True for the first GPU, the index of a GPU, or a
             `pfrl_like.gpu.Device`.
         scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`. `observation_scaler` is
-            another name of this argument. The first `fit` fits the scalers of observations, actions and rewards to its
-            episodes, except for scalers that are already fitted.
-        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` is trained
-            with scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
+            another name of this argument. The first call of `fit` fits the scalers of observations, actions and rewards
+            that are not fitted yet.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
+            scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
             policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
@@ -235,7 +235,7 @@ class ActorCritic(QLearning):
     def _actor_critic(
         self, agent_class: Any, policy: nn.Module, critics: nn.Module, weight_decay: float = 0.0, **options: Any
     ) -> Any:
-        """Build an agent with two critic arguments: pass the ensemble as the first, and None as the second critic."""
+        """Build an agent that has two critic arguments. The first is the ensemble `critics`, the second is None."""
         return agent_class(
             policy, critics, None, adam(policy, self.actor_learning_rate, self.eps, weight_decay),
             adam(critics, self.critic_learning_rate, self.eps), None, gamma=self.gamma, soft_update_tau=self.tau,

@@ -1,4 +1,4 @@
-"""Training of estimators in an environment: the collection of steps, the updates and the epochs."""
+"""Training of estimators in an environment: collection of steps, updates and epochs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ class Collector:
             `sample(algo, observation, step)`. If the environment masks actions, `sample` also needs the keyword
             `action_mask`. If None, the algorithm chooses all actions.
         action_space: Action space from which the actions of the first `random_steps` steps are sampled.
-        random_steps: Number of first steps with random actions, sampled uniformly from the allowed actions.
+        random_steps: Number of initial steps with random actions, sampled uniformly from the allowed actions.
 
     Raises:
         TypeError: If `explorer` is not an explorer, or is an explorer for the other kind of actions.
@@ -132,9 +132,10 @@ class AgentCollector(Collector):
         buffer: Replay buffer in which steps are stored.
         explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`, or an object with the method
             `sample(algo, observation, step)`. If the environment masks actions, `sample` also needs the keyword
-            `action_mask`. If None, the algorithm chooses all actions. Within the context, it is the agent's explorer.
+            `action_mask`. If None, the algorithm chooses all actions. Within the context of this object, the agent uses
+            this explorer.
         action_space: Action space from which the actions of the first `random_steps` steps are sampled.
-        random_steps: Number of first steps with random actions, sampled uniformly from the allowed actions.
+        random_steps: Number of initial steps with random actions, sampled uniformly from the allowed actions.
     """
 
     def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
@@ -166,7 +167,7 @@ class AgentCollector(Collector):
         self.agent.count_step()
 
     def dry_run(self, obs: Any, action_space: Any) -> None:
-        """Raise an error if the agent cannot act in an environment; `obs` is its first observation."""
+        """Raise an error if the agent cannot act in an environment. `obs` is the environment's first observation."""
         if self.algo.action_scaler_ is not None:
             action_space = Box(-1.0, 1.0, action_space.shape)
         n_frames = self.algo.n_frames
@@ -212,20 +213,20 @@ class OnlineFitting:
         random_steps: int = 0,
         callback: Callable[[Any, int, int], Any] | None = None,
     ) -> Self:
-        """Train in an environment; if the agent is already built, its training continues.
+        """Train in an environment. If the agent is already built, its training continues.
 
         Args:
             env: Environment that `pfrl_like.env.as_gymnasium` accepts.
             buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
                 with unstacked observations. If None, a buffer of one million transitions is created.
             explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. If None, the policy chooses the
-                actions, so there is exploration only if the policy is stochastic.
+                actions. Then there is exploration only if the policy is stochastic.
             n_epochs: Number of epochs. Each epoch collects steps and then makes updates.
             n_steps_per_epoch: Number of steps per epoch.
             n_updates_per_epoch: Number of updates at the end of an epoch.
-            update_start_step: Number of first steps without updates. There is also no update if the buffer contains
-                fewer than `batch_size` steps. If an epoch has no update for this reason, it prints no losses, and a
-                warning is issued, once per process.
+            update_start_step: Number of initial steps without updates. There is also no update while the buffer
+                contains fewer than `batch_size` steps. If an epoch has no update for this reason, it prints no losses,
+                and a warning is issued, once per process.
             eval_env: Environment for evaluations. It must not be `env`. None disables evaluation.
             eval_epsilon: Probability of a random action during evaluation.
             eval_interval: Number of epochs between evaluations.
@@ -241,8 +242,8 @@ class OnlineFitting:
                 `update_interval` steps, not at the end of an epoch.
             update_interval: Number of steps between updates. Used if `n_steps` is not None.
             n_updates: Number of updates every `update_interval` steps. Used if `n_steps` is not None.
-            random_steps: Number of first steps with random actions, sampled uniformly from the allowed actions.
-            callback: Function that is called with (estimator, epoch, steps so far) at the end of every epoch.
+            random_steps: Number of initial steps with random actions, sampled uniformly from the allowed actions.
+            callback: Function called as (estimator, epoch, steps so far) at the end of every epoch.
 
         Returns:
             The estimator itself.
@@ -272,7 +273,7 @@ class OnlineFitting:
         buffer = checked_buffer(buffer, algo.batch_size)
         spaces.check_single_rewards(algo.reward_scaler_, buffer)
         data = SampledData(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
-        if not data.options:  # otherwise the agent would store stacked frames in the buffer
+        if not data.options:  # an agent with stacked frames would store them in the buffer
             algo.impl.replay_buffer = buffer
         collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
         schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
@@ -288,7 +289,7 @@ def train_online(
     """Train an estimator in an environment.
 
     Args:
-        training: The `Training`, which contains the estimator and the options of epochs and log.
+        training: `Training` with the estimator and the options of epochs and log.
         source: Source of the training loop that acts in the environment.
         updates: Callback of the training loop that makes the updates.
         eval_env: Environment for evaluations. It must not be the training environment. None disables evaluation.
@@ -306,13 +307,15 @@ def train_online(
 
 @dataclasses.dataclass
 class OnlineEpochs:
-    """Callback of the training loop: logs losses, and ends epochs, which are saved, evaluated and logged.
+    """Callback of the training loop that logs losses and ends epochs.
+
+    At the end of an epoch the estimator is saved, evaluated and logged.
 
     Args:
-        training: The `Training`, which contains the estimator and the options of epochs and log.
+        training: `Training` with the estimator and the options of epochs and log.
         log: Log of metrics and models.
         updates: Callback of the training loop that makes the updates.
-        evaluate: Function of the estimator that returns a score. None disables evaluation.
+        evaluate: Function called as `evaluate(estimator)`. It returns a score. None disables evaluation.
         eval_interval: Number of epochs between evaluations.
 
     Attributes:
@@ -354,7 +357,7 @@ class OnlineEpochs:
         self._begin(self.epoch + 1)
 
     def _losses(self) -> Mapping[str, float | None]:
-        """Return mean losses over the updates that are not logged yet; if all are logged, the values are None."""
+        """Return mean losses over the updates that are not logged yet, or None for each loss if all are logged."""
         source, logged = self.updates.source, self._logged
         self._logged = len(source)
         new = self._logged - logged

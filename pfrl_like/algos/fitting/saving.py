@@ -33,7 +33,7 @@ from pfrl_like.utils.plain_values import Configurable
 #: Maximum number of parameters, and of tensors, of the networks that are created from a file.
 MAX_PARAMETERS, MAX_TENSORS = 1 << 27, 1 << 12
 
-#: Estimator classes; keys are the class names, which `params.json` contains.
+#: Estimator classes, keyed by class name. `params.json` contains the class name.
 ESTIMATORS: dict[str, type[Any]] = {}
 #: Maximum size of a `params.json` in bytes. Scalers of images contain one number per pixel.
 _MAX_JSON = 1 << 28
@@ -71,9 +71,9 @@ def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _with_new_keys(params: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the hyperparameters with the current keys; raise an error if a shape is missing.
+    """Return the hyperparameters with the current keys. Raise an error if a shape is missing.
 
-    Older files of an `FQE` have the keys "class", the name of the class, and "config", a dict of hyperparameters.
+    Older files of an `FQE` have two other keys: "class" (the class name) and "config" (a dict of hyperparameters).
     """
     if not params.keys() >= _SHAPES:
         raise CheckpointError(path, f"has no hyperparameters of an estimator, expected {', '.join(sorted(_SHAPES))}")
@@ -112,7 +112,7 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
 
 @contextlib.contextmanager
 def errors_about_file(fname: str | os.PathLike[str], problem: str = "has invalid contents") -> Iterator[None]:
-    """Context that converts errors about the contents of a file to a CheckpointError that names the file.
+    """Context manager that converts errors about the contents of a file to a CheckpointError with the file's name.
 
     The context also raises a CheckpointError as soon as more than `MAX_PARAMETERS` parameters or `MAX_TENSORS` tensors
     of networks are created. A damaged file therefore cannot exhaust the memory.
@@ -144,7 +144,7 @@ def export_greedy(
     as_onnx: bool = False,
     action_scaler: Scaler | None = None,
 ) -> None:
-    """Export the greedy policy of an agent to a file; raise the same errors as `save_policy`.
+    """Export the greedy policy of an agent to a file. The errors are the same as in `save_policy`.
 
     Args:
         agent: The agent.
@@ -223,7 +223,8 @@ class Saving:
     def load_model(self, fname: str | os.PathLike[str]) -> None:
         """Load a model that `save_model` saved.
 
-        If the agent is not built yet, or the scalers differ, the agent is built with the saved shapes and scalers.
+        If the agent is not built yet, or its scalers differ from the saved scalers, build the agent with the saved
+        shapes and scalers.
 
         Raises:
             CheckpointError: If the file is damaged, or is a model of another algorithm, or has other networks. The
@@ -258,7 +259,7 @@ class Saving:
 
         The input is a batch of raw observations as float32 (for images `frames.astype(np.float32)`), with stacked
         frames. The output is a batch of unscaled actions, because the file contains the scalers. If the greedy policy
-        uses random numbers, the file contains them as constants, like the files of an agent's `export`.
+        uses random numbers, the file contains them as constants, as with an agent's method `export`.
 
         Args:
             fname: Path of the file. The ending `.onnx` selects the ONNX format, and `.pt2` selects the format of
@@ -277,8 +278,7 @@ class Saving:
         """Return the hyperparameters, except `impl`, as JSON values.
 
         The values of scalers, augmentations and dynamics are descriptions, dicts of JSON values. The value of a GPU is
-        the index of the GPU. The value of a user's function is the name of the function, from which the function cannot
-        be restored.
+        the index of the GPU. The value of a user's function is its name. The function cannot be restored from the name.
         """
         scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
         given = self.get_params(deep=False) | scalers
@@ -321,7 +321,7 @@ class Saving:
     # Copying from another estimator
 
     def copy_policy_from(self, algo: Any) -> None:
-        """Copy the policy parameters of another estimator with the same architecture to policy and target network.
+        """Copy the policy of another estimator with the same architecture, and the policy's target network.
 
         The target network gets the parameters of the other estimator's target network. If the other estimator has no
         target network, the target network gets the parameters of the other policy. Scalers are not copied. If the
@@ -402,7 +402,7 @@ def _warn_of_scalers(algo: Any, other: Any, kind: str) -> None:
 
 
 def _names(agent: Any, kind: str) -> list[str]:
-    """Return the attribute names of an agent's networks of a kind, "policy" or "Q-function"."""
+    """Return the attribute names of an agent's policy (`kind` "policy") or critics (`kind` "Q-function")."""
     names = ("policy",) if kind == "policy" else getattr(agent, "critic_arguments", ("model",))
     return [name for name in names if isinstance(getattr(agent, name, None), nn.Module)]
 
@@ -420,7 +420,7 @@ def check_form(own: nn.Module, other: nn.Module, kind: str) -> None:
 
 
 def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], kind: str) -> None:
-    """Copy parameters between networks; each pair is (network to copy to, network to copy from).
+    """Copy parameters between networks. Each pair is (network to copy to, network to copy from).
 
     Raises:
         ValueError: If the parameters of a pair have different names or shapes. Nothing is copied.
@@ -432,7 +432,7 @@ def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], kind: str) -> No
 
 
 def copy_optimizer_states(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], kind: str) -> None:
-    """Copy the optimiser states of another agent's networks; learning rates and other settings are not copied.
+    """Copy the optimiser states of another agent's networks. Learning rates and other settings are not copied.
 
     Args:
         agent: Agent to copy to.

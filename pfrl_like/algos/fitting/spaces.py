@@ -24,7 +24,7 @@ from pfrl_like.utils.env_values import action_size_of, space_kind
 
 
 def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
-    """Return the observation shape of an environment, and the size of an action or the number of discrete actions.
+    """Return an environment's observation shape, and the size of an action (or the number of discrete actions).
 
     Args:
         algo: Algorithm that acts in the environment. Its attribute `discrete_action` is True for discrete actions,
@@ -50,7 +50,7 @@ def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
 
 
 def check_action_kind(algo: Any, discrete_action: bool, subject: str = "the episodes have") -> None:
-    """Raise an error if data have discrete actions and an algorithm has continuous actions, or the reverse.
+    """Check that data and an algorithm have the same kind of actions (discrete or continuous).
 
     Args:
         algo: The algorithm.
@@ -81,7 +81,8 @@ def check_built_for(
 
     Args:
         algo: The algorithm.
-        built: Observation shape for which the algorithm was built. None for an agent of the user, which is not checked.
+        built: Observation shape for which the algorithm was built. None if the agent is an `impl` of the user, whose
+            shapes are not checked.
         size: Size of an action, or number of discrete actions, for which the algorithm was built.
         observation_shape: Shape of an observation of the data.
         action_size: Size of an action of the data, or number of discrete actions in the data. The number of discrete
@@ -109,7 +110,7 @@ def check_equal_lengths(obs: Any, actions: Any) -> None:
 
 
 def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> NDArray[Any]:
-    """Return observations as an array for networks, [n, ...]; float64 is converted to float32.
+    """Return observations as an array for networks, [n, ...]. float64 is converted to float32.
 
     Args:
         x: Observations with stacked frames, [n, ...].
@@ -176,7 +177,7 @@ def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
 
 
 def numbers_in(name: str, values: Any) -> NDArray[Any]:
-    """Return the value of the argument `name` as an array of real numbers; a tensor may be on any device.
+    """Return the argument `name` as an array of real numbers. A tensor may be on any device.
 
     Raises:
         ValueError: If the argument is not an array of real numbers.
@@ -279,7 +280,7 @@ def copy_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
 
     Args:
         algo: The estimator.
-        fitted: True to return fitted scalers of the estimator, if there are any, in place of copies.
+        fitted: True to return the estimator's fitted scalers, if it has any, instead of copies.
 
     Raises:
         ValueError: If a name is unknown, or there is an `action_scaler` and actions are discrete.
@@ -288,7 +289,7 @@ def copy_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
     if algo.discrete_action and algo.action_scaler is not None:
         kind = type(algo).__name__
         raise ValueError(f"action_scaler is {algo.action_scaler!r:.80}, but {kind} has discrete actions: use None")
-    # Before the first fit, the attribute is the user's scaler, which may already be fitted.
+    # Before the first fit, the attribute is the user's scaler. The user's scaler may already be fitted.
     values = {name: getattr(algo, name) for name in SCALERS if getattr(algo, f"{name}_") is None}
     values = algo.get_params(deep=False) | values
     copies = {name: copy.deepcopy(make_scaler(values[name], column)) for name, column in SCALERS.items()}
@@ -296,7 +297,7 @@ def copy_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
 
 
 def set_scalers(algo: Any, scalers: dict[str, Scaler | None]) -> None:
-    """Set fitted scalers as attributes of an estimator; `get_params` still returns the user's values.
+    """Set fitted scalers as attributes of an estimator. `get_params` still returns the user's values.
 
     Raises:
         NotFittedError: If a scaler is not fitted.
@@ -310,7 +311,7 @@ def set_scalers(algo: Any, scalers: dict[str, Scaler | None]) -> None:
 
 
 def check_scalers_used(algo: Any) -> None:
-    """Raise an error if an estimator has a scaler that its agent, an `impl` of the user, does not use.
+    """Raise an error if an estimator has a scaler, but its agent is an `impl` of the user that does not use the scaler.
 
     Raises:
         ValueError: If there is such a scaler. The message contains the name of the hyperparameter.
@@ -332,7 +333,7 @@ def fit_to_space(scaler: Scaler | None, action_space: Any) -> None:
 
 
 def check_single_rewards(reward_scaler: Any, data: Any) -> None:
-    """Raise an error if there is a reward scaler and a replay buffer with n-step returns.
+    """Raise an error if there are both a reward scaler and a replay buffer with n-step returns.
 
     Raises:
         ValueError: If there is a `reward_scaler` and `num_steps` of the buffer is larger than 1.
