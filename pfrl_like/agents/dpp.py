@@ -157,9 +157,7 @@ class DPP(AbstractDPP):
         compile: bool = False,
         eta: float = 1.0,
     ) -> None:
-        if not (isinstance(eta, numbers.Real) and 0 < eta < math.inf):
-            raise ValueError(f"eta is {eta!r}, expected a finite number above 0")
-        self.eta: float = eta
+        self.eta = _checked_eta(eta)
         super().__init__(**arguments_for(DQN, locals()))
 
     def _state_value(self, value: DiscreteActionValue) -> Tensor:
@@ -167,7 +165,7 @@ class DPP(AbstractDPP):
         return value.compute_expectation(self.eta)
 
 
-class DPPL(DPP):
+class DPPL(AbstractDPP):
     """Dynamic Policy Programming whose state value is log(sum(exp(eta * preferences))) / eta, L_eta in the paper.
 
     Args:
@@ -208,7 +206,47 @@ class DPPL(DPP):
             separately for each batch size, when the batch size occurs for the second time. Each compilation takes about
             30 s and is logged (level INFO).
         eta: Inverse temperature of the state value, positive. A large value approaches the maximum.
+
+    Raises:
+        ValueError: If `eta` is not positive and finite, or if another argument is outside its documented range. The
+            message contains the value.
+        TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
+
+    value_type = DiscreteActionValue
+
+    def __init__(
+        self,
+        q_function: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 50000,
+        minibatch_size: int = 32,
+        update_interval: int = 1,
+        target_update_interval: int = 10000,
+        clip_delta: bool = True,
+        phi: Callable[[Any], Any] | None = None,
+        target_update_method: str = "hard",
+        soft_update_tau: float = 1e-2,
+        n_times_update: int = 1,
+        batch_accumulator: str = "mean",
+        episodic_update_len: int | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        recurrent: bool = False,
+        max_grad_norm: float | None = None,
+        *,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        burn_in: int = 0,
+        compile: bool = False,
+        eta: float = 1.0,
+    ) -> None:
+        self.eta = _checked_eta(eta)
+        super().__init__(**arguments_for(DQN, locals()))
 
     def _state_value(self, value: DiscreteActionValue) -> Tensor:
         """Return the soft maximum of the preferences, [B]."""
@@ -260,3 +298,9 @@ class DPPGreedy(AbstractDPP):
     def _state_value(self, value: ActionValue) -> Tensor:
         """Return the maximum preference, [B]."""
         return value.max
+
+
+def _checked_eta(eta: float) -> float:
+    if not (isinstance(eta, numbers.Real) and 0 < eta < math.inf):
+        raise ValueError(f"eta is {eta!r}, expected a finite number above 0")
+    return eta
