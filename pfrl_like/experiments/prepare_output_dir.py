@@ -76,7 +76,7 @@ def prepare_output_dir(
         ValueError: If the directory would lie outside `basedir`.
     """
     if (rerun := rerun_request()) is not None:
-        return rerun.outdir  # this process repeats a run, whose directory must not change
+        return rerun.outdir  # this process repeats a run: the directory must not change
     if not isinstance(args, Mapping | argparse.Namespace | None):
         raise TypeError(f"args is {args!r:.80} ({type(args).__name__}), expected a dict, an argparse.Namespace or None")
     if exp_id is not None and (os.path.isabs(exp_id) or os.pardir in os.path.normpath(exp_id).split(os.sep)):

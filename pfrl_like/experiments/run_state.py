@@ -18,9 +18,9 @@ from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import masked_text
 from pfrl_like.utils.plain_values import from_json, to_json
 
-#: Maximum nesting depth of the JSON values in the state of a part. The file format allows 32.
+#: Maximum nesting depth of the JSON values in the state of one object. The file format allows 32.
 _MAX_DEPTH = 28
-#: Exceptions that `restore_state` of an object raises if the state belongs to a different object.
+#: Exceptions that `restore_state` of an object raises if it gets the state of a different object.
 _WRONG_STATE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _EPISODE_CUT_OFF = "training ended in the middle of an episode; a new episode starts"
 #: Maximum length of the saved value of an attribute in characters. A longer value is data, not a counter.
@@ -46,11 +46,11 @@ class RunState:
         self._all = parts
 
     def saved(self, clock: Clock, unsaved: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the complete state between two ticks as JSON values. The random streams are the same after this call.
+        """Return the complete state between two ticks as JSON values. The call does not change the random streams.
 
         Args:
             clock: Clock of the run.
-            unsaved: Reasons why other parts of the run are not completely saved.
+            unsaved: Reasons why replay buffers are not completely saved.
 
         Returns:
             The argument of `restore`. "resume" is "exact", or "approximate" if later steps may differ from the steps of
@@ -76,14 +76,14 @@ class RunState:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
-        """Restore the result of `saved`. Random streams are restored last, because other parts may draw random numbers.
+        """Restore the result of `saved`. Random streams are restored last, because all other objects may use them.
 
         Returns:
-            Reasons why later steps may differ from the steps of an uninterrupted run. The list is empty if they are
-            equal.
+            Reasons why later steps may differ from the steps of an uninterrupted run. The list is empty if later steps
+            are equal.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to a different object.
+            KeyError, TypeError, ValueError: If an object cannot restore its saved state.
         """
         reasons = [*state["reasons"], *_differences(state), *_unsaved(self.agent)]
         if hasattr(self.agent, "t"):
@@ -101,7 +101,7 @@ class RunState:
         return [*dict.fromkeys(map(masked_text, reasons))]
 
     def flush(self) -> None:
-        """Write the buffered data of all parts to their files."""
+        """Write the buffered data of all objects to their files."""
         for part in self._all:
             getattr(part, "flush", lambda: None)()
 
@@ -122,7 +122,7 @@ class RunState:
         return source
 
     def _streams(self) -> Streams:
-        # The type is checked, because a mock has every attribute.
+        # Check the type of the object: a `Mock` object has every attribute, but its type does not.
         drawing = (part for part in (self.source, *self._all) if hasattr(type(part), "draws_from"))
         owners = [owner for part in drawing for owner in part.draws_from]
         others = (part for part in self._all if not hasattr(part, "saved_state"))
@@ -130,14 +130,14 @@ class RunState:
 
 
 def restore_part(part: Any, state: Mapping[str, Any]) -> None:
-    """Restore one part from a saved run state. In the saved run, the part must have been the first one of its class."""
+    """Restore one object from the saved state of a run, in which it must have been the first object of its class."""
     for name, _ in _named([part]):
         if name in state["parts"]:
             _restore(name, part, from_json(state["parts"][name]))
 
 
 def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the unique name of each part whose state can be saved, and the part."""
+    """Yield a unique name and the object, for each object whose state can be saved."""
     names = Counter[str]()
     for part in parts:
         if hasattr(part, "saved_state") or (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
@@ -147,10 +147,10 @@ def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
-    """Restore a part. Return reasons why the part may behave differently from now on.
+    """Restore an object. Return reasons why it may behave differently than in an uninterrupted run.
 
     Raises:
-        KeyError, TypeError, ValueError: If the part has `restore_state` and the state belongs to a different object.
+        KeyError, TypeError, ValueError: If `restore_state` of the object rejects the state.
     """
     resumable = hasattr(part, "saved_state")
     try:
@@ -174,7 +174,7 @@ def _restore_streams(streams: Streams, plain: Mapping[str, Any]) -> Sequence[str
 
 
 def _unrestorable_reasons(state: Any) -> Iterator[str]:
-    """Yield the reasons why an environment or a dataset cannot be restored, which the state of a source contains."""
+    """Yield the reasons in the state of a source why an environment or a dataset cannot be restored."""
     if isinstance(state, Mapping) and "way" in state:
         if state["way"] == "unknown":
             yield str(state["reason"])
@@ -195,7 +195,8 @@ def _reasons_of_agent(agent: Any) -> list[str]:
 
 def _unsaved(agent: Any) -> Sequence[str]:
     """Return messages about state that the agent does not save or that was not restored (method `unsaved`)."""
-    return agent.unsaved() if hasattr(type(agent), "unsaved") else ()  # a mock has every attribute
+    # The class is checked, because a `Mock` object has every attribute.
+    return agent.unsaved() if hasattr(type(agent), "unsaved") else ()
 
 
 def _differences(state: Mapping[str, Any]) -> list[str]:
@@ -213,10 +214,10 @@ class OwnAttributes:
 
     Construct this object before training starts. Attributes that do not change are not saved, because the constructor
     of `owner` sets them. A changed attribute is restored if its value is a number, a bool, a string, an array, a
-    tensor, or a list, tuple or dict of such values. If an attribute with another value was added or replaced, a message
-    says that it is not saved. Changes inside other objects are not detected: define `saved_state` in their classes.
-    Values larger than 1 MiB are not saved. Random generators inside the attributes are restored with the random streams
-    of the run.
+    tensor, or a list, tuple or dict of such values. If a new or changed attribute has a value of another type, a
+    message says that it is not saved. Changes inside other objects are not detected: define `saved_state` in their
+    classes. Values larger than 1 MiB are not saved. Random generators inside the attributes are restored with the
+    random streams of the run.
 
     Args:
         owner: The object.

@@ -140,7 +140,7 @@ _COUNTS = {
 _FLAGS = {"eval_during_episode", "save_best_so_far_agent", "use_tensorboard", "profile", "use_shared_memory"}
 
 
-#: Runners for agents (values), and the method that the agent of each runner has (keys).
+#: Runners, keyed by a method of the agents that the runner can train.
 _RUNNERS = {
     "setup_actor_learner_training": "train_agent_actor_learner",
     "batch_act": "train_agent_batch",

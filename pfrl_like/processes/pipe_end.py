@@ -66,16 +66,16 @@ class WaitingEnd:
         self.connection = connection
 
     def send(self, message: Any) -> bool:
-        """Send a message, or the part that fits into the pipe. Return True if the whole message was sent."""
+        """Send a message, and wait until the pipe has accepted all of it. Return True."""
         send(self.connection, message)
         return True
 
     def flush(self) -> bool:
-        """Send as much as possible of the rest of the message. Return True if the whole message was sent."""
+        """Do nothing, because `send` always sends the whole message. Return True."""
         return True
 
     def recv(self) -> Any:
-        """Return the next message, or `UNFINISHED` if only a part has arrived."""
+        """Return the next message. Wait until it has arrived."""
         return self.connection.recv()
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ def pipe_end(connection: Connection) -> WaitingEnd:
 
 
 class WorkerPoll:
-    """Waits for any of several workers. Each worker has a pipe, and a descriptor that becomes readable when it dies.
+    """Waits for any of several workers. Each worker has a pipe, and a descriptor that becomes readable at its death.
 
     The descriptors are registered with the system once. `multiprocessing.connection.wait` is slower, because it
     registers them at every call.

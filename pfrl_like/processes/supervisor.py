@@ -23,8 +23,8 @@ from pfrl_like.processes.pipe_end import UNFINISHED, Countdown, WaitingEnd, Work
 from pfrl_like.processes.worker import GUARD_HINT, REPORT_SIGNAL, Failure, Finished, context_of, end_groups, run_worker
 from pfrl_like.utils.stoppable_thread import start_time
 
-#: Seconds after which a worker that should end is interrupted, and seconds after which it is then killed. HURRY is used
-#: by `close(hurry=True)`.
+#: Two numbers of seconds: until a worker that should end is interrupted, and from then until it is killed.
+#: `close(hurry=True)` uses HURRY.
 PATIENCE, HURRY = (2.0, 1.0), (0.2, 0.2)
 
 #: Seconds in which an interrupted worker must send a traceback. After this time, its stack is read from the stack pipe.
@@ -42,7 +42,7 @@ _MAX_STACK_BYTES = 1 << 16
 
 @dataclass
 class _Child:
-    """A worker process, and the parent's state of the worker.
+    """A worker process, and the data that the parent stores about it.
 
     Attributes:
         process: The process.
@@ -53,8 +53,8 @@ class _Child:
         death: Descriptor that becomes readable when the process ends. -1 before the process has started.
         poll: Object that waits for this worker only.
         inbox: Messages that were read while `receive` waited for other workers.
-        ended: True after the last message has arrived.
-        answered: True after any other message has arrived.
+        ended: True after the last message (`Finished` or `Failure`) has arrived.
+        answered: True after a message that is not the last one has arrived.
     """
 
     process: BaseProcess
@@ -146,7 +146,7 @@ class Workers:
             raise self._end_error(index) from None
 
     def wait(self, timeout: float | None = None) -> list[tuple[int, Any]]:
-        """Wait until some workers have sent a message or ended.
+        """Wait until at least one worker has sent a message or ended.
 
         Args:
             timeout: Maximum waiting time in seconds. None for no limit.
@@ -163,7 +163,7 @@ class Workers:
         return [(index, message) for index, message in new if message is not UNFINISHED]
 
     def receive(self, indices: Iterable[int] | None = None, timeout: float | None = None) -> list[Any]:
-        """Wait for one message from each of some workers.
+        """Wait for one message from each worker in `indices`.
 
         Args:
             indices: Indices of the workers, each of which must send a message. None for all workers.
@@ -385,7 +385,8 @@ def _shut_down(children: list[_Child], owner: int, patience: tuple[float, float]
         for child in started:
             _send_signal(child.process)
         _await_ends(started, patience[1])
-    finally:  # a second Ctrl-C continues here
+    finally:
+        # This code also runs if a second Ctrl-C interrupts the waiting.
         for child in started:
             if child.process.is_alive():
                 child.process.kill()

@@ -79,8 +79,8 @@ _NAMED = re.compile(
     r"|(?:--[A-Za-z][\w.-]*|-u)(?:\s+|[\"'],\s*)(?![\"']?-))"
 )
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest)\s+|[bBrRuUfF]{1,2}(?=[\"'])")
-#: A quote with backslashes; and the marks at which a value may end or a nested value may begin: such a quote, a bracket
-#: or a separator.
+#: `_QUOTE`: a quote with its backslashes. `_MARK`: a mark at which a value may end or a nested value may begin: such a
+#: quote, a bracket or a separator.
 _QUOTE = re.compile(r"\\*[\"']")
 _MARK = re.compile(r"(\\*)([\"'])|\\++|[\[({\])}\s,;&]")
 _BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -99,7 +99,8 @@ _AWS = re.compile(r"[A-Za-z0-9+/]{40}")
 _HEX = re.compile(r"[\da-f]{32,}", re.IGNORECASE)
 _SPOKEN = re.compile(r"(?=.*[aeiouy])(?!.*[^aeiouy]{4})(?!.*[aeiouy]{4})[a-z]{3,}|\d{6,}", re.IGNORECASE)
 
-#: Names of environment variables that are recorded, and prefixes of names of other recorded variables.
+#: `_KEPT`: names of environment variables that are recorded. `_KEPT_PREFIXES`: prefixes of the names of other recorded
+#: variables.
 _KEPT = {
     "ATEN_CPU_CAPABILITY", "COLUMNS", "CONDA_DEFAULT_ENV", "CONDA_PREFIX", "CUBLAS_WORKSPACE_CONFIG", "DISPLAY",
     "HIP_VISIBLE_DEVICES", "HOME", "HOSTNAME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LD_PRELOAD", "LINES",
@@ -118,7 +119,7 @@ _KNOWN: set[str] = set()
 #: Set to which `_hide` adds secrets. None if no secrets are collected. `_KNOWN` is not used during the collection.
 _COLLECTED: ContextVar[set[str] | None] = ContextVar("_COLLECTED", default=None)
 _SHORTEST = 6  # minimum length of secrets that are replaced in all texts
-_QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # but not a key of a dict
+_QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # a quoted string that is not a key of a dict
 
 
 def masked(value: Any, name: str = "", *, is_secret: bool = False) -> Any:
@@ -271,7 +272,8 @@ def _hide(secret: Any) -> str:
 
 
 def _masked_command(argv: Sequence[str]) -> Iterator[str]:
-    name, is_next, may_follow = "", False, False  # last option; its value is next; more values may follow
+    # `name` is the last option. `is_next`: the next argument may be its value. `may_follow`: further values may follow.
+    name, is_next, may_follow = "", False, False
     for argument in argv:
         option, sign, value = argument.partition("=")
         if is_next and not argument.startswith("--") and sign and _is_secret(argument, name):  # --cookie name=secret
@@ -300,7 +302,7 @@ def _end_of_value(text: str, start: int, name: str) -> int:
     opening = start if (scheme := _SCHEME.match(text, start)) is None else scheme.end()
     depth, quote, slashes = 0, "", 0
     for mark in _MARK.finditer(text, opening):
-        if quote:  # closed by the same quote with as many backslashes; pairs of backslashes do not count
+        if quote:  # the same quote with as many backslashes ends it; pairs of backslashes are ignored
             if mark[2] == quote and len(mark[1]) % (2 * slashes + 2) == slashes:
                 quote = ""
                 if not depth:

@@ -1,4 +1,4 @@
-"""Atomic replacement of files: a reader, also after a crash, finds the old content or the new content, never a part.
+"""Atomic replacement of files: a reader finds the whole old or the whole new content, even after a crash.
 
 The procedure is described by Pillai et al. 2014, "All file systems are not created equal" (OSDI), section 6: write a
 new temporary file in the same directory, fsync it, rename it, fsync the directory.
@@ -23,7 +23,8 @@ from typing import Any, BinaryIO, cast
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.utils.stoppable_thread import start_time
 
-#: Number of files that are synced in parallel, and maximum number of open files that wait for a sync.
+#: `_SYNC_THREADS`: number of files that are synced in parallel. `_MAX_PENDING`: maximum number of open files that wait
+#: for a sync.
 _SYNC_THREADS, _MAX_PENDING = 8, 64
 
 
@@ -32,14 +33,15 @@ _pending: ContextVar[list[tuple[int, str, Collection[int]]] | None] = ContextVar
 
 
 def sync(descriptor: int, path: str, ignored_errnos: Collection[int] = ()) -> None:
-    """Make an open file, or the names in an open folder, survive a power failure.
+    """Sync an open file, or the entries of an open directory, to the disk. Synced data survive a power failure.
 
-    Within `synced_together` the file is synced later, otherwise at once.
+    Inside the context `synced_together` the file is synced later. Otherwise it is synced immediately.
 
     Args:
-        descriptor: The file; the caller may close it afterwards.
+        descriptor: Descriptor of the file or directory. The caller may close it after this call.
         path: Name of the file, for error messages.
-        ignored_errnos: Error numbers that are ignored, because the system does not support the operation.
+        ignored_errnos: Error numbers of `fsync` that are ignored. They mean that the system does not support `fsync`
+            for this file.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -54,7 +56,7 @@ def sync(descriptor: int, path: str, ignored_errnos: Collection[int] = ()) -> No
 
 
 def sync_pending() -> None:
-    """Sync all files that wait in `synced_together`, before an operation that must happen after them.
+    """Sync all files now that wait in `synced_together`, because the next operation requires them on the disk.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -90,7 +92,7 @@ def synced_together() -> Iterator[None]:
         yield
         sync_pending()
     finally:
-        for descriptor, *_ in _pending.get() or ():  # only after an error
+        for descriptor, *_ in _pending.get() or ():  # files remain only after an error
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         _pending.reset(token)
@@ -145,7 +147,7 @@ Writer = bytes | Callable[[BinaryIO], None]
 
 _CHUNK = 1 << 24
 _STALE_SECONDS = 3600.0
-# Error numbers of systems and file systems that do not support the operation.
+# Error numbers of `fsync` and `flock` if the system or file system does not support them for directories.
 _NOT_OFFERED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOLCK, errno.ENOSYS)
 
 
@@ -155,8 +157,8 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
     Args:
         path: The file; its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
-        durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
-            process.
+        durable: True to wait until the content is on the disk. If False, a power failure may destroy the content, but
+            the end of the process does not.
 
     Raises:
         CheckpointError: If the content cannot be produced or written. The file then has its old content, or, if only
@@ -168,13 +170,13 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
 
 
 def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None) -> int:
-    """Replace a file like `atomic_write`, without the fsync of its directory; for callers that write several files.
+    """Replace a file like `atomic_write`, but do not sync its directory. Callers that write several files sync it once.
 
     Args:
         target: The file; its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
-        durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
-            process.
+        durable: True to wait until the content is on the disk. If False, a power failure may destroy the content, but
+            the end of the process does not.
         digest: A hash of `hashlib` that is updated with the written bytes. If None, no hash is updated.
 
     Returns:
@@ -224,7 +226,7 @@ def _finish(target: str, durable: bool = True) -> None:
 
 
 def make_directory(directory: str) -> None:
-    """Create a directory and its missing parents so that they survive a power failure.
+    """Create a directory and its missing parents, and sync them to the disk.
 
     Raises:
         CheckpointError: If the directory cannot be created.
@@ -242,7 +244,7 @@ def make_directory(directory: str) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Make the content of a file survive a power failure.
+    """Sync the content of a file to the disk.
 
     Raises:
         CheckpointError: If the file cannot be opened, or the disk reports an error.
@@ -251,7 +253,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_directory(directory: str) -> None:
-    """Make the names in a directory survive a power failure.
+    """Sync the entries of a directory to the disk.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -272,8 +274,8 @@ def _sync_path(path: str, flags: int, ignored_errnos: Collection[int] = ()) -> N
 def remove_stale(directory: str, prefix: str) -> None:
     """Remove temporary files and directories of killed writers, but not those that are still being written.
 
-    A file is removed if it is older than an hour. A directory is locked by its writer. It is removed if the lock is
-    free, and if it is older than an hour or its process is known to have ended.
+    A file is removed if it is older than an hour. The writer of a directory locks it. A directory whose lock is free is
+    removed if it is older than an hour, or if its process is known to have ended.
 
     Args:
         directory: The directory that contains the temporary files.
@@ -402,13 +404,16 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
                 break
         yield
     finally:
-        with contextlib.suppress(OSError):  # after only closing, forked processes would keep the lock
+        # Unlock explicitly: closing the descriptor does not release a lock that a forked process shares.
+        with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
-        with contextlib.suppress(OSError):  # nothing was written through this descriptor
+        # An error here loses no data, because nothing was written through this descriptor.
+        with contextlib.suppress(OSError):
             os.close(descriptor)
 
 
-def _fill(temporary: str, writer: Writer, synced_as: str | None, digest: Any) -> int:
+def _fill(temporary: str, writer: Writer, sync_path: str | None, digest: Any) -> int:
+    """Write a temporary file and return its size. Sync it, unless `sync_path` (its name in errors) is None."""
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
     try:
         stream = _Stream(descriptor, digest)
@@ -418,8 +423,8 @@ def _fill(temporary: str, writer: Writer, synced_as: str | None, digest: Any) ->
             writer(cast(BinaryIO, stream))
         if os.fstat(descriptor).st_size != stream.size:
             raise OSError(errno.EIO, f"{stream.size} bytes were written, the file has {os.fstat(descriptor).st_size}")
-        if synced_as is not None:
-            sync(descriptor, synced_as)
+        if sync_path is not None:
+            sync(descriptor, sync_path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.close(descriptor)

@@ -8,17 +8,19 @@ import torch
 
 from pfrl_like.errors import CheckpointError
 
-# Keys of the state that torch's optimisers store per element of a parameter, and per parameter.
+# `_PER_ELEMENT`: keys of the state that torch's optimisers store for each element of a parameter. `_PER_PARAMETER`:
+# keys of the state that they store once per parameter.
 _PER_ELEMENT = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"}
 _PER_ELEMENT |= {"acc_delta", "sum", "ax", "prev", "step_size"}
 _PER_PARAMETER = {"step", "mu_product", "eta", "mu"}
-# Keys among these whose values are sums or means of squares or magnitudes. Hyperparameters that torch rejects if they
-# are negative.
+# `_SQUARES`: keys whose values are sums or means of squares or magnitudes. `_NOT_NEGATIVE`: hyperparameters that torch
+# rejects if they are negative.
 _SQUARES = {"exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "acc_delta", "sum", "step_size"}
 _NOT_NEGATIVE = {"lr", "initial_lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "rho", "betas"}
 # Hyperparameters that torch bounds from above.
 _BELOW_ONE, _AT_MOST_ONE = {"betas"}, {"rho"}
-# Choice of kernel, which is not part of the trained state: a state saved on a GPU must load on a machine without a GPU.
+# Hyperparameters that choose a kernel. They are not loaded, because a state saved on a GPU must load on a machine
+# without a GPU.
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 
 
@@ -26,7 +28,7 @@ def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
     """Raise an error if a state dict has different names, shapes or dtypes than the live model.
 
     Args:
-        loaded: The state dict that was read, by name.
+        loaded: The state dict that was read from the file.
         live: `state_dict()` of the live model, on any device.
         path: The file, for error messages.
 

@@ -72,16 +72,17 @@ def save_directory(
     """Write `files` and `state` as the content of a directory, atomically.
 
     Args:
-        dirname: The directory; created if it does not exist, and then visible only when it is complete. Files that do
-            not belong to a save are not changed.
-        files: Content of each file, by key: a plain file name such as "model.pt", which is stored as "model-<hex8>.pt".
+        dirname: The directory. If it does not exist, it is created, and becomes visible only when it is complete. Files
+            that this function has not written are not changed.
+        files: Content of each file. Its key is a plain file name such as "model.pt"; the file is stored as
+            "model-<hex8>.pt".
         state: Other content, as JSON.
-        kind: Kind of the directory, for instance "agent"; `load_directory` compares it.
+        kind: Kind of the directory, for instance "agent". `load_directory` compares it with the expected kind.
         class_name: Class of the saved object, for the user.
-        aliases: For each copy of a file its name, relative to the directory, and the key of the file. The copies are
-            made for other programs; `load_directory` does not read them.
+        aliases: Copies of files for other programs: a dict from the name of each copy, relative to the directory, to
+            the key of the file. `load_directory` does not read the copies.
         info: Additional fields of the manifest, as JSON.
-        other_keys: Keys that other saves into the directory may have; old files of these keys are also removed.
+        other_keys: Keys that other calls for this directory may use. Old files with these keys are also removed.
 
     Raises:
         CheckpointError: If a file cannot be written. The directory then still has its previous state, unless the reason
@@ -119,7 +120,7 @@ def save_directory(
 
 
 def _save_new(directory: str, save: Callable[[str], None]) -> bool:
-    """Save into a temporary directory and rename it; returns False if another process has created the directory."""
+    """Save into a temporary directory and rename it. Return False if another process has created the directory."""
     above, name = os.path.split(os.path.realpath(directory))
     atomic.make_directory(above)
     atomic.remove_stale(above, _NEW)
@@ -144,7 +145,7 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
 
 
 def _rename(place: str, target: str) -> bool:
-    """Rename a directory; returns False if `target` exists and is not empty."""
+    """Rename a directory. Return False if `target` exists and is not empty."""
     with atomic.named_errors(target, "created"):
         try:
             os.rename(place, target)
@@ -181,13 +182,13 @@ def load_directory(
 ) -> Snapshot:
     """Load the newest complete state of a directory.
 
-    If the last state is damaged, a warning is logged and the previous state is loaded, if it is complete.
+    If the last state is damaged and the previous state is complete, the previous state is loaded with a warning.
 
     Args:
         dirname: The directory.
         kind: Expected kind of the directory. If None, any kind is allowed.
-        limits: Maximum size of each file in bytes, by key; files with other keys are not verified. If None, all
-            files are verified without a limit, except for the state.
+        limits: Maximum size of each file in bytes, keyed by the file's key. Files with other keys are not verified. If
+            None, all files are verified, and only the file of the state has a maximum size.
 
     Raises:
         CheckpointError: If there is no complete state of this kind; the message contains the missing or damaged file.
@@ -227,7 +228,7 @@ def _make_folders(directory: str, aliases: Mapping[str, str]) -> None:
 
 
 def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
-    """Return new file names by key; none of the names exists in the directory."""
+    """Return new file names, keyed by key. None of the names exists in the directory."""
     while True:
         token = secrets.token_hex(4)
         names = {key: manifest.versioned_name(key, token) for key in keys}
@@ -244,7 +245,7 @@ def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, A
 
 def _commit(directory: str, content: bytes) -> None:
     path = os.path.join(directory, manifest.MANIFEST)
-    # A damaged manifest does not replace the readable manifest in the previous save.
+    # A damaged manifest must not replace `previous.json`, which may be readable.
     replaced = atomic.read_bounded(path, manifest.MAX_MANIFEST) if _readable_manifest(path) is not None else None
     atomic.atomic_write(path, content)
     if replaced is not None:
@@ -312,7 +313,10 @@ def _listed_files(directory: str) -> set[str] | None:
 
 
 def _remove_unlisted(directory: str, names: Mapping[str, str]) -> None:
-    """Remove the files of a failed save, unless a manifest lists them: a rename may succeed and report an error."""
+    """Remove the files of a failed save, unless a manifest lists them.
+
+    A manifest may list them, because a rename may succeed and still report an error.
+    """
     needed = _listed_files(directory)
     if needed is not None:
         for name in set(names.values()) - needed:

@@ -37,7 +37,7 @@ class Journal(OpenFile):
         self._add(MAGIC, 0)
 
     def append(self, records: Sequence[bytes]) -> bool:
-        """Write records; when this method returns, the records survive the end of the process.
+        """Write records. After this call, the end of the process does not destroy them.
 
         Returns:
             True if the records and a `SYNCED` record after them fit into the journal; otherwise nothing is written.
@@ -53,7 +53,7 @@ class Journal(OpenFile):
         return fits
 
     def mark(self) -> None:
-        """Append the record `SYNCED`: all earlier records are on the disk. If it is the last record, do nothing.
+        """Append the record `SYNCED`, unless it is the last record. It says that all earlier records are on the disk.
 
         Raises:
             CheckpointError: If the record cannot be written.
@@ -63,7 +63,7 @@ class Journal(OpenFile):
             self._marked = True
 
     def sync(self) -> None:
-        """Wait until the records would survive a power failure.
+        """Wait until the records are on the disk.
 
         Raises:
             CheckpointError: If the disk reports an error.
@@ -127,14 +127,15 @@ def _record(content: bytes, at: int, number: int) -> bytes | None:
     return record if zlib.crc32(record, zlib.crc32(content[at : at + _HEAD.size])) == expected else None
 
 
-#: Function of a file name; returns a context manager that handles errors in writing the file.
+#: Function that takes a file name and returns a context manager. The context manager handles errors in writing the
+#: file.
 ErrorContext = Callable[[str], contextlib.AbstractContextManager[Any]]
 #: Maximum number of bytes that are buffered in memory.
 MAX_BUFFERED = 1 << 26
 
 
 class AppendedFile:
-    """An append-only file without partial pieces: after an error it ends at the end of a piece.
+    """An append-only file of pieces (the arguments of `append`). After an error it ends at the end of a piece.
 
     Pieces that cannot be written are buffered in memory and written together with the next piece. Nothing is lost if
     the disk is full for a while. If the buffer exceeds `MAX_BUFFERED` bytes, the file does not grow any more, and

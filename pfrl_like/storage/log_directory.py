@@ -8,8 +8,8 @@
 
 A generation begins in three steps: its values and state are written to the disk, `meta.json` is replaced, and files
 that `meta.json` does not name are removed. A caller of `LogDirectory` must follow two rules. A row of values is written
-before the record that refers to it. A row is overwritten only after the state on the disk, following a `sync`, no
-longer refers to it.
+before the record that refers to it. A row is overwritten only after a `sync`, when the state on the disk no longer
+refers to the row.
 """
 
 import contextlib
@@ -44,7 +44,8 @@ _ATTEMPTS = 3
 class MappedFile(atomic.OpenFile):
     """A memory-mapped file of values in rows, written through the arrays that `map` returns.
 
-    Disk space is allocated before it is mapped, so that a full disk raises an error and does not send a signal.
+    Disk space is allocated before it is mapped. Otherwise a full disk would kill the process with a signal; now it
+    raises an error.
 
     Args:
         path: The file; created if it does not exist.
@@ -91,7 +92,7 @@ class MappedFile(atomic.OpenFile):
         return np.frombuffer(self._map, np.uint8)
 
     def sync(self) -> None:
-        """Wait until the written values would survive a power failure.
+        """Wait until the written values are on the disk.
 
         Raises:
             CheckpointError: If the disk reports an error.
@@ -158,7 +159,7 @@ class ColumnFiles:
         return self._files[name]
 
     def sync(self) -> None:
-        """Wait until the values would survive a power failure."""
+        """Wait until the values are on the disk."""
         for file in self._files.values():
             file.sync()
 
@@ -170,14 +171,14 @@ class ColumnFiles:
 
 
 class LogDirectory:
-    """The directory, locked for writing until `close` is called.
+    """A directory of this format, locked for writing until `close` is called.
 
     Args:
         path: The directory; created if it does not exist.
         properties: Properties that must be the same each time the directory is opened, as JSON; stored in `meta.json`.
 
     Raises:
-        CheckpointError: If it is not a directory of this kind, or if another process writes to it.
+        CheckpointError: If the directory contains other files, or if another process writes to it.
     """
 
     def __init__(self, path: str, properties: Mapping[str, Any]) -> None:
@@ -227,8 +228,7 @@ class LogDirectory:
         """Copy the content of another directory into this new directory; the other directory is not changed.
 
         Raises:
-            CheckpointError: If the source is not a directory of this kind, has different properties, or cannot be
-                copied.
+            CheckpointError: If the source does not have this format, has different properties, or cannot be copied.
         """
         for attempt in range(_ATTEMPTS):
             meta = read_meta(source, self.properties)
@@ -270,7 +270,7 @@ class LogDirectory:
         self.clean(f"columns-{files.token}-")
 
     def append(self, records: Sequence[bytes]) -> bool:
-        """Write records; when this method returns, the records survive the end of the process.
+        """Write records. After this call, the end of the process does not destroy them.
 
         Returns:
             True if the records fit into the journal. Otherwise nothing is written, and a new generation must begin.
@@ -283,7 +283,7 @@ class LogDirectory:
         return fits
 
     def sync(self) -> None:
-        """Wait until values and records would survive a power failure.
+        """Wait until values and records are on the disk.
 
         Raises:
             CheckpointError: If the disk reports an error.

@@ -81,7 +81,7 @@ class PfrlPrioritized:
 
 
 class _Inert:
-    """Replacement of a function that a pickle names but does not call."""
+    """Replacement for a function that a pickle names but does not call."""
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:

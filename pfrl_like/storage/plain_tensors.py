@@ -23,7 +23,7 @@ _DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.co
 _DTYPES |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
 _DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections.Counter)
 # Limits on the size of a value, counted in words: one per item, and more for long items. A value from a file may have
-# `_FEW_WORDS`, or `_WORDS_A_BYTE` per byte of the file's pickle, but at most `_MAX_WORDS`.
+# `_WORDS_A_BYTE` words per byte of the file's pickle. This limit is at least `_FEW_WORDS` and at most `_MAX_WORDS`.
 _FEW_WORDS, _WORDS_A_BYTE, _MAX_WORDS = 1 << 16, 16, 1 << 20
 _MAX_DEPTH = 16
 _MAX_BITS = 1024
@@ -61,8 +61,8 @@ def plain_tensors(value: Any, path: object) -> Any:
 def checked_tensors(value: Any, path: object, size: int) -> Any:
     """Return a checked copy of a value that was read from a file; its tensors are on the host and share no memory.
 
-    A tensor that occurs in several places is copied once and stays one tensor, because a file refers to it with two
-    bytes.
+    A tensor that occurs in several places is copied once and stays one tensor. Otherwise a small file could fill the
+    memory, because it needs only two bytes for each place.
 
     Args:
         value: The value.
@@ -96,11 +96,10 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def is_plain_key(key: object) -> bool:
-    """Return True if a dict may have this key: a string or a small integer. Hashing it takes time linear in its length.
+    """True if a dict may have this key: a string or a small integer, whose hash takes time linear in the length.
 
-    Tuples are rejected: nested tuples that each contain the next tuple twice are short in a file, but hashing them
-        needs
-    exponential time.
+    Tuples are rejected. Nested tuples that each contain the next tuple twice are short in a file, but hashing them
+    needs exponential time.
     """
     return type(key) is str or (type(key) is int and key.bit_length() <= _MAX_KEY_BITS)
 
@@ -255,7 +254,7 @@ def to_plain(value: Any) -> Any:
 
 
 def to_saved(value: Any) -> Any:
-    """Convert nested dicts, tuples and lists of tensors of any dtype and None to the form that `from_saved` reads.
+    """Convert nested dicts, tuples and lists of tensors of any dtype and None to the format that `from_saved` reads.
 
     The tensors are detached, not copied.
     """
@@ -295,5 +294,5 @@ def from_saved(value: Any, device: torch.device | str) -> Any:
         raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype and values") from error
 
 
-#: Both forms are read by the same function.
+#: `from_saved` also reads the results of `to_plain`.
 from_plain = from_saved

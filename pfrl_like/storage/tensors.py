@@ -38,7 +38,8 @@ _STORAGES = {
     "LongStorage": torch.int64,
     "BoolStorage": torch.bool,
 }
-# Much larger than any state dict; the limits of plain_tensors keep written files below these limits.
+# These limits are much larger than any state dict. The limits in `plain_tensors` are lower, so that written files can
+# be read.
 _MAX_PROGRAM = 1 << 24
 _MAX_ENTRIES = 1 << 17
 _MAX_OVERHEAD = 1 << 26  # bytes of a file in addition to its tensors
@@ -143,7 +144,8 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) 
         raise ValueError("a tensor is not constructed from a storage, a size and a stride")
     if len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
         raise ValueError(f"a tensor has {len(size)} sizes and {len(stride)} strides, expected at most {MAX_DIMENSIONS}")
-    if not all(type(n) is int and n >= 0 for n in (offset, *size, *stride)):  # not shown: may have any length
+    # The error does not show the numbers, because a manipulated file may contain very long numbers.
+    if not all(type(n) is int and n >= 0 for n in (offset, *size, *stride)):
         raise ValueError("a tensor has an offset, size or stride that is not an integer >= 0")
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if math.prod(size) and last >= len(storage.data):
@@ -186,7 +188,7 @@ class _Program(pickle._Unpickler):
         super().__init__(io.BytesIO(program))
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the replacement of a name: a dtype or a function of this module; nothing is imported."""
+        """Return the dtype or the function of this module that replaces a name. Nothing is imported."""
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
         if (module, name) not in _REBUILD:

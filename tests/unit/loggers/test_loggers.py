@@ -1,6 +1,8 @@
 """Where the numbers of runs and fittings are written."""
 
+import contextlib
 import csv
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from pfrl_like.loggers import (
     NoopAdapterFactory,
     TensorBoardLogger,
 )
+from pfrl_like.runs.run_files import FailedWrites
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -146,5 +149,10 @@ def test_a_full_disk_is_named_at_every_later_step(tmp_path: Path, monkeypatch: p
             with pytest.raises(CheckpointError, match="TensorBoard cannot write: File too large"):
                 logger.log(step, {"loss": 0.25})
                 logger.push()
+        writes = FailedWrites(logging.getLogger(__name__), stops=False)
+        writes.handle_writes_of([logger])
+        logger.push()  # now the error is only logged
+        assert [*writes.unsaved_files] == ["the TensorBoard file"]
+        logger.error_context = contextlib.nullcontext
         with pytest.raises(CheckpointError):
             logger.close()
