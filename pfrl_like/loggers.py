@@ -202,7 +202,7 @@ class LoggingStrategy(enum.Enum):
 
 
 class LoggerAdapter(Protocol):
-    """Interface of adapters, which receive the parameters, metrics and models of one `fit`."""
+    """Interface of adapters. An adapter receives the parameters, metrics and models of one `fit`."""
 
     def write_params(self, params: Mapping[str, Any]) -> None:
         """Receive the parameters of the algorithm as JSON values."""
@@ -224,7 +224,7 @@ class LoggerAdapter(Protocol):
 
 
 class LoggerAdapterFactory(Protocol):
-    """Interface of factories, which make an adapter for each `fit`."""
+    """Interface of factories. A factory makes an adapter for each `fit`."""
 
     def create(self, algo: Any, experiment_name: str, n_steps_per_epoch: int) -> LoggerAdapter:
         """Make an adapter.

@@ -254,7 +254,7 @@ def rerun_crash(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
 
 
 def rerun_training(record: Mapping[str, Any], request: RerunRequest) -> None:
-    """Start the program of a run to repeat a part of its training. The program writes into `request.rerun_outdir`.
+    """Start the program of a run again to repeat a part of its training. It writes into `request.rerun_outdir`.
 
     Args:
         record: Result of `environment_record`.

@@ -1,7 +1,7 @@
 """The trace of a run: checksums of actions, observations, rewards and losses at every step, to compare two runs.
 
-`trace.bin` contains a record of fixed size for every tick of the loop: the step, and four rolling checksums of all
-actions, observations, rewards and losses so far. After the first difference of two runs, all later records differ, too.
+`trace.bin` contains a record of fixed size for every tick of the loop: the step, and four checksums of all actions,
+observations, rewards and losses up to this step. After the first difference of two runs, all later records differ, too.
 `trace.jsonl` contains a line for the start and for every checkpoint, with the checksum of every tensor that the agent
 saves.
 """
@@ -71,8 +71,8 @@ class Trace:
             _, self._last = _valid_records(request.outdir, step_offset)
         self._records = bytearray()
         self._pending: list[tuple[int, Any, int]] = []  # steps whose records are not yet computed
-        # Checksums of many steps are computed in one loop, which uses the CPU cache better. Vector environments may
-        # reuse their arrays. Therefore the checksums of their steps are computed immediately.
+        # Checksums of many steps are computed in one loop, because this uses the CPU cache better. Vector environments
+        # may reuse their arrays. Therefore the checksums of their steps are computed immediately.
         self._max_pending = 0 if hasattr(source, "num_envs") or self._request is not None else _MAX_PENDING
         size, self._written_at = _valid_lines(outdir, step_offset)
         self._file = AppendedFile(os.path.join(outdir, RECORDS), keep=_SIZE * count)
@@ -235,7 +235,7 @@ def _valid_records(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]
     """Return the number of valid records up to a step, and the checksums of the last of these records.
 
     Reading stops at a record with step 0, because only a power failure leaves such records. The file may be long.
-    Therefore it is read in pieces, and only up to step `t`.
+    Therefore it is read in chunks, and only up to step `t`.
     """
     count, sums = 0, (0, 0, 0, 0)
     with contextlib.suppress(FileNotFoundError), open(os.path.join(outdir, RECORDS), "rb") as file:

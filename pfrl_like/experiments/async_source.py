@@ -18,8 +18,8 @@ from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.plain_values import from_json
 
 POLL = 0.1  # seconds between two checks of the events
-GRACE = 2.0  # maximum seconds for the other processes to end after one has failed
-PROMPT = 0.5  # maximum seconds for the processes to end after an error in the main process
+GRACE = 2.0  # maximum seconds until the other processes end after one process has failed
+PROMPT = 0.5  # maximum seconds until the processes end after an error in the main process
 TRACEBACK_SECONDS = 1.0  # seconds for interrupted processes to send their tracebacks
 _LATE = "did not end when training was over"
 
@@ -172,7 +172,8 @@ class AsyncWorkers:
         If process 0 is saving its agent when the time is over, wait until it has finished.
         """
         deadline = time.monotonic() + seconds
-        self._listen(0.0)  # also receives messages of processes that have already ended
+        # This call also receives messages of processes that have already ended.
+        self._listen(0.0)
         while self.workers.running - excluded:
             if time.monotonic() >= deadline and not (self.counters.saving.value and 0 in self.workers.running):
                 break

@@ -69,8 +69,8 @@ class Job:
             every step.
         evaluator: Function that returns the arguments of the `Evaluator` of process 0. If None, there are no
             evaluations.
-        sends_evaluations: True if process 0 sends the results of evaluations to the main process, which logs the
-            results to TensorBoard.
+        sends_evaluations: True if process 0 sends the results of evaluations to the main process. The main process logs
+            them to TensorBoard.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
             condition is disabled.
         profile: Folder for profiles. If None, no profiles are written.

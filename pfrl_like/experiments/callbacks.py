@@ -138,7 +138,10 @@ class Evaluation:
 
 
 def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:
-    """Save an agent as `<outdir>/<t><suffix>`. The random streams do not change. A failed save leaves no directory."""
+    """Save an agent as `<outdir>/<t><suffix>`, without a change of the random streams.
+
+    If the agent cannot be saved, a new directory is removed.
+    """
     dirname = os.path.join(outdir, f"{t}{suffix}")
     if not hasattr(agent, "save"):
         logger.warning("The agent (%s) has no method save; %s was not written", type(agent).__name__, dirname)
@@ -147,7 +150,7 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
     try:
         with isolated_rng():
             agent.save(dirname)
-    except (CheckpointError, OSError):  # after other errors the files are kept: the message may name them
+    except (CheckpointError, OSError):  # other errors may name the files, so keep them
         if is_new:
             shutil.rmtree(dirname, ignore_errors=True)
         raise

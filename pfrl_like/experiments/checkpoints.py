@@ -1,4 +1,4 @@
-"""Checkpoints of a run, which contain everything that another process needs to resume the run.
+"""Checkpoints of a run. A checkpoint contains everything that another process needs to resume the run.
 
     <t>_checkpoint/             files that `agent.save` writes
     <t>_checkpoint/run/         all other state of the run, see `RunState`, and the names of the buffer files
@@ -214,7 +214,7 @@ class Checkpoints:
 
     @property
     def failure(self) -> str:
-        """Reason why the last save failed; an empty string if the save succeeded."""
+        """Reason why the last checkpoint could not be saved; empty if it was saved."""
         return self.writes.unsaved_files.get(self._name, "")
 
     @property

@@ -222,8 +222,8 @@ class Evaluator:
         logger: Logger of this run. If None, the logger of this module is used.
         use_tensorboard: True to log evaluations to TensorBoard, too. A runner then also logs the metrics of training to
             TensorBoard.
-        success_threshold: Minimum return for an episode to count as a success. If not None, "success_rate" is added to
-            the statistics.
+        success_threshold: Minimum return of a successful episode. If not None, "success_rate" is added to the
+            statistics.
         env_choice: Description of `env` for `run.json`. If it begins with "fresh" (a new environment), the evaluator
             seeds `env` with a number from the global NumPy stream, and restores the state of this stream. If it begins
             with "the training", every evaluation restores the random generator of `env`.

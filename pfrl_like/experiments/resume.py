@@ -77,8 +77,8 @@ class Configuration:
 
 def description_in(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the description in the saved state of a run; empty if the state contains no description."""
-    own = state["parts"].get(Configuration.__name__)
-    return {} if own is None else dict(from_json(own)["told"])
+    saved = state["parts"].get(Configuration.__name__)
+    return {} if saved is None else dict(from_json(saved)["told"])
 
 
 def _facts_of(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -141,7 +141,7 @@ def _optimizers_of(agent: Any) -> dict[str, Optimizer]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to a value that does not change when it is written as JSON and read again."""
+    """Convert a value to a JSON value that is still the same after it is written to a file and read again."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, bool | int | float | str | None) else str(value)[:_LONGEST]

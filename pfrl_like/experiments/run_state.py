@@ -33,7 +33,7 @@ class RunState:
 
     Args:
         agent: The agent. Its own state is not part of this state, except its attribute `t`.
-        env: Environments of the user, which may contain random streams.
+        env: Environment that the user passed. It may contain random streams.
         source: Source of training steps.
         parts: All other objects that may have state, such as callbacks, hooks and loggers, in the same order in every
             process. Objects with `saved_state` and `restore_state` (see `loop.Resumable`), or with `state_dict` and
@@ -229,7 +229,7 @@ class OwnAttributes:
 
     @property
     def draws_from(self) -> tuple[Any, ...]:
-        """Tuple with the object, which may contain random generators."""
+        """Tuple that contains only the object, because it may contain random generators."""
         return (self._owner,)
 
     def saved_state(self) -> dict[str, Any]:

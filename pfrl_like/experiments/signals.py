@@ -47,7 +47,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def training_loop(self) -> Iterator[None]:
-        """Context of the training loop: `PATIENCE` seconds after a signal, the current step is interrupted.
+        """Context of the training loop. `PATIENCE` seconds after a signal, the current step is interrupted.
 
         After a signal, any other error is replaced by the exception of the signal. The terminal also sends the signal
         to the worker processes, so that they may fail first.
@@ -64,7 +64,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def critical(self) -> Iterator[None]:
-        """Context in which a signal does not interrupt the code, for example a save."""
+        """Context of code that a signal must not interrupt, for example the code that saves a checkpoint."""
         self._in_critical = True
         try:
             yield

@@ -80,8 +80,8 @@ def train_agent_async(
         eval_interval: Number of training steps between evaluations. If None, there are no evaluations.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
-        eval_success_threshold: Minimum return for an evaluation episode to count as a success. "success_rate", the
-            fraction of such episodes, is added to the statistics that evaluation hooks and TensorBoard get.
+        eval_success_threshold: Minimum return of a successful evaluation episode. "success_rate", the fraction of such
+            episodes, is added to the statistics that evaluation hooks and TensorBoard get.
         max_episode_len: Maximum number of steps in an episode, in training and in evaluation. An episode that reaches
             this length is truncated. If None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
@@ -189,7 +189,8 @@ def train_agent_async(
         )  # fmt: skip
         if resume and step_offset:
             logger.info("The run resumes from step %d of %s", step_offset, outdir)
-        move_earlier_files(outdir, step_offset, logger, no_checkpoint=resume)  # before processes write
+        # Move the files before the processes write new files.
+        move_earlier_files(outdir, step_offset, logger, no_checkpoint=resume)
         learner = getattr(agent, "agent", agent)
         set_step(learner, step_offset, logger)
         try:
@@ -268,7 +269,7 @@ def train_agent_actor_learner(
             best agent is saved. If the run is shorter, pass a smaller `eval_interval`.
 
     Returns:
-        The agent in its final state, which is also saved as `<t>_finish`.
+        The agent in its final state. This state is also saved as `<t>_finish`.
 
     Raises:
         AsyncTrainingError: If an actor or the learner raised an error or died. Before the error is raised, the agent is

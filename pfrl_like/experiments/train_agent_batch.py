@@ -48,8 +48,8 @@ def train_agent_batch(
         steps: Step at which training ends. Steps are counted over all environments.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
-            checkpoints are saved.
+            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
+            no checkpoints are saved.
         log_interval: Number of steps between log lines. If None, no lines are logged.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
@@ -153,8 +153,8 @@ def train_agent_batch_with_evaluation(
         eval_interval: Number of training steps between evaluations.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
-            checkpoints are saved.
+            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
+            no checkpoints are saved.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
@@ -176,8 +176,8 @@ def train_agent_batch_with_evaluation(
         use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
         logger: Logger of this run. If None, the logger of this module is used.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
-        eval_success_threshold: Minimum return for an evaluation episode to count as a success. If not None,
-            "success_rate" is added to the statistics that evaluation hooks and TensorBoard get.
+        eval_success_threshold: Minimum return of a successful evaluation episode. If not None, "success_rate" is added
+            to the statistics that evaluation hooks and TensorBoard get.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
             evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
             end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or

@@ -168,8 +168,8 @@ def train(
             `state_dict()` and `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
-            checkpoints are saved.
+            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
+            no checkpoints are saved.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
             episode count and the elapsed time continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
@@ -184,7 +184,8 @@ def train(
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
         on_error: Function that is called with the evaluator after an error, as soon as the agent has been saved.
         moves_files: True to move files of an earlier run. False if the caller has already moved them.
-        resume: True to resume from the newest complete checkpoint in `outdir`, or a checkpoint that is already loaded.
+        resume: True to resume from the newest complete checkpoint in `outdir`. A checkpoint that is already loaded can
+            be passed instead.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
@@ -320,7 +321,7 @@ class PathRecorder:
         self.dry_run = getattr(actor, "dry_run", None)
         self.source = SerialSource(self, env, max_path_length)
         self.source.record()
-        self.env = self.source.env  # an `EpisodeTape`, which stores `info`
+        self.env = self.source.env  # this is an `EpisodeTape`; it stores `info`
         self.paths: list[dict[str, Any]] = []
         self._rows: list[tuple[Any, ...]] = []
         self._success = False

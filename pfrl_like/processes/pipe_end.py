@@ -84,7 +84,7 @@ class WaitingEnd:
 
 
 class PipeEnd(WaitingEnd):
-    """The parent's end of a pipe, which does not block.
+    """The parent's end of a pipe. Its methods do not block.
 
     The worker's end is a `Connection`. Messages have the format that `Connection` uses in all Python versions.
     """

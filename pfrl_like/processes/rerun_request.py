@@ -54,7 +54,7 @@ class RerunRequest(NamedTuple):
         return os.path.join(os.path.dirname(self.checkpoint), inside)
 
     def to_text(self) -> str:
-        """Return the request as text, which `rerun_request` reads."""
+        """Return the request as text. `rerun_request` reads this text."""
         return json.dumps(self._asdict())
 
 

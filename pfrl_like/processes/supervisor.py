@@ -88,7 +88,8 @@ class Workers:
 
     Attributes:
         closed: True after `close` was called.
-        has_no_rng: True, so that the search for random streams skips this object, which has none in this process.
+        has_no_rng: True, so that the search for random streams skips this object. It has no random streams in this
+            process.
     """
 
     has_no_rng = True
@@ -184,7 +185,8 @@ class Workers:
                 messages[index] = self._receive_from(index, countdown)
         except WorkerError:
             for index, message in messages.items():
-                self._children[index].inbox.appendleft(message)  # for callers that continue without the failed worker
+                # Keep the messages for callers that continue without the failed worker.
+                self._children[index].inbox.appendleft(message)
             raise
         return list(messages.values())
 
@@ -224,7 +226,7 @@ class Workers:
     def close(self, *, hurry: bool = False) -> None:
         """End all workers and wait until they have ended. A second call does nothing.
 
-        This method closes the pipes, which ends workers that read from them. It interrupts the remaining workers after
+        This method closes the pipes. Workers that read from a pipe then end. It interrupts the remaining workers after
         2 s, and kills the remaining workers after another second.
 
         Args:

@@ -41,7 +41,7 @@ class Episode(NamedTuple):
 
 
 class Clock:
-    """The progress of training, which callbacks read. A tick is one call of `Source.tick`.
+    """The progress of training. Callbacks read it. A tick is one call of `Source.tick`.
 
     Args:
         steps: Step at which training ends. If None, there is no limit.
@@ -79,7 +79,7 @@ class Clock:
         self.stopped, self.reason = True, reason
 
     def interrupt(self, signum: int) -> None:
-        """End training after this tick because of a signal. The exception of the signal is raised after the tick."""
+        """End training after this tick because of a signal. `run` then raises the exception of the signal."""
         self.interrupted = signum
         self.stop(signal.Signals(signum).name)
 

@@ -1,4 +1,4 @@
-"""`run.json`, `run.log`, and the files of earlier runs, which are moved to another folder when a run starts."""
+"""`run.json`, `run.log`, and the move of an earlier run's files to another folder when a run starts."""
 
 import contextlib
 import datetime
@@ -282,8 +282,8 @@ class RunRecord:
 def check_directory(outdir: Any) -> str:
     """Return the absolute path of a run directory.
 
-    If this process repeats a part of a recorded run (see `debug.crash_replay`), return the directory of the repetition,
-    so that the recorded run does not change.
+    If this process repeats a part of a recorded run (see `debug.crash_replay`), return a different directory, so that
+    the directory of the recorded run does not change.
 
     Raises:
         TypeError: If `outdir` is not a path.

@@ -174,7 +174,7 @@ class FailedWrites:
         stops: True if the first failure ends training. Failures after the end of training are only logged.
 
     Attributes:
-        unsaved_files: Errors of the files whose last write failed; keys are the names of the files.
+        unsaved_files: Errors of the files whose last write failed, keyed by file name.
         ended_by: Error that ended training, or None.
     """
 

@@ -259,8 +259,7 @@ def _pattern_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
 def _hide(secret: Any) -> str:
     """Return `MASK`. Inside `_collecting_secrets`, also collect the secret.
 
-    If the secret consists of parts, the parts are also collected: items of lists and dicts, and the value in
-    "name=secret".
+    Items of lists and dicts inside the secret, and the value in "name=secret", are also collected.
     """
     if (collected := _COLLECTED.get()) is not None:
         whole = str(secret)

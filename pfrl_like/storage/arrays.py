@@ -135,7 +135,7 @@ def is_array_file(path: str | os.PathLike[str]) -> bool:
 
 
 def _parts(head: bytes, arrays: Mapping[str, NDArray[Any]], pickled: Mapping[str, bytes]) -> Iterator[Any]:
-    """Yield the bytes of a file in order, in pieces that fit into the cache; contiguous arrays are not copied."""
+    """Yield the bytes of a file in order, in chunks that fit into the cache. Contiguous arrays are not copied."""
     start = MAGIC + struct.pack("<Q", len(head)) + head
     yield start + bytes(-len(start) % _ALIGNMENT)
     for name, array in arrays.items():

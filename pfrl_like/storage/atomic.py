@@ -33,7 +33,9 @@ _pending: ContextVar[list[tuple[int, str, Collection[int]]] | None] = ContextVar
 
 
 def sync(descriptor: int, path: str, ignored_errnos: Collection[int] = ()) -> None:
-    """Sync an open file, or the entries of an open directory, to the disk. Synced data survive a power failure.
+    """Sync an open file, or the entries of an open directory, to the disk.
+
+    A power failure does not destroy synced data.
 
     Inside the context `synced_together` the file is synced later. Otherwise it is synced immediately.
 
@@ -279,7 +281,7 @@ def remove_stale(directory: str, prefix: str) -> None:
 
     Args:
         directory: The directory that contains the temporary files.
-        prefix: First part of their names; a process id and eight hexadecimal digits follow.
+        prefix: First part of the names. A process id and eight hexadecimal digits follow.
     """
     ours = re.compile(rf"{re.escape(prefix)}[0-9]+-[0-9a-f]{{8}}")
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -304,7 +306,7 @@ def open_regular(path: str) -> BinaryIO:
     with named_errors(path, "read"):
         if os.path.islink(path):
             raise CheckpointError(path, "is a symbolic link; replace it by a copy of the file (cp -L)")
-        # Without O_NONBLOCK the opening of a pipe would wait for the other end of the pipe.
+        # Without O_NONBLOCK, opening a pipe would wait until its other end is open.
         descriptor = os.open(path, os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
         try:
             check_regular(descriptor, path)
@@ -373,7 +375,7 @@ def read_bounded(path: str, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
-    """Lock a directory against saves by other processes and threads, if the system supports it (POSIX, `flock`).
+    """Lock a directory, so that no other process or thread saves into it. Without `flock` (POSIX), do nothing.
 
     The lock creates no file. It ends with the context, also in processes that were forked inside the context.
 

@@ -83,7 +83,7 @@ _FACTOR = 512
 
 @runtime_checkable
 class Owner(Protocol):
-    """An object with attributes to save; see `AttributeSavingMixin`."""
+    """An object whose attributes can be saved; see `AttributeSavingMixin`."""
 
     @property
     def saved_attributes(self) -> tuple[str, ...]: ...
@@ -267,7 +267,7 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
         for name, state in (states or {}).items():
             parts.owners[name].restore_state(state)
     except BaseException as error:
-        # An object that rejects even its previous state was not changed; the other objects are restored anyway.
+        # Restore as many objects as possible. An object that rejects its previous state was not changed.
         for name, leaf in parts.leaves.items():
             with contextlib.suppress(Exception):
                 leaf.load_state_dict(before[name])

@@ -1,8 +1,8 @@
 """Directories with several files that change together: `manifest.json` lists the files of the current state.
 
 Each save writes data files with new names (`model-7f3a91c2.pt`). The new state becomes current when the manifest is
-replaced. No file of the old state is changed before that, and the files of the previous save are kept until the next
-save is complete. A new directory is built under a temporary name and then renamed. Therefore an existing directory is
+replaced. No file of the old state is changed before that. The files of the previous state are kept until a newer state
+is complete. A new directory is built under a temporary name and then renamed. Therefore an existing directory is
 complete.
 """
 
@@ -97,21 +97,21 @@ def save_directory(
     writers: dict[str, atomic.Writer] = {**files, manifest.STATE: content}
     dump_json(info or {}, directory, manifest.MAX_MANIFEST)
 
-    def save(place: str) -> None:
+    def save(folder: str) -> None:
         """Save into a directory; the caller holds its lock."""
-        _make_folders(place, aliases)
-        names = _new_names(place, writers)
+        _make_folders(folder, aliases)
+        names = _new_names(folder, writers)
         try:
             with atomic.synced_together():
-                entries = {key: _write_data(place, names[key], writer) for key, writer in writers.items()}
-                atomic.sync_directory(place)
+                entries = {key: _write_data(folder, names[key], writer) for key, writer in writers.items()}
+                atomic.sync_directory(folder)
             fields = manifest.new_manifest(kind, class_name, entries, aliases, info or {})
-            _commit(place, dump_json(fields, place, manifest.MAX_MANIFEST))
+            _commit(folder, dump_json(fields, folder, manifest.MAX_MANIFEST))
         except BaseException:
-            _remove_unlisted(place, names)
+            _remove_unlisted(folder, names)
             raise
-        _clean(place, {*writers, *other_keys}, aliases)
-        _copy_aliases(place, aliases, entries)
+        _clean(folder, {*writers, *other_keys}, aliases)
+        _copy_aliases(folder, aliases, entries)
 
     if os.path.lexists(directory) or not _save_new(directory, save):
         atomic.make_directory(directory)
@@ -124,31 +124,31 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
     above, name = os.path.split(os.path.realpath(directory))
     atomic.make_directory(above)
     atomic.remove_stale(above, _NEW)
-    place, target = os.path.join(above, f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}"), os.path.join(above, name)
+    folder, target = os.path.join(above, f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}"), os.path.join(above, name)
     try:
         with atomic.named_errors(directory, "created"):
-            os.mkdir(place)
-        with atomic.directory_lock(place):  # without the lock, other processes would remove this directory
+            os.mkdir(folder)
+        with atomic.directory_lock(folder):  # without the lock, other processes would remove this directory
             try:
-                save(place)
+                save(folder)
             finally:
-                if is_made := has_manifest(place):  # also if a copy could not be written
+                if is_made := has_manifest(folder):  # True even if a copy could not be written
                     atomic.sync_pending()
-                    is_made = _rename(place, target)
+                    is_made = _rename(folder, target)
         atomic.sync_directory(above)
     except CheckpointError as error:
-        path, reason = (text.replace(place, directory) for text in (error.path, error.reason))
+        path, reason = (text.replace(folder, directory) for text in (error.path, error.reason))
         raise CheckpointError(path, reason) from error
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return is_made
 
 
-def _rename(place: str, target: str) -> bool:
+def _rename(folder: str, target: str) -> bool:
     """Rename a directory. Return False if `target` exists and is not empty."""
     with atomic.named_errors(target, "created"):
         try:
-            os.rename(place, target)
+            os.rename(folder, target)
         except OSError:
             if not os.path.isdir(target):
                 raise
@@ -157,7 +157,7 @@ def _rename(place: str, target: str) -> bool:
 
 
 def has_manifest(dirname: str | os.PathLike[str]) -> bool:
-    """True if `save_directory` has completed a save into this directory."""
+    """True if `save_directory` has completely written a state into this directory."""
     return any(os.path.lexists(os.path.join(dirname, name)) for name in (manifest.MANIFEST, manifest.PREVIOUS))
 
 
@@ -191,7 +191,8 @@ def load_directory(
             None, all files are verified, and only the file of the state has a maximum size.
 
     Raises:
-        CheckpointError: If there is no complete state of this kind; the message contains the missing or damaged file.
+        CheckpointError: If the directory has a different kind or contains no complete state. The message names the
+            missing or damaged file.
     """
     directory = os.fspath(dirname)
     problems = []
@@ -325,7 +326,7 @@ def _remove_unlisted(directory: str, names: Mapping[str, str]) -> None:
 
 
 def _clean(directory: str, keys: Iterable[str], aliases: Iterable[str]) -> None:
-    """Remove files of earlier saves with these keys that no manifest lists; the caller holds the lock.
+    """Remove the old files with these keys that no manifest lists. The caller holds the lock.
 
     No other process is saving into this directory, so all temporary files belong to killed processes.
     """

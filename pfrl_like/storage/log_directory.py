@@ -225,7 +225,7 @@ class LogDirectory:
             raise CheckpointError(self.path, f"has files of values but no {META}; use another directory")
 
     def copy(self, source: str) -> None:
-        """Copy the content of another directory into this new directory; the other directory is not changed.
+        """Copy the content of another directory into this new directory. The other directory is not changed.
 
         Raises:
             CheckpointError: If the source does not have this format, has different properties, or cannot be copied.
@@ -290,7 +290,7 @@ class LogDirectory:
         """
         self._files.sync()
         self._journal.sync()
-        self._journal.mark()  # after the sync, so that SYNCED is never on the disk without the earlier records
+        self._journal.mark()  # not earlier: SYNCED must not be on the disk without the earlier records
         self._journal.sync()
 
     def clean(self, columns: str) -> None:

@@ -42,7 +42,7 @@ def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
         path: File that the value is written to, for error messages.
 
     Raises:
-        CheckpointError: If `value` contains objects that `load_tensors` rejects; the message contains their place.
+        CheckpointError: If `value` contains objects that `load_tensors` rejects. The message says where they are.
     """
     copy = plain_tensors(value, path)
     return lambda file: torch.save(copy, file)
@@ -73,7 +73,7 @@ def checked_tensors(value: Any, path: object, size: int) -> Any:
         CheckpointError: If it contains other values than plain tensors, numbers, strings, None, dicts, lists and
             tuples, or too many values.
     """
-    copies: dict[int, torch.Tensor] = {}  # by id; `value` keeps the tensors alive
+    copies: dict[int, torch.Tensor] = {}  # keyed by id; `value` keeps the tensors alive
 
     def copy_once(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in copies:

@@ -1,10 +1,10 @@
 """Safe reading of state dicts from PyTorch's `.pt` files.
 
 A `.pt` file is a zip archive of raw storages and a pickle. The pickle is a small program that assembles the storages.
-About thirty of its instructions are allowed. Instructions that could do harm are implemented in this file; the others
-are executed by Python's own unpickler. The pickle may only name the functions of `_REBUILD` and the storage classes of
-`_STORAGES`, and nothing is imported. Therefore this file alone defines what a `.pt` file can do. Every size is compared
-with the number of bytes in the file before memory is allocated.
+About thirty of its instructions are allowed. Instructions that could do harm are implemented in this file. Python's own
+unpickler executes the other allowed instructions. The pickle may only name the functions of `_REBUILD` and the storage
+classes of `_STORAGES`, and nothing is imported. Therefore this file alone defines what a `.pt` file can do. Every size
+is compared with the number of bytes in the file before memory is allocated.
 """
 
 import collections
@@ -104,7 +104,7 @@ class _Archive:
         raise CheckpointError(self.path, reason)
 
     def spend(self, size: int) -> None:
-        """Subtract `size` bytes, which will be allocated, from the memory budget. Raise if the budget is exceeded."""
+        """Subtract `size` bytes from the memory budget, before they are allocated. Raise an error if it is exceeded."""
         self._budget -= size
         if self._budget < 0:
             self.reject("needs more memory than the limit for this file")
@@ -159,14 +159,14 @@ def _first_argument(value: Any, *_: Any) -> Any:
 
 
 def _rebuild_counter(counts: Any) -> collections.Counter[Any]:
-    """Return a `Counter`, which learning rate schedules use for their milestones."""
+    """Return a `Counter`. Learning rate schedules use this class for their milestones."""
     if type(counts) is not dict or len(counts) > 1024:
         raise ValueError("a counter is not a dict of at most 1024 entries")
     return collections.Counter(counts)
 
 
 _REBUILD: dict[tuple[str, str], Callable[..., Any]] = {
-    ("collections", "OrderedDict"): lambda: collections.OrderedDict(),  # empty; its items are set later
+    ("collections", "OrderedDict"): lambda: collections.OrderedDict(),  # the dict is empty; its items are set later
     ("collections", "Counter"): _rebuild_counter,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): _first_argument,
@@ -208,7 +208,7 @@ class _Program(pickle._Unpickler):
 
     def reduce(self) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
-        if type(function) is not FunctionType or type(arguments) is not tuple:  # only _REBUILD has functions
+        if type(function) is not FunctionType or type(arguments) is not tuple:  # all functions come from _REBUILD
             raise ValueError("the pickle calls a function that a state dict does not contain")
         value = function(*arguments)
         if function is _rebuild_tensor:  # with a stride of 0 a few bytes describe a tensor of any size
