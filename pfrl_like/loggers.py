@@ -402,7 +402,7 @@ class MetricsLogger(Protocol):
 
         Args:
             step: Number of environment steps so far.
-            metrics: Values of the metrics; keys are the names. The names are the same in every call.
+            metrics: Values of the metrics, keyed by name. The names are the same in every call.
         """
 
     def close(self) -> None:

@@ -28,14 +28,14 @@ from pfrl_like.storage.plain_tensors import checksum
 RECORDS, TENSORS = "trace.bin", "trace.jsonl"
 CHANNELS = ("action", "observation", "reward", "loss")
 RECORD = np.dtype([("t", "<u8"), *((channel, "<u4") for channel in CHANNELS)])
-_PACK = struct.Struct("<Q4I").pack  # a record
+_PACK = struct.Struct("<Q4I").pack  # makes the bytes of a record
 _SIZE = RECORD.itemsize
 _NUMBER = struct.Struct("<q")
 #: `_MAX_PENDING`: maximum number of steps whose records are not yet computed. `_MAX_UNWRITTEN`: maximum size of
 #: unwritten records in bytes.
 _MAX_PENDING = 64
 _MAX_UNWRITTEN = 4096 * _SIZE
-_LONGEST_LINE = 1 << 26  # bytes
+_LONGEST_LINE = 1 << 26  # maximum length of a line in bytes
 
 
 class Trace:
@@ -85,7 +85,7 @@ class Trace:
             # The line contains no random streams: if a rerun starts from a checkpoint, they are restored later.
             self.write_tensors()
 
-    def __call__(self, clock: Clock) -> None:  # short, since the method runs at every step
+    def __call__(self, clock: Clock) -> None:  # short, because it is called at every step
         trail = 0
         for part in self._trailed:
             if part.trail:
@@ -139,7 +139,7 @@ class Trace:
         """Write all records so far, then a line with the checksums of the current tensors.
 
         Args:
-            **more: Additional checksums; keys are the names.
+            **more: Additional checksums, keyed by name.
         """
         self._write_records()
         self._lines.append(json.dumps({"t": self._t, "tensors": checksums_of(self.agent) | more}).encode() + b"\n")

@@ -17,10 +17,10 @@ from pfrl_like.processes import Countdown, Failure, Finished, Workers
 from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.plain_values import from_json
 
-POLL = 0.1  # seconds between two checks of the events
+POLL = 0.1  # seconds between two checks of `stop_event` and `exception_event`
 GRACE = 2.0  # maximum seconds until the other processes end after one process has failed
 PROMPT = 0.5  # maximum seconds until the processes end after an error in the main process
-TRACEBACK_SECONDS = 1.0  # seconds for interrupted processes to send their tracebacks
+TRACEBACK_SECONDS = 1.0  # seconds in which interrupted processes send their tracebacks
 _LATE = "did not end when training was over"
 
 

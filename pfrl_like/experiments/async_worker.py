@@ -30,10 +30,10 @@ class Counters:
     Attributes:
         totals: A `multiprocessing.Array` of two numbers: the number of steps that have started, and the number of
             episodes that have ended.
-        stop: A raw `multiprocessing.Value`; 1 if all processes must end.
+        stop: A raw `multiprocessing.Value`: 1 if all processes must end, else 0.
         beats: Number of heartbeats of each process, in a raw `multiprocessing.Array`. A heartbeat is a step of training
             or evaluation, or the construction of an environment or agent.
-        saving: A raw `multiprocessing.Value`; 1 while process 0 saves its agent at the end of training.
+        saving: A raw `multiprocessing.Value`: 1 while process 0 saves its agent at the end of training, else 0.
     """
 
     totals: Any
@@ -59,7 +59,7 @@ class Job:
         make_env: Function that makes an environment, called as `make_env(process_index, test=...)`.
         make_agent: Function that makes an agent, called as `make_agent(process_index)`. None if `agent` is given.
         agent: Agent of which every process gets a copy. None if `make_agent` is given.
-        shared: Attributes of the agent that all processes share; keys are the attribute names.
+        shared: Attributes of the agent that all processes share, keyed by name.
         seeds: Seeds of the random streams, one for each process.
         steps: Step at which training ends. Steps are counted over all processes.
         step_offset: Step at which training starts.

@@ -275,7 +275,7 @@ class Evaluator:
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
             self.start_time = time.time() - progress_of(self.outdir, step_offset)[1]
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
-            earlier = {t: score for t, score in rows if t <= step_offset}  # scores of the run that resumes
+            earlier = {t: score for t, score in rows if t <= step_offset}  # scores up to `step_offset`
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
             # If the earlier run ended before an evaluation that was due, this evaluation is made.
@@ -361,14 +361,14 @@ class Evaluator:
         self._seed, self.max_score, self.prev_eval_t = state["seed"], state["max_score"], state["prev_eval_t"]
         self.start_time = time.time() - state["elapsed"]
         try:
-            with isolated_rng():  # restoring may reset the environment
+            with isolated_rng():  # `restore_between_episodes` may reset the environment
                 restore_between_episodes(self.env, state["env"])
         except ValueError as error:
             return [f"the evaluation environment cannot be restored: {error}"]
         return ()
 
     def close(self) -> None:
-        """Close the evaluator's files. The environment stays open; the caller closes it."""
+        """Close the evaluator's files. The environment stays open, because the caller closes it."""
         close_all(self.writes_to)
 
     def flush(self) -> None:

@@ -204,7 +204,8 @@ def checkpoint_mismatch(path: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PfrlLikeError):
             raise
-        reason = str(error) if type(error) is ValueError else repr(error)  # a ValueError has a full message
+        # The message of a ValueError is enough to understand the error.
+        reason = str(error) if type(error) is ValueError else repr(error)
         raise CheckpointError(path, f"does not match this run: {reason:.300}") from error
 
 

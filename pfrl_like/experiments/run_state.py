@@ -57,13 +57,13 @@ class RunState:
             an uninterrupted run. In that case, "reasons" contains the reasons.
         """
         streams = self._streams()
-        before = streams.to_plain()  # the user's code below may draw random numbers
+        before = streams.to_plain()  # before the user's code below, which may draw random numbers
         reasons, parts = [], {}
         for name, part in self.parts.items():
             try:
                 own = part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
                 parts[name] = to_json(own, _MAX_DEPTH)
-            except Exception as error:  # raised by the user's code
+            except Exception as error:  # the user's code may raise any exception
                 reasons.append(f"the state of {name} cannot be saved: {error!r:.200}")
         source = self._source(clock, reasons)
         reasons += _restore_streams(streams, before)
@@ -71,7 +71,7 @@ class RunState:
         reasons = [*dict.fromkeys(map(masked_text, [*reasons, *unsaved, *_reasons_of_agent(self.agent)]))]
         return {
             "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": before,
-            "agent_t": getattr(self.agent, "t", None),  # is not clock.t in offline training, for example
+            "agent_t": getattr(self.agent, "t", None),  # may differ from clock.t, for example in offline training
             "resume": "approximate" if reasons else "exact", "reasons": reasons, **versions_and_hardware(),
         }  # fmt: skip
 
@@ -112,7 +112,7 @@ class RunState:
         """
         try:
             source: dict[str, Any] = self.source.saved_state()
-        except Exception as error:  # raised by the user's code
+        except Exception as error:  # the user's code may raise any exception
             reasons.append(f"the state of {type(self.source).__name__} cannot be saved: {error!r:.200}")
             return None
         if not clock.between_episodes and source.get("running") is False:
@@ -157,7 +157,7 @@ def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
         if resumable:
             return part.restore_state(state) or ()
         part.load_state_dict(state)
-    except Exception as error:  # raised by the user's code
+    except Exception as error:  # the user's code may raise any exception
         if resumable and isinstance(error, _WRONG_STATE):
             raise
         return [f"the state of {name} could not be restored: {error!r:.200}"]
@@ -269,7 +269,7 @@ def _text_of(value: Any) -> str | None:
         plain = to_json(value)
         text = json.dumps(plain)
         return text if len(text) <= _LONGEST and type(from_json(plain)) is type(value) else None
-    except Exception:  # raised by the user's code
+    except Exception:  # the user's code may raise any exception
         return None
 
 
@@ -295,7 +295,8 @@ def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[st
         reached.visit(owner, "")
     attributes = [pair for owner in owners for pair in getattr(owner, "__dict__", {}).items()]
     paths = [(_NOT_IN_NAMES.sub("-", path).strip(".-"), value) for path, value in reached.found.items()]
-    for name, value in attributes + paths:  # attributes first, so that a buffer is named by its shortest path
+    # The attributes of the owners come first, so that a buffer gets the shortest of its paths as its name.
+    for name, value in attributes + paths:
         if _is_like_a_buffer(value) and all(value is not other for other in named.values()):
             named[_unique_name(name, named)] = value
     buffers = {name: value for name, value in named.items() if isinstance(value, AbstractReplayBuffer)}

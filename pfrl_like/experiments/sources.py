@@ -23,8 +23,8 @@ class SerialSource:
 
     Args:
         agent: Object with the methods `act` and `observe`.
-        env: Environment in any form that `as_gymnasium` accepts. The environment may reuse its arrays; the source
-            copies them.
+        env: Environment in any form that `as_gymnasium` accepts. The environment may reuse its arrays, because the
+            source copies them.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         cuts_off_at_end: True to report the last training step to the agent as truncated.

@@ -174,7 +174,7 @@ def train_agent_async(
         evaluator = evaluator_options(arguments, max_episode_len) | {
             "outdir": outdir, "step_offset": step_offset, "logger": None, "use_tensorboard": False,
         }  # fmt: skip
-        spawn = multiprocessing.get_context("spawn")  # its locks work with every start method
+        spawn = multiprocessing.get_context("spawn")  # locks of this context work with every start method
         totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset)[0]])
         counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         job = Job(
@@ -205,7 +205,7 @@ def train_agent_async(
         if is_independent:
             saved_agent = AgentOfProcess0(source, save_dir, logger)
         with closing(source):
-            if use_tensorboard:  # one file for all processes
+            if use_tensorboard:  # all processes share one file
                 source.tensorboard = tensorboard_of_run(outdir, step_offset)
                 loggers = [*loggers, source.tensorboard]
             try:

@@ -89,7 +89,7 @@ class DatasetSource:
         return ()
 
     def record(self) -> None:
-        """Do nothing. Sources with an environment record episodes here; a dataset needs no recording."""
+        """Do nothing. Sources with an environment record episodes here, but a dataset needs no recording."""
 
     @property
     def draws_from(self) -> tuple[Any, ...]:

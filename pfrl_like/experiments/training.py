@@ -69,7 +69,7 @@ def saving_on_error(
     try:
         yield
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        checkpoints.writes.ended_by = error  # set before further writes fail
+        checkpoints.writes.ended_by = error  # must be set before further writes fail
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
@@ -81,7 +81,7 @@ def saving_on_error(
         ):
             try:
                 act()
-            except PfrlLikeError as failure:  # the message needs no traceback
+            except PfrlLikeError as failure:  # the message alone explains the error
                 logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
             except Exception:
                 logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
@@ -253,7 +253,7 @@ def train(
             at_end=isinstance(source, VectorSource),  # as in PFRL, a serial run saves only `<t>_finish` at its end
             keep=keep_checkpoints, resumed_from=resumed_from,
         )  # fmt: skip
-        callbacks.append(checkpoints)  # last, so that a checkpoint contains the effects of the other callbacks
+        callbacks.append(checkpoints)  # the last callback: a checkpoint contains the effects of the others
         info = run_info(agent, env, source, evaluator)
         info |= {"steps": steps, "step_offset": step_offset, "items_on_disk": items}
         record = RunRecord(outdir, info, writes)

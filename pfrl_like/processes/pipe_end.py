@@ -129,7 +129,7 @@ class PipeEnd(WaitingEnd):
 
     def close(self) -> None:
         """Close the connection."""
-        self._descriptor = -1  # the system may give the same number to another file
+        self._descriptor = -1  # the system may use this number for another file
         super().close()
 
     def _bytes(self, count: int) -> bytearray:
@@ -156,7 +156,8 @@ class WorkerPoll:
     """
 
     def __init__(self) -> None:
-        self._owners: dict[int, tuple[int, Connection | None]] = {}  # descriptor: index of the worker, and pipe or None
+        # Keys are descriptors. Each value is the index of a worker, and its pipe (None if the descriptor is not a pipe).
+        self._owners: dict[int, tuple[int, Connection | None]] = {}
         self._poll = None if sys.platform == "win32" else select.poll()
 
     def add(self, index: int, channel: Connection, death: int) -> None:

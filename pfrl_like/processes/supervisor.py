@@ -268,7 +268,8 @@ class Workers:
             left = countdown.left()
             if left <= 0:
                 raise self._timeout_error(index)
-            if child.death in dict(poll.poll(min(left, _CHECK_INTERVAL) * 1000)):  # the pipe may stay open
+            # The death is checked, too, because the pipe of a dead worker may stay open.
+            if child.death in dict(poll.poll(min(left, _CHECK_INTERVAL) * 1000)):
                 raise self._end_error(index)
 
     def _end_error(self, index: int) -> WorkerError:
@@ -338,7 +339,8 @@ class Workers:
             names = {int(each): f" ({each.name})" for each in signal.Signals}
             return Failure(f"was killed by signal {-code}{names.get(-code, '')}")
         reason = f"ended with exit code {code} without an error message (for example os._exit); see its output above"
-        if self.start_method != "fork" and not self._children[index].answered:  # its function may not have started
+        # The function of a worker that has sent no message may not have started.
+        if self.start_method != "fork" and not self._children[index].answered:
             reason += f". If the script has no main guard, {GUARD_HINT}"
         return Failure(reason)
 
@@ -376,7 +378,7 @@ def _death_descriptor(process: BaseProcess) -> int:
 
 
 def _shut_down(children: list[_Child], owner: int, patience: tuple[float, float] | None = None) -> None:
-    if os.getpid() != owner:  # a forked copy of the owner must not end the owner's workers
+    if os.getpid() != owner:  # a forked copy of the owner must not end these workers
         return
     for child in children:
         child.channel.close()

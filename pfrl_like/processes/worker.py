@@ -279,7 +279,7 @@ def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
         from multiprocessing import forkserver
 
         server = getattr(forkserver, "_forkserver", None)
-        if getattr(server, "_preload_modules", None) == ["__main__"]:  # the user has not set the modules
+        if getattr(server, "_preload_modules", None) == ["__main__"]:  # the default: the user has set no modules
             modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
             forkserver.set_forkserver_preload(["__main__", *sorted(modules)])  # import the modules once for all workers
         # Start the server now: later, Ctrl-C is blocked, and the server would inherit the block.
@@ -288,7 +288,7 @@ def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
 
 
 def resolve_start_method(start_method: str | None) -> str:
-    """Return the name of a start method; if it is None, forkserver if available, otherwise spawn.
+    """Return the name of a start method. None means forkserver if it is available, otherwise spawn.
 
     Raises:
         ValueError: If the start method does not exist.

@@ -181,7 +181,7 @@ def _split(path: str, step_offset: int) -> _SplitTable:
 def _best_is_later(outdir: str, step_offset: int) -> bool:
     columns = run_files.column_of(outdir, run_files.SCORES, "mean")
     rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
-    return bool(rows) and -max(rows)[1] > step_offset  # of equal scores, the earliest is the best
+    return bool(rows) and -max(rows)[1] > step_offset  # if scores are equal, the earliest is the best
 
 
 def _folder(outdir: str, kind: str, names: set[str]) -> str:
@@ -313,7 +313,7 @@ class _LogFile(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._file.append(f"{masked_text(self.format(record))}\n".encode(errors="backslashreplace"))
-        except Exception:  # the arguments cannot be formatted
+        except Exception:  # the arguments of the message cannot be formatted
             self.handleError(record)
 
     def close(self) -> None:

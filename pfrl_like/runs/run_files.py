@@ -178,7 +178,7 @@ class FailedWrites:
         ended_by: Error that ended training, or None.
     """
 
-    has_no_rng = True  # no random generators inside, see `random_streams.reachable`
+    has_no_rng = True  # contains no random generators, see `random_streams.reachable`
 
     def __init__(self, logger: logging.Logger, *, stops: bool) -> None:
         self.logger, self.stops = logger, stops

@@ -59,7 +59,7 @@ _WITHOUT_SPACE = re.compile(r"[\"']?[^\s\"'\[\](){},;&]*")
 
 #: Strings that are secret because of their form.
 _FORMS = re.compile(
-    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)(?!git@)[^\s/\"'<>]{,500}@"  # in URLs
+    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)(?!git@)[^\s/\"'<>]{,500}@"  # user and password in URLs
     r"|(?<=[?&]key=)[^\s\"'<>&#]+"
     r"|(?<![\w.:/+-])(?!mailto:)[\w.+-]+:(?![\d.]+@)[^\s/@:,\"']+@(?!sha\d)(?=[\w-]+[.:\w-])"  # without a scheme
     r"|(?<=hooks\.slack\.com/)[^\s\"'<>]+|(?<=/api/webhooks/)[^\s\"'<>]+"
@@ -328,7 +328,7 @@ def _may_be_secret(name: str) -> bool:
     words = _words_of(name)
     if not words or words[-1] in _ENDS or words[0] in _WITHOUT:
         return False
-    either = {*words, *re.split(r"[^a-z0-9]+", name.lower())}  # "APIKey", "APIkey"
+    either = {*words, *re.split(r"[^a-z0-9]+", name.lower())}  # also words of "APIKey" and "APIkey"
     if _USER.fullmatch(name) or any(map(_ALWAYS.fullmatch, either)):
         return True
     is_key = re.fullmatch(r"keys?\d*", "".join(words)) is not None

@@ -66,7 +66,7 @@ def write_arrays(
         The size of the file in bytes and its checksum, both arguments of `read_arrays`.
 
     Raises:
-        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
+        CheckpointError: If the file cannot be written. An existing file of this name is then unchanged.
     """
     target = os.fspath(path)
     pickled = {}

@@ -135,7 +135,7 @@ class OpenFile:
         self.path = path
         self._descriptor = os.open(path, flags | NO_FOLLOW, 0o666)
         self._closing = weakref.finalize(self, os.close, self._descriptor)
-        self._closing.atexit = False  # at exit the system closes it
+        self._closing.atexit = False  # when the process exits, the system closes the file
 
     def close(self) -> None:
         """Close the file."""
@@ -157,7 +157,7 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
     """Replace the file `path` by new content, or leave the file unchanged.
 
     Args:
-        path: The file; its directory must exist. A symbolic link with this name is replaced, not followed.
+        path: Path of the file. Its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
         durable: True to wait until the content is on the disk. If False, a power failure may destroy the content, but
             the end of the process does not.
@@ -175,7 +175,7 @@ def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None
     """Replace a file like `atomic_write`, but do not sync its directory. Callers that write several files sync it once.
 
     Args:
-        target: The file; its directory must exist. A symbolic link with this name is replaced, not followed.
+        target: Path of the file. Its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
         durable: True to wait until the content is on the disk. If False, a power failure may destroy the content, but
             the end of the process does not.
@@ -193,7 +193,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
     """Yield the name of a temporary file that atomically replaces `path` at the end of the context.
 
     Raises:
-        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
+        CheckpointError: If the file cannot be written. An existing file of this name is then unchanged.
     """
     target = os.fspath(path)
     with _replacing(target) as temporary:
@@ -287,7 +287,7 @@ def remove_stale(directory: str, prefix: str) -> None:
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if ours.fullmatch(entry.name) and not entry.is_symlink():
-                with contextlib.suppress(OSError, CheckpointError):  # another process may clean at the same time
+                with contextlib.suppress(OSError, CheckpointError):  # another process may remove it at the same time
                     is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime >= _STALE_SECONDS
                     if not entry.is_dir():
                         if is_old:
@@ -298,7 +298,7 @@ def remove_stale(directory: str, prefix: str) -> None:
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a regular file for reading; links, pipes and devices are rejected.
+    """Open a regular file for reading. Links, pipes and devices are rejected.
 
     Raises:
         CheckpointError: If the file does not exist, is not a regular file, or cannot be opened.
@@ -458,7 +458,7 @@ class _Stream(io.RawIOBase):
 
 @contextlib.contextmanager
 def named_errors(path: str, verb: str) -> Iterator[None]:
-    """Convert any error to a `CheckpointError` that contains the file's name; KeyboardInterrupt is not converted."""
+    """Convert any error to a `CheckpointError` that contains the file's name, but not a KeyboardInterrupt."""
     handled = sys.exception()
     try:
         yield
@@ -466,12 +466,12 @@ def named_errors(path: str, verb: str) -> Iterator[None]:
         raise
     except Exception as error:
         cause = error.__context__
-        while cause is not None and cause is not handled:  # torch replaces a KeyboardInterrupt by its own error
+        while cause is not None and cause is not handled:  # torch may replace a KeyboardInterrupt by its own error
             if not isinstance(cause, Exception):
                 raise cause from None
             cause = cause.__context__
         if isinstance(error, OSError):
             raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
-        # on a full disk torch reports a file position; the underlying OSError is clearer
+        # If the disk is full, torch reports a file position. The underlying OSError is clearer.
         clearer = error.__context__ if isinstance(error.__context__, OSError) else error
         raise CheckpointError(path, f"cannot be {verb}: {type(clearer).__name__}: {clearer}") from error

@@ -52,7 +52,7 @@ def join_state(state: dict[str, Any], tensors: Any, source: str) -> None:
     """Insert the tensors that `split_state` returned into the state.
 
     Args:
-        state: The state, as JSON; changed in place.
+        state: The state as JSON values. It is changed in place.
         tensors: The [path, tensor] pairs that were loaded from a file.
         source: The file, for error messages.
 
@@ -242,7 +242,7 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
     """Load the result of `attributes_state` completely, or not at all. `owner` keeps no reference to `state`.
 
     Raises:
-        CheckpointError: If the state belongs to a different agent; `owner` is then unchanged.
+        CheckpointError: If the state belongs to a different agent. `owner` is then unchanged.
     """
     parts = _Parts(owner, "state_dict")
     if set(state) != {"attributes", "state"} or set(state["attributes"]) != set(parts.leaves):
@@ -255,7 +255,7 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
 
 
 def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
-    """Change the live objects; if one of them raises an error, restore the state of all objects."""
+    """Change the live objects. If one of them raises an error, restore the state of all objects."""
     if states is not None and (set(states) != set(parts.owners) or not all(type(s) is dict for s in states.values())):
         names = ", ".join(name or "the agent" for name in parts.owners)
         raise CheckpointError(parts.path, f"contains the state of a different agent; expected the state of {names}")

@@ -1,4 +1,4 @@
-"""Checks that a loaded state dict matches a live module or optimiser; the checks change nothing."""
+"""Checks that a loaded state dict matches a live module or optimiser. The checks change nothing."""
 
 import math
 from collections.abc import Mapping
@@ -82,7 +82,7 @@ def checked_optimizer_state(loaded: Any, optimizer: torch.optim.Optimizer, path:
 
     Args:
         loaded: The state dict that was read.
-        optimizer: The live optimiser; its choice of kernel (foreach, fused, capturable) is kept.
+        optimizer: The live optimiser. Its choice of kernel (foreach, fused, capturable) is kept.
         path: The file, for error messages.
 
     Raises:
@@ -158,7 +158,7 @@ def _check_state(value: Any, key: Any, parameter: torch.Tensor, live: Any, where
         shape = tuple(parameter.shape)
     else:
         return
-    if value is None and key == "momentum_buffer":  # SGD before its first step
+    if value is None and key == "momentum_buffer":  # the state of SGD before its first step
         return
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape:
         actual = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"type {type(value).__name__}"

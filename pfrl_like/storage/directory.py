@@ -22,7 +22,7 @@ from pfrl_like.storage import atomic, manifest
 from pfrl_like.storage.json_file import dump_json, read_json
 
 _MAX_STATE = 1 << 28
-#: Names of the files that an interrupted first save leaves.
+#: Names of the files that remain if the first call of `save_directory` is interrupted.
 _UNFINISHED = re.compile(rf"{manifest.ANY_NAME}|\.tmp-.+-[0-9]+-[0-9a-f]{{8}}")
 #: Prefix of the temporary names of directories that are being built.
 _NEW = ".tmp-new-"
@@ -74,7 +74,7 @@ def save_directory(
     Args:
         dirname: The directory. If it does not exist, it is created, and becomes visible only when it is complete. Files
             that this function has not written are not changed.
-        files: Content of each file. Its key is a plain file name such as "model.pt"; the file is stored as
+        files: Content of each file. Its key is a plain file name such as "model.pt". The file is stored as
             "model-<hex8>.pt".
         state: Other content, as JSON.
         kind: Kind of the directory, for instance "agent". `load_directory` compares it with the expected kind.
@@ -98,7 +98,7 @@ def save_directory(
     dump_json(info or {}, directory, manifest.MAX_MANIFEST)
 
     def save(folder: str) -> None:
-        """Save into a directory; the caller holds its lock."""
+        """Save into a directory. The caller holds its lock."""
         _make_folders(folder, aliases)
         names = _new_names(folder, writers)
         try:
@@ -162,9 +162,9 @@ def has_manifest(dirname: str | os.PathLike[str]) -> bool:
 
 
 def orphan_state_files(dirname: str | os.PathLike[str]) -> list[str]:
-    """Return the names of the state files in a directory without a manifest; [] if the directory has a manifest.
+    """Return the names of the state files in a directory that has no manifest; [] if it has a manifest.
 
-    Such files exist if the first save was interrupted or the manifest was lost.
+    Such files exist if the first call of `save_directory` was interrupted, or if the manifest was lost.
     """
     if has_manifest(dirname) or not os.path.isdir(dirname):
         return []
@@ -172,7 +172,7 @@ def orphan_state_files(dirname: str | os.PathLike[str]) -> list[str]:
 
 
 def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
-    """True if a directory is empty, or contains only files of an interrupted first save."""
+    """True if a directory is empty, or if the first call of `save_directory` was interrupted."""
     names = [name for _, _, files in os.walk(dirname) for name in files]
     return not has_manifest(dirname) and all(map(_UNFINISHED.fullmatch, names))
 
@@ -238,7 +238,7 @@ def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, Any]:
-    """Write a file and return its entry in the manifest; the hash is computed from the bytes that are written."""
+    """Write a file and return its entry in the manifest. The hash is computed from the bytes that are written."""
     digest = hashlib.sha256()
     size = atomic.write_file(os.path.join(directory, name), writer, durable=True, digest=digest)
     return {"name": name, "size": size, "sha256": digest.hexdigest()}
@@ -290,7 +290,7 @@ def _report_foreign_copies(snapshot: Snapshot) -> None:
         path = os.path.join(snapshot.dirname, *alias.split("/"))
         original = os.path.join(snapshot.dirname, entry["name"])
         try:
-            # A copy has the modification time of its original, so only a changed copy must be compared.
+            # A copy has the modification time of its original. Therefore only newer copies are compared.
             if os.lstat(path).st_mtime_ns <= os.lstat(original).st_mtime_ns:
                 continue
             _verify(path, entry)

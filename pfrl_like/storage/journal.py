@@ -23,7 +23,7 @@ class Journal(OpenFile):
     """Writer of a new journal.
 
     Args:
-        path: The file; an existing file with this name is emptied.
+        path: Path of the file. An existing file with this name is emptied.
 
     Raises:
         CheckpointError: If the file cannot be created.
@@ -115,7 +115,7 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
 
 
 def _record(content: bytes, at: int, number: int) -> bytes | None:
-    """Return the record that begins at this byte, or None if the record is incomplete or its number differs."""
+    """Return the record that begins at byte `at`; None if the record is incomplete or does not have this number."""
     begin = at + _HEAD.size + _SUM.size
     if begin > len(content):
         return None
@@ -204,10 +204,10 @@ class AppendedFile:
                 raise CheckpointError(self.path, f"is incomplete: the disk is full, {MAX_BUFFERED} bytes are buffered")
 
     def flush(self) -> None:
-        """Write the buffered pieces; a closed file is opened again.
+        """Write the buffered pieces. A closed file is opened again.
 
         Raises:
-            CheckpointError: If the pieces cannot be written; they stay in the buffer.
+            CheckpointError: If the pieces cannot be written. They stay in the buffer.
         """
         if not self._waiting:
             return
@@ -241,7 +241,7 @@ class AppendedFile:
         """Replace the content of the file.
 
         Raises:
-            CheckpointError: If the file cannot be replaced; the file then keeps its old content.
+            CheckpointError: If the file cannot be replaced. It then keeps its old content.
         """
         with named_errors(self.path, "written"):
             self._file.close()  # Windows cannot replace an open file
@@ -256,7 +256,7 @@ class AppendedFile:
             self._valid_size = None
 
     def close(self) -> None:
-        """Write the buffered pieces and close the file; an error in closing is also raised."""
+        """Write the buffered pieces and close the file. If the file cannot be closed, an error is raised."""
         if self._file.closed:
             return
         with self.error_context(os.path.basename(self.path)):

@@ -44,11 +44,11 @@ _ATTEMPTS = 3
 class MappedFile(atomic.OpenFile):
     """A memory-mapped file of values in rows, written through the arrays that `map` returns.
 
-    Disk space is allocated before it is mapped. Otherwise a full disk would kill the process with a signal; now it
-    raises an error.
+    Disk space is allocated before it is mapped. Therefore a full disk raises an error. Without this, a signal would
+    kill the process.
 
     Args:
-        path: The file; created if it does not exist.
+        path: Path of the file. It is created if it does not exist.
         grows: True if the file may be created and may grow.
 
     Attributes:
@@ -76,7 +76,7 @@ class MappedFile(atomic.OpenFile):
             return os.fstat(self._descriptor).st_size
 
     def map(self, size: int) -> NDArray[np.uint8]:
-        """Map the first `size` bytes to a new array, shape [size]; a smaller file grows.
+        """Map the first `size` bytes to a new array, shape [size]. A smaller file grows.
 
         Raises:
             CheckpointError: If the disk is full, or the file may not grow.
@@ -103,7 +103,7 @@ class MappedFile(atomic.OpenFile):
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the file; arrays over the file stay valid."""
+        """Close the file. Arrays over the file stay valid."""
         self._map = None
         super().close()
 
@@ -152,7 +152,7 @@ class ColumnFiles:
             file.grows = grows
 
     def open(self, name: str) -> MappedFile:
-        """Return the file with this name; created if it does not exist."""
+        """Return the file with this name. It is created if it does not exist."""
         if name not in self._files:
             path = os.path.join(self._directory, f"columns-{self.token}-{name}.bin")
             self._files[name] = MappedFile(path, self._grows)
@@ -164,7 +164,7 @@ class ColumnFiles:
             file.sync()
 
     def close(self) -> None:
-        """Close the files; arrays over the files stay valid."""
+        """Close the files. Arrays over the files stay valid."""
         for file in self._files.values():
             file.close()
         self._files.clear()
@@ -174,8 +174,9 @@ class LogDirectory:
     """A directory of this format, locked for writing until `close` is called.
 
     Args:
-        path: The directory; created if it does not exist.
-        properties: Properties that must be the same each time the directory is opened, as JSON; stored in `meta.json`.
+        path: Path of the directory. It is created if it does not exist.
+        properties: Properties that must be the same each time the directory is opened, as JSON values. They are stored
+            in `meta.json`.
 
     Raises:
         CheckpointError: If the directory contains other files, or if another process writes to it.
@@ -186,7 +187,7 @@ class LogDirectory:
         self.properties = dict(properties)
         self.count = 0  # number of records in the journal
         self.saves: list[str] = []  # files outside the directory that refer to rows of the values
-        self._journal: Any = None  # None before a generation has begun, like _files
+        self._journal: Any = None  # this and _files are None before a generation begins
         self._generation = 0
         self._files: Any = None
         atomic.make_directory(path)
@@ -252,7 +253,7 @@ class LogDirectory:
         """Begin a generation with this state, and remove the files of earlier generations.
 
         Raises:
-            CheckpointError: If a file cannot be written; the previous generation is then unchanged.
+            CheckpointError: If a file cannot be written. The previous generation is then unchanged.
         """
         generation = self._generation + 1
         files.sync()
@@ -294,7 +295,7 @@ class LogDirectory:
         self._journal.sync()
 
     def clean(self, columns: str) -> None:
-        """Remove files of other generations; files of values with the prefix `columns` are kept."""
+        """Remove files of other generations, except files of values with the prefix `columns`."""
         keep = {f"state-{self._generation}.bin", f"journal-{self._generation}.bin"}
         with contextlib.suppress(CheckpointError):
             for name in atomic.names_in(self.path):
@@ -325,7 +326,7 @@ class LogDirectory:
         """Store the names of files outside the directory that refer to rows of the values.
 
         Raises:
-            CheckpointError: If the names cannot be written; the previous names are then unchanged.
+            CheckpointError: If the names cannot be written. The previous names are then unchanged.
         """
         before, self.saves = self.saves, list(saves)
         try:

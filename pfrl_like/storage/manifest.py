@@ -106,7 +106,7 @@ class WriterLock:
 
     The lock is a lock of the operating system on the file `LOCK`. The file `owner.json` contains the process id for the
     user. Releasing the lock removes both files. A killed process leaves both files, but they block no other process.
-    Old NFS servers do not support such locks; on such servers two machines can write at the same time.
+    Old NFS servers do not support such locks. On such servers two machines can write at the same time.
 
     Args:
         directory: The directory.
@@ -134,14 +134,14 @@ class WriterLock:
             raise
 
     def release(self) -> None:
-        """Release the lock; may be called several times.
+        """Release the lock. A second call does nothing.
 
         Raises:
             CheckpointError: If the system reports an error.
         """
         if self._lock.is_locked:
-            # `LOCK` is removed before the unlocking: filelock rejects a lock on a file that was removed in the
-            # meantime.
+            # `LOCK` is removed before it is unlocked. If another process has opened it before, filelock rejects its
+            # lock.
             for path in (self._owner, self._lock.lock_file):
                 with contextlib.suppress(OSError):  # Windows cannot remove an open file
                     os.remove(path)

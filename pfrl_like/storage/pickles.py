@@ -23,7 +23,7 @@ class PfrlQueue:
     """Content of a pickled `RandomAccessQueue` of PFRL.
 
     Attributes:
-        maxlen: Maximum number of items; None if unbounded.
+        maxlen: Maximum number of items. None if there is no maximum.
     """
 
     maxlen: int | None = None
@@ -68,7 +68,7 @@ class PfrlPrioritized:
     """Content of a pickled `PrioritizedBuffer` of PFRL.
 
     Attributes:
-        capacity: Maximum number of items; None if unbounded.
+        capacity: Maximum number of items. None if there is no maximum.
         data: The items, oldest first.
         priority_sums: The priorities of the items.
         max_priority: Priority of new items.

@@ -49,7 +49,7 @@ def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
 
 
 def plain_tensors(value: Any, path: object) -> Any:
-    """Return a copy of a state dict in host memory; its tensors are dense and contiguous, and no memory is shared.
+    """Return a copy of a state dict in host memory. Its tensors are dense and contiguous and share no memory.
 
     Raises:
         CheckpointError: If it contains other values than plain tensors, numbers, strings, None, dicts, lists and
@@ -59,7 +59,7 @@ def plain_tensors(value: Any, path: object) -> Any:
 
 
 def checked_tensors(value: Any, path: object, size: int) -> Any:
-    """Return a checked copy of a value that was read from a file; its tensors are on the host and share no memory.
+    """Return a checked copy of a value that was read from a file. Its tensors are on the CPU and share no memory.
 
     A tensor that occurs in several places is copied once and stays one tensor. Otherwise a small file could fill the
     memory, because it needs only two bytes for each place.
@@ -67,7 +67,7 @@ def checked_tensors(value: Any, path: object, size: int) -> Any:
     Args:
         value: The value.
         path: The file, for error messages.
-        size: Size in bytes of the pickle that described the value; it limits the size of the value.
+        size: Size in bytes of the pickle that described the value. It limits the size of the value.
 
     Raises:
         CheckpointError: If it contains other values than plain tensors, numbers, strings, None, dicts, lists and
@@ -217,7 +217,7 @@ def _checksum_of_others(value: Any, total: int) -> int:
         return zlib.crc32(b"%d" % len(value), total)
     if isinstance(value, torch.Tensor):
         return total if value.device.type != "cpu" else checksum(_bytes_of(value), total)
-    frames = getattr(value, "_frames", None)  # a stack: its other frames were the newest frame earlier
+    frames = getattr(value, "_frames", None)  # stacked frames: each of the others was the newest frame before
     if isinstance(frames, tuple | list):
         return checksum(frames[-1], total)
     array = np.asarray(value)
@@ -228,7 +228,8 @@ def _bytes_of(tensor: torch.Tensor) -> Any:
     if not tensor.numel():
         return b""
     try:
-        whole = tensor.detach().clone(memory_format=torch.contiguous_format)  # a single number may have any stride
+        # The tensor is copied, because a tensor with one number may have any stride.
+        whole = tensor.detach().clone(memory_format=torch.contiguous_format)
         return whole.reshape(-1).view(torch.uint8).numpy()
     except (RuntimeError, TypeError):  # sparse, quantised and similar tensors
         return repr(tensor).encode()
@@ -266,7 +267,7 @@ def to_saved(value: Any) -> Any:
 
 
 def from_saved(value: Any, device: torch.device | str) -> Any:
-    """Convert the result of `to_saved` or `to_plain` to tensors, copied to a device; lists are converted to tuples.
+    """Convert the result of `to_saved` or `to_plain` to tensors on a device. Lists are converted to tuples.
 
     None among the numbers of a tensor is converted to NaN. The base64 text that earlier versions saved for a tensor can
     also be read.

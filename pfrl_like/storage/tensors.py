@@ -42,7 +42,7 @@ _STORAGES = {
 # be read.
 _MAX_PROGRAM = 1 << 24
 _MAX_ENTRIES = 1 << 17
-_MAX_OVERHEAD = 1 << 26  # bytes of a file in addition to its tensors
+_MAX_OVERHEAD = 1 << 26  # maximum bytes of a file in addition to its tensors
 
 
 def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
@@ -50,7 +50,7 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
 
     Args:
         path: The file.
-        max_bytes: Maximum total size of storages and tensors in bytes; larger files are rejected. If None, the limit is
+        max_bytes: Maximum total size of storages and tensors in bytes. Larger files are rejected. If None, the limit is
             16 times the file size.
 
     Returns:
@@ -133,13 +133,13 @@ class _Archive:
 
 
 class _Storage(NamedTuple):
-    """A storage of the file; each storage is read once."""
+    """A storage of the file. Each storage is read once."""
 
     data: torch.Tensor
 
 
 def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> torch.Tensor:
-    """Return a tensor over a storage; other arguments (gradient flag, hooks, metadata) are ignored."""
+    """Return a tensor over a storage. Ignore the other arguments (gradient flag, hooks, metadata)."""
     if not isinstance(storage, _Storage) or type(size) is not tuple or type(stride) is not tuple:
         raise ValueError("a tensor is not constructed from a storage, a size and a stride")
     if len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
@@ -213,7 +213,7 @@ class _Program(pickle._Unpickler):
         value = function(*arguments)
         if function is _rebuild_tensor:  # with a stride of 0 a few bytes describe a tensor of any size
             self._archive.spend(value.nbytes)
-        elif function is _rebuild_counter:  # the same dict can be counted repeatedly
+        elif function is _rebuild_counter:  # the pickle can copy the same dict many times
             self._archive.spend(sys.getsizeof(value))
         self.stack.append(value)
 
@@ -229,7 +229,7 @@ class _Program(pickle._Unpickler):
         if type(self.stack[-1]) not in (dict, collections.OrderedDict):
             raise ValueError("the pickle sets items of an object that is not a dict")
         keys = items[::2]
-        if not all(map(is_plain_key, keys)):  # checked before any key is hashed
+        if not all(map(is_plain_key, keys)):  # check the keys before any key is hashed
             raise ValueError("the pickle has a dict key that is neither a string nor a small integer")
         self.stack[-1].update(zip(keys, items[1::2], strict=True))
 
