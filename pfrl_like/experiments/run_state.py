@@ -130,7 +130,7 @@ class RunState:
 
 
 def restore_part(part: Any, state: Mapping[str, Any]) -> None:
-    """Restore one object from the saved state of a run, in which it must have been the first object of its class."""
+    """Restore one object from the saved state of a run. It must be the first object of its class in that state."""
     for name, _ in _named([part]):
         if name in state["parts"]:
             _restore(name, part, from_json(state["parts"][name]))
@@ -194,7 +194,7 @@ def _reasons_of_agent(agent: Any) -> list[str]:
 
 
 def _unsaved(agent: Any) -> Sequence[str]:
-    """Return messages about state that the agent does not save or that was not restored (method `unsaved`)."""
+    """Return the result of the agent's method `unsaved`: messages about state that is not saved or not restored."""
     # The class is checked, because a `Mock` object has every attribute.
     return agent.unsaved() if hasattr(type(agent), "unsaved") else ()
 

@@ -156,7 +156,7 @@ class WorkerPoll:
     """
 
     def __init__(self) -> None:
-        # Keys are descriptors. Each value is the index of a worker, and its pipe (None if the descriptor is not a pipe).
+        # Keys are descriptors. A value is the index of a worker and its pipe (None if the descriptor is not a pipe).
         self._owners: dict[int, tuple[int, Connection | None]] = {}
         self._poll = None if sys.platform == "win32" else select.poll()
 

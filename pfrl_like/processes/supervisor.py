@@ -207,7 +207,7 @@ class Workers:
         return self.stack(index)
 
     def stack(self, index: int) -> str:
-        """Return the stack that an interrupted worker has written to its stack pipe; "" if there is none."""
+        """Return the stack that an interrupted worker has written to its stack pipe; "" if it has written none."""
         stack_pipe = self._children[index].stack_pipe
         return os.read(stack_pipe.fileno(), _MAX_STACK_BYTES).decode(errors="replace") if stack_pipe.poll() else ""
 

@@ -188,7 +188,7 @@ def mask_secret_patterns(text: str) -> str:
 
 
 def mask_known_secrets(text: str) -> str:
-    """Return a text with masked secrets of the command line, of `masked_arguments`, and of the environment.
+    """Mask the secrets of the command line, of `masked_arguments` and of the environment variables in a text.
 
     Secrets with fewer than 6 characters are not masked, because the text may contain them by chance.
     """

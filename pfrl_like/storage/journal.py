@@ -53,7 +53,7 @@ class Journal(OpenFile):
         return fits
 
     def mark(self) -> None:
-        """Append the record `SYNCED`, unless it is the last record. It says that all earlier records are on the disk.
+        """Append the record `SYNCED` (all earlier records are on the disk), unless it is already the last record.
 
         Raises:
             CheckpointError: If the record cannot be written.

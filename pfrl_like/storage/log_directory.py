@@ -205,7 +205,7 @@ class LogDirectory:
         return not os.path.lexists(os.path.join(self.path, META))
 
     def read(self) -> tuple[LoggedState, ColumnFiles]:
-        """Return the last committed state with its records, and its files of values.
+        """Return the last committed state with the records after it, and the files of values of this state.
 
         Raises:
             CheckpointError: If the state is damaged, or has different properties.

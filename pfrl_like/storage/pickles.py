@@ -174,7 +174,7 @@ def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
 
 
 def reject_pickle(path: object, reason: str) -> NoReturn:
-    """Raise an error that explains that a file needs `allow_pickle`, and the risk.
+    """Raise an error that says that a file needs `allow_pickle`, and that explains the risk.
 
     Raises:
         CheckpointError: Always.
