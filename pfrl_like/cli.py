@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    """Starts the program of a run again, which constructs the agent, and repeats the rejected update.
+    """Starts the program of a run again, and repeats the rejected update with the agent that the program makes.
 
     The state of the agent, the minibatch and the random streams are loaded from the crash record. This library writes
     nothing into the run directory, but the program itself may. Exit status: 0 if the update is rejected again, 1 if

@@ -30,10 +30,10 @@ class NonFiniteError(PfrlLikeError, ValueError):
     Args:
         name: Name of the value, for example "reward" or "loss".
         message: Message with the actual and the expected value.
-        batch: Minibatch of the rejected update, which the runner writes into the run directory. None if no update
-            caused the error.
-        skipped: Number of updates that the GPU has skipped because of NaN or infinity, and that are reported by this
-            error. A GPU reports them later, so that training does not wait for the GPU after every update.
+        batch: Minibatch of the rejected update. The runner writes it into the run directory. None if no update caused
+            the error.
+        skipped: Number of updates that the GPU has skipped because of NaN or infinity, and that this error reports.
+            They are reported later, so that training does not wait for the GPU after every update.
     """
 
     def __init__(self, name: str, message: str, batch: object = None, skipped: int = 0) -> None:
@@ -60,7 +60,7 @@ class WorkerError(PfrlLikeError, RuntimeError):
     """A worker process raised an error or died.
 
     Args:
-        index: Index of the worker, which is the index of its environment.
+        index: Index of the worker. It is also the index of the worker's environment.
         reason: Description of the failure, for example "was killed by signal 9".
         traceback_text: Traceback of the worker; empty if the worker died without a traceback.
     """

@@ -1,4 +1,4 @@
-"""Devices: `resolve_device` selects an agent's device; `Device` distributes parallel tasks over GPUs."""
+"""Devices: `resolve_device` returns the device of an agent; `Device` distributes parallel tasks over GPUs."""
 
 import numbers
 import threading
@@ -15,9 +15,8 @@ _lock = threading.Lock()
 class Device:
     """The index of a GPU.
 
-    Inside `pfrl_like.context.parallel`, `copy.deepcopy(device)` increases the index of `device`, modulo the number of
-    GPUs, and the copy gets the same new index. Outside this context, or if torch finds no GPU, the index does not
-    change.
+    Inside `pfrl_like.context.parallel`, `copy.deepcopy(device)` increases the index of `device` by 1, modulo the number
+    of GPUs. The copy has the same new index. Outside this context, or if torch finds no GPU, the index does not change.
 
     Args:
         idx: Index of the GPU, starting at 0.
@@ -113,7 +112,7 @@ def _parse(device: torch.device | str) -> torch.device:
     except RuntimeError as error:
         raise ValueError(f"device is {device!r}, expected a device of torch, such as 'cuda:0' or 'mps'") from error
     if parsed.type == "cpu":
-        return torch.device("cpu")  # the device of CPU tensors, which is not equal to "cpu:0"
+        return torch.device("cpu")  # CPU tensors have this device; it is not equal to "cpu:0"
     if parsed.type == "cuda" and parsed.index is None:
         return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_available() else 0)
     return parsed

@@ -34,8 +34,8 @@ class CSVLogger:
         elapsed: Number of seconds that earlier parts of the run took. The column "elapsed" starts at this number.
 
     Attributes:
-        writes_to: Tuple with the file that the logger writes. The runner sets the attribute `told` of the file, which
-            handles failed writes.
+        writes_to: Tuple with the file that the logger writes. The runner sets the attribute `error_context` of the
+            file, which handles failed writes.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, append: bool = False, elapsed: float = 0.0) -> None:
@@ -69,7 +69,7 @@ class CSVLogger:
             self._flushed = now
 
     def push(self) -> None:
-        """Write the buffered rows to the file. The function `told` of the file handles a failure."""
+        """Write the buffered rows to the file. The file's `error_context` handles a failure."""
         self._file.push()
 
     def flush(self) -> None:
@@ -125,9 +125,9 @@ class TensorBoardLogger:
         suffix: Suffix of the file names.
 
     Attributes:
-        told: Function that takes the name of the file and returns the context in which the logger writes. A runner sets
-            this function to handle failed writes.
-        writes_to: Tuple with this logger. The runner sets the attribute `told` of every object in this tuple.
+        error_context: Function that takes the name of the file and returns the context manager in which the logger
+            writes. A runner sets this function to handle failed writes.
+        writes_to: Tuple with this logger. The runner sets the attribute `error_context` of every object in this tuple.
 
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
@@ -141,7 +141,7 @@ class TensorBoardLogger:
         self._directory = os.fspath(directory)
         hidden_from = step_offset + 1 if step_offset else None
         self._writer: Any = SummaryWriter(log_dir=self._directory, purge_step=hidden_from, filename_suffix=suffix)
-        self.told: ErrorContext = contextlib.nullcontext
+        self.error_context: ErrorContext = contextlib.nullcontext
         self.writes_to = (self,)
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
@@ -186,7 +186,7 @@ class TensorBoardLogger:
 
         After a failed write, the writing thread of TensorBoard ends, and all later metrics are lost.
         """
-        with self.told("the TensorBoard file"):
+        with self.error_context("the TensorBoard file"):
             try:
                 yield
             except OSError as error:
@@ -202,7 +202,7 @@ class LoggingStrategy(enum.Enum):
 
 
 class LoggerAdapter(Protocol):
-    """Interface of adapters, which receive the parameters, metrics and models of one `fit`."""
+    """Interface of adapters. An adapter receives the parameters, metrics and models of one `fit`."""
 
     def write_params(self, params: Mapping[str, Any]) -> None:
         """Receive the parameters of the algorithm as JSON values."""
@@ -224,7 +224,7 @@ class LoggerAdapter(Protocol):
 
 
 class LoggerAdapterFactory(Protocol):
-    """Interface of factories, which make an adapter for each `fit`."""
+    """Interface of factories. A factory makes an adapter for each `fit`."""
 
     def create(self, algo: Any, experiment_name: str, n_steps_per_epoch: int) -> LoggerAdapter:
         """Make an adapter.
@@ -402,7 +402,7 @@ class MetricsLogger(Protocol):
 
         Args:
             step: Number of environment steps so far.
-            metrics: Values of the metrics; keys are the names. The names are the same in every call.
+            metrics: Values of the metrics, keyed by name. The names are the same in every call.
         """
 
     def close(self) -> None:

@@ -30,7 +30,7 @@ from pfrl_like.storage.atomic import read_errors
 
 #: Names of the files in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"
-_MAX_BYTES = 1 << 24  # maximum size of crash.json and of an answer file, in bytes
+_MAX_BYTES = 1 << 24  # maximum size of crash.json and of a result file, in bytes
 
 
 def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: logging.Logger) -> None:
@@ -58,7 +58,7 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
     not_saved = None
     try:
         agent.save(os.path.join(folder, AGENT))
-    except PfrlLikeError as failure:  # for instance a parameter that is not finite
+    except PfrlLikeError as failure:  # for instance because a parameter is not finite
         not_saved = masked_text(str(failure))
     diagnosis = agent.diagnose(batch, streams)
     for name, content in ((BATCH, tensors), (GRADIENTS, diagnosis.gradients)):
@@ -80,14 +80,14 @@ def replay_crash(agent: Any, directory: str | os.PathLike[str]) -> Any:
 
     Args:
         agent: Agent that was constructed in the same way as in the run. Its state is loaded from the record. The
-            repeated update does not change the agent.
+            repeated update does not change it further.
         directory: Directory of the record, `crash-<t>` in the run directory.
 
     Returns:
         A `Diagnosis`. Its `error` is the error of the repeated update, or None if the update was not rejected.
 
     Raises:
-        CheckpointError: If the record is damaged, or if it belongs to another agent.
+        CheckpointError: If the record is damaged, or if it belongs to a different agent.
     """
     record = read_crash(directory)
     if record.get("agent_not_saved"):
@@ -146,12 +146,12 @@ def _gradient_summary(gradient: torch.Tensor) -> dict[str, Any]:
 def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
     """Return the fields of a minibatch as tensors.
 
-    Columns of other objects are omitted, because a pickled object can run code when it is loaded.
+    Columns that contain other objects are omitted, because a pickled object can run code when it is loaded.
     """
     tensors = {}
     for field in dataclasses.fields(batch):
         value = getattr(batch, field.name)
-        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # a column of other objects
+        with contextlib.suppress(TypeError, ValueError, RuntimeError):  # the column contains other objects
             if isinstance(value, Continuation):
                 tensors[field.name] = _tensors_of(value)
             elif value is not None:
@@ -195,7 +195,9 @@ class RerunError(PfrlLikeError, RuntimeError):
 
 
 def checkpoint() -> str | None:
-    """Return the checkpoint from which this process repeats training; None if it does not repeat training.
+    """Return the checkpoint from which this process repeats training.
+
+    The result is None if the process does not repeat training, or if it repeats training from the beginning.
 
     The process writes nothing into the run directory of this checkpoint.
     """
@@ -241,18 +243,18 @@ def rerun_crash(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
         RerunError: If the program cannot be started, or if it ends without a result.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        place = os.path.realpath(outdir) if command else recorded_outdir(record, outdir)
-        request = RerunRequest(place, scratch, os.path.realpath(crash))
+        run_dir = os.path.realpath(outdir) if command else recorded_outdir(record, outdir)
+        request = RerunRequest(run_dir, scratch, os.path.realpath(crash))
         code = _start(record, request, command)
         if not os.path.exists(request.result_path):
             text = f"{' '.join(command_of(record, command))} has ended with code {code} before it trained an agent in"
             advice = "if the program has changed, construct the agent and call pfrl_like.experiments.replay_crash"
-            raise RerunError(f"{text} {place}; {advice}")
+            raise RerunError(f"{text} {run_dir}; {advice}")
         return read_json(request.result_path, _MAX_BYTES)
 
 
 def rerun_training(record: Mapping[str, Any], request: RerunRequest) -> None:
-    """Start the program of a run to repeat a part of its training. The program writes into `request.rerun_outdir`.
+    """Start the program of a run again to repeat a part of its training. It writes into `request.rerun_outdir`.
 
     Args:
         record: Result of `environment_record`.
@@ -277,7 +279,8 @@ def _start(record: Mapping[str, Any], request: RerunRequest, command: Sequence[s
     started = command_of(record, command)
     recorded = {name: value for name, value in record["settings"].items() if name in VARIABLES}
     env = {**os.environ, **recorded, VARIABLE: request.to_text()}
-    env = {name: value for name, value in env.items() if isinstance(value, str)}  # None was not set in the run
+    # None means that the variable was not set in the run. It is then not set in the rerun either.
+    env = {name: value for name, value in env.items() if isinstance(value, str)}
     try:
         return subprocess.run(started, cwd=record["directory"], env=env, check=False, **streams).returncode
     except OSError as error:

@@ -1,7 +1,7 @@
 """The trace of a run: checksums of actions, observations, rewards and losses at every step, to compare two runs.
 
-`trace.bin` contains a record of fixed size for every tick of the loop: the step, and four rolling checksums of all
-actions, observations, rewards and losses so far. After the first difference of two runs, all later records differ, too.
+`trace.bin` contains a record of fixed size for every tick of the loop: the step, and four checksums of all actions,
+observations, rewards and losses up to this step. After the first difference of two runs, all later records differ, too.
 `trace.jsonl` contains a line for the start and for every checkpoint, with the checksum of every tensor that the agent
 saves.
 """
@@ -28,14 +28,14 @@ from pfrl_like.storage.plain_tensors import checksum
 RECORDS, TENSORS = "trace.bin", "trace.jsonl"
 CHANNELS = ("action", "observation", "reward", "loss")
 RECORD = np.dtype([("t", "<u8"), *((channel, "<u4") for channel in CHANNELS)])
-_PACK = struct.Struct("<Q4I").pack  # a record
+_PACK = struct.Struct("<Q4I").pack  # makes the bytes of a record
 _SIZE = RECORD.itemsize
 _NUMBER = struct.Struct("<q")
-#: Maximum number of steps whose records are not yet computed (`_MAX_PENDING`), and maximum size of unwritten records in
-#: bytes (`_MAX_UNWRITTEN`).
+#: `_MAX_PENDING`: maximum number of steps whose records are not yet computed. `_MAX_UNWRITTEN`: maximum size of
+#: unwritten records in bytes.
 _MAX_PENDING = 64
 _MAX_UNWRITTEN = 4096 * _SIZE
-_LONGEST_LINE = 1 << 26  # bytes
+_LONGEST_LINE = 1 << 26  # maximum length of a line in bytes
 
 
 class Trace:
@@ -57,7 +57,8 @@ class Trace:
         step_offset: Step at which the run starts. Records and lines of later steps are removed.
 
     Attributes:
-        writes_to: Tuple of the files of the trace. The runner sets their attribute `told`, which handles failed writes.
+        writes_to: Tuple of the files of the trace. The runner sets the attribute `error_context` of each file, which
+            handles failed writes.
     """
 
     def __init__(self, source: Any, agent: Any, outdir: str, interval: int | None, step_offset: int) -> None:
@@ -70,8 +71,8 @@ class Trace:
             _, self._last = _valid_records(request.outdir, step_offset)
         self._records = bytearray()
         self._pending: list[tuple[int, Any, int]] = []  # steps whose records are not yet computed
-        # Checksums of many steps are computed in one loop, which uses the CPU cache better. Vector environments may
-        # reuse their arrays. Therefore the checksums of their steps are computed at once.
+        # Checksums of many steps are computed in one loop, because this uses the CPU cache better. Vector environments
+        # may reuse their arrays. Therefore the checksums of their steps are computed immediately.
         self._max_pending = 0 if hasattr(source, "num_envs") or self._request is not None else _MAX_PENDING
         size, self._written_at = _valid_lines(outdir, step_offset)
         self._file = AppendedFile(os.path.join(outdir, RECORDS), keep=_SIZE * count)
@@ -80,10 +81,11 @@ class Trace:
         self._t = self._next = step_offset
         if self._request is not None and not self._request.checkpoint:
             self._trace_interval(self._request.since, self._request.until)
-        elif step_offset == 0 or self._request is not None:  # after a resume, the random streams are restored later
+        elif step_offset == 0 or self._request is not None:
+            # The line contains no random streams: if a rerun starts from a checkpoint, they are restored later.
             self.write_tensors()
 
-    def __call__(self, clock: Clock) -> None:  # short, since the method runs at every step
+    def __call__(self, clock: Clock) -> None:  # short, because it is called at every step
         trail = 0
         for part in self._trailed:
             if part.trail:
@@ -137,7 +139,7 @@ class Trace:
         """Write all records so far, then a line with the checksums of the current tensors.
 
         Args:
-            **more: Additional checksums; keys are the names.
+            **more: Additional checksums, keyed by name.
         """
         self._write_records()
         self._lines.append(json.dumps({"t": self._t, "tensors": checksums_of(self.agent) | more}).encode() + b"\n")
@@ -155,7 +157,7 @@ class Trace:
             sync_file(file.path)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the checksums so far, the number of records, and the hashes of losses since the last step."""
+        """Return the current checksums, the number of records, and the hashes of losses since the last step."""
         self._write_records()
         trails = [part.trail for part in self._trailed]
         return {"t": self._t, "records": self._file.size // _SIZE, "sums": [*self._last], "trails": trails}
@@ -175,7 +177,8 @@ class Trace:
         except (KeyError, TypeError, ValueError, struct.error) as error:
             raise ValueError(f"state is not the state of a trace: {error!r:.200}") from error
         self._last = sums[0], sums[1], sums[2], sums[3]
-        if self._file.size > size >= 0:  # records of ticks after the checkpoint that made no step
+        # Ticks after the checkpoint that made no step left records with the step of the checkpoint.
+        if self._file.size > size >= 0:
             self._file.cut(size)
         for part, trail in zip(self._trailed, trails, strict=True):
             part.trail = trail
@@ -231,8 +234,8 @@ def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
 def _valid_records(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
     """Return the number of valid records up to a step, and the checksums of the last of these records.
 
-    Reading stops at a record with step 0, which a power failure has damaged. The file may be long. Therefore it is read
-    in pieces, and only up to step `t`.
+    Reading stops at a record with step 0, because only a power failure leaves such records. The file may be long.
+    Therefore it is read in chunks, and only up to step `t`.
     """
     count, sums = 0, (0, 0, 0, 0)
     with contextlib.suppress(FileNotFoundError), open(os.path.join(outdir, RECORDS), "rb") as file:

@@ -18,7 +18,7 @@ from pfrl_like.storage import read_json
 
 #: Maximum number of names in a message.
 _MAX_NAMES = 10
-#: Causes of a difference in a channel. The keys are channels of a trace; all channels before the key are equal.
+#: Possible causes of a difference, keyed by the first channel of the trace that differs.
 _CAUSES = {
     "action": "the agent chose a different action for the same observation, or a new episode started",
     "observation": "the environment returned a different observation for the same action; env.reset(seed=...) seeds it",
@@ -160,7 +160,7 @@ def explanations(outdirs: tuple[str, str], is_reproducible: bool = True) -> Iter
 
 
 def _fields(outdir: str) -> dict[str, Any]:
-    """Return the fields of a run's record and its arguments, keyed by dotted name, with "DIR" for its directory."""
+    """Return the fields of a run's record and its arguments, keyed by dotted name. "DIR" replaces the run directory."""
     record = record_of(outdir)
     content = {name: value for name, value in record.items() if name not in _IGNORED_FIELDS}
     with contextlib.suppress(CheckpointError):  # args.txt is missing, or is not valid JSON
@@ -241,7 +241,10 @@ def compare_reruns(
 
 
 def first_differences(a: str, b: str) -> dict[str, Difference]:
-    """Return the first difference of each kind between two reruns. A kind may cause a difference of later kinds."""
+    """Return the first difference of two reruns in each kind of data, keyed by the kind.
+
+    A difference in one kind may cause differences in the later kinds.
+    """
     lines = read_tensors(a), read_tensors(b)
     streams, tensors = ([_select(part, is_stream) for part in lines] for is_stream in (True, False))
     start = min((t for t in streams[0].keys() & streams[1].keys() if streams[0][t]), default=-1)

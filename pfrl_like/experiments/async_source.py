@@ -1,4 +1,4 @@
-"""`AsyncWorkers`, the source of training steps in asynchronous training, and the agents that its checkpoints save."""
+"""Asynchronous training in the main process: `AsyncWorkers`, the source of training steps, and the saved agents."""
 
 import logging
 import os
@@ -17,10 +17,10 @@ from pfrl_like.processes import Countdown, Failure, Finished, Workers
 from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.plain_values import from_json
 
-POLL = 0.1  # seconds between two checks of the events
-GRACE = 2.0  # maximum seconds for the other processes to end after one has failed
-PROMPT = 0.5  # maximum seconds for the processes to end after an error in the main process
-TRACEBACK_SECONDS = 1.0  # seconds for interrupted processes to send their tracebacks
+POLL = 0.1  # seconds between two checks of `stop_event` and `exception_event`
+GRACE = 2.0  # maximum seconds until the other processes end after one process has failed
+PROMPT = 0.5  # maximum seconds until the processes end after an error in the main process
+TRACEBACK_SECONDS = 1.0  # seconds in which interrupted processes send their tracebacks
 _LATE = "did not end when training was over"
 
 
@@ -131,7 +131,7 @@ class AsyncWorkers:
     def _hanging(self, over: bool) -> frozenset[int]:
         """Return the running processes whose last heartbeat is too long ago.
 
-        The limit is `grace` after the end of training, else `step_timeout`.
+        During training the limit is `step_timeout` seconds. After the end of training it is `grace` seconds.
         """
         running = self.workers.running
         for index in running:
@@ -142,7 +142,7 @@ class AsyncWorkers:
         return frozenset(index for index in running if self._countdowns[index].left() <= 0)
 
     def _end(self, seconds: float, hung: frozenset[int] = frozenset(), reason: str = "") -> dict[int | str, Failure]:
-        """Tell all processes to end. Interrupt hanging processes at once, and the others after `seconds`.
+        """Tell all processes to end. Interrupt hanging processes immediately, and the others after `seconds`.
 
         Args:
             seconds: Number of seconds after which processes that do not hang are interrupted.
@@ -150,7 +150,7 @@ class AsyncWorkers:
             reason: Reason that the error gives for the processes that hang.
 
         Returns:
-            A dict from the index of each interrupted process to the reason and its traceback.
+            A `Failure` for each interrupted process, keyed by the index of the process.
         """
         self.stop()
         for index in hung:
@@ -167,16 +167,20 @@ class AsyncWorkers:
         return failures
 
     def _listen_for(self, seconds: float, excluded: frozenset[int] = frozenset()) -> None:
-        """Receive messages until all processes but `excluded` have ended, or time is up and no agent is being saved."""
+        """Receive messages until all processes except `excluded` have ended, or until `seconds` have passed.
+
+        If process 0 is saving its agent when the time is over, wait until it has finished.
+        """
         deadline = time.monotonic() + seconds
-        self._listen(0.0)  # also receives messages of processes that have already ended
+        # This call also receives messages of processes that have already ended.
+        self._listen(0.0)
         while self.workers.running - excluded:
             if time.monotonic() >= deadline and not (self.counters.saving.value and 0 in self.workers.running):
                 break
             self._listen(POLL)
 
     def _fail(self, late: dict[int | str, Failure]) -> NoReturn:
-        """Raise an error with the failures that ended training, and with `late`, the failures of slow processes."""
+        """Raise an error that contains the failures that ended training, and `late`, the failures of slow processes."""
         self.workers.close(hurry=True)
         failures = self._failures | late
         reasons = {who: failure.reason for who, failure in failures.items()}
@@ -185,7 +189,7 @@ class AsyncWorkers:
 
 
 class SharedAgent:
-    """The agent of this process, whose shared attributes are trained by other processes.
+    """The agent of this process. It shares attributes, such as networks, with the processes that train them.
 
     Args:
         agent: The agent of this process.
@@ -193,7 +197,8 @@ class SharedAgent:
     """
 
     def __init__(self, agent: Any, source: AsyncWorkers) -> None:
-        self.shared, self.source = agent, source  # the agent's own counters do not change
+        # The training processes do not change the counters of this agent, such as `t`.
+        self.shared, self.source = agent, source
 
     def save(self, dirname: str) -> None:
         """Save the agent with the current parameters and the current step of the processes.
@@ -210,12 +215,12 @@ class SharedAgent:
         self.shared.save(dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Return the latest statistics of process 0. Before its first message, return those of this process's agent."""
+        """Return the latest statistics of process 0. Before the first message, use this process's agent."""
         return statistics_of(self.shared) if self.source.statistics is None else self.source.statistics
 
 
 class AgentOfProcess0:
-    """Stands for the agent of process 0 in training without shared memory. Process 0 saves its agent at its end.
+    """Represents the agent of process 0 in training without shared memory. Process 0 saves its agent before it ends.
 
     Args:
         source: Source of training steps.

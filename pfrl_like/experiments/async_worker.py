@@ -28,11 +28,12 @@ class Counters:
     """Counters in shared memory.
 
     Attributes:
-        totals: Two numbers in a `multiprocessing.Array`: steps that have started, and episodes that have ended.
-        stop: A raw `multiprocessing.Value`; 1 if all processes must end.
+        totals: A `multiprocessing.Array` of two numbers: the number of steps that have started, and the number of
+            episodes that have ended.
+        stop: A raw `multiprocessing.Value`: 1 if all processes must end, else 0.
         beats: Number of heartbeats of each process, in a raw `multiprocessing.Array`. A heartbeat is a step of training
             or evaluation, or the construction of an environment or agent.
-        saving: A raw `multiprocessing.Value`; 1 while process 0 saves its agent at the end of training.
+        saving: A raw `multiprocessing.Value`: 1 while process 0 saves its agent at the end of training, else 0.
     """
 
     totals: Any
@@ -42,7 +43,10 @@ class Counters:
 
     @property
     def steps_started(self) -> int:
-        """Number of steps that have started, read without the lock, which a killed process may still hold."""
+        """Number of steps that have started.
+
+        The number is read without the lock, because a killed process may still hold the lock.
+        """
         return int(self.totals.get_obj()[0])
 
 
@@ -55,19 +59,20 @@ class Job:
         make_env: Function that makes an environment, called as `make_env(process_index, test=...)`.
         make_agent: Function that makes an agent, called as `make_agent(process_index)`. None if `agent` is given.
         agent: Agent of which every process gets a copy. None if `make_agent` is given.
-        shared: Attributes of the agent that all processes share; keys are the attribute names.
+        shared: Attributes of the agent that all processes share, keyed by name.
         seeds: Seeds of the random streams, one for each process.
         steps: Step at which training ends. Steps are counted over all processes.
         step_offset: Step at which training starts.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        global_step_hooks: Function that returns the hooks that are called as `hook(env, agent, t)` after every step.
+        global_step_hooks: Function that returns the step hooks. Each hook is called as `hook(env, agent, t)` after
+            every step.
         evaluator: Function that returns the arguments of the `Evaluator` of process 0. If None, there are no
             evaluations.
-        sends_evaluations: True if process 0 sends the results of evaluations to the main process, which logs the
-            results to TensorBoard.
-        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
-            ends training.
+        sends_evaluations: True if process 0 sends the results of evaluations to the main process. The main process logs
+            them to TensorBoard.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
+            condition is disabled.
         profile: Folder for profiles. If None, no profiles are written.
         save_dir: Folder in which process 0 saves its agent at the end of training. If it is an empty string, the agent
             is not saved.
@@ -91,7 +96,9 @@ class Job:
 
 
 class SharedClock(Clock):
-    """The clock of one process. `t` is the number of the last step of this process, counted over all processes.
+    """The clock of one process.
+
+    The steps of all processes are numbered together. `t` is the number of the last step that this process took.
 
     Args:
         job: Job of the process.
@@ -172,7 +179,7 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
     def send_agent() -> None:
         if index == 0:
             has_state = job.shared and hasattr(agent, "saved_state")
-            state = to_json(agent.saved_state(), _MAX_DEPTH) if has_state else None  # with copies of tensors
+            state = to_json(agent.saved_state(), _MAX_DEPTH) if has_state else None  # `to_json` copies the tensors
             channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), state)))
 
     def send_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
@@ -196,9 +203,9 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
             opened.append(evaluator)
             callbacks.append(_evaluation_callback(Evaluation(evaluator, agent, job.successful_score, False), channel))
         saves = job.save_dir and index == 0 and hasattr(agent, "save")
-        saved = _saving_in(job.save_dir, agent, counters) if saves else contextlib.nullcontext()
+        save_at_end = _saving_in(job.save_dir, agent, counters) if saves else contextlib.nullcontext()
         profile = contextlib.nullcontext() if job.profile is None else cProfile.Profile()
-        with saved, profile:
+        with save_at_end, profile:
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
             send_agent()
         if isinstance(profile, cProfile.Profile):

@@ -34,7 +34,7 @@ class StepHooks:
 class EpisodeLog:
     """Logs every finished episode to the loggers of metrics and, in serial runs, to the logging module.
 
-    An episode that the end of training truncated is logged only to the logging module, because its return cannot be
+    An episode that was truncated because training ended is logged only to the logging module: its return cannot be
     compared with other returns.
 
     Args:
@@ -92,7 +92,7 @@ class Evaluation:
         evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
             is due.
         agent: Agent whose statistics are stored with every score.
-        successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
+        successful_score: Training ends when an evaluation reaches this score. If None, this condition is disabled.
         during_episode: True to allow evaluation during an episode.
     """
 
@@ -138,7 +138,10 @@ class Evaluation:
 
 
 def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:
-    """Save an agent as `<outdir>/<t><suffix>`. The random streams do not change. A failed save leaves no directory."""
+    """Save an agent as `<outdir>/<t><suffix>`, without a change of the random streams.
+
+    If the agent cannot be saved, a new directory is removed.
+    """
     dirname = os.path.join(outdir, f"{t}{suffix}")
     if not hasattr(agent, "save"):
         logger.warning("The agent (%s) has no method save; %s was not written", type(agent).__name__, dirname)
@@ -147,7 +150,7 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
     try:
         with isolated_rng():
             agent.save(dirname)
-    except (CheckpointError, OSError):  # the files stay after other errors, which may name them
+    except (CheckpointError, OSError):  # other errors may name the files, so keep them
         if is_new:
             shutil.rmtree(dirname, ignore_errors=True)
         raise
@@ -163,7 +166,7 @@ def statistics_of(agent: Any) -> list[tuple[str, Any]]:
 #: Maximum and minimum width of the bar in columns. If less space is left, the bar is not drawn.
 WIDTH, MIN_WIDTH = 24, 8
 
-#: Parts of the line that are removed if the line is too long, starting with the first one.
+#: Parts of the line that may be removed. If the line is too long, they are removed in this order.
 DISPENSABLE = ("speed", "score", "return", "time")
 
 _SEPARATOR = "  "
@@ -220,7 +223,7 @@ class Progress:
         LISTENERS.add(self)
 
     def __call__(self, clock: Clock) -> None:
-        """Show the progress, at most once in `interval` seconds. `close` shows the last state."""
+        """Show the progress, at most once every `interval` seconds. `close` shows the final progress."""
         self._last = clock
         if clock.ended:
             self.returns.extend(episode.total_reward for episode in clock.ended)
@@ -236,7 +239,7 @@ class Progress:
             self._write(self._last, self._notice_at)
 
     def close(self) -> None:
-        """Print the last state, and the step and the reason at which training ended."""
+        """Print the final progress, the step at which training ended, and the reason."""
         LISTENERS.discard(self)
         clock = self._last
         if clock is None:

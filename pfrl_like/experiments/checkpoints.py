@@ -1,4 +1,4 @@
-"""Checkpoints of a run, which contain everything that another process needs to resume the run.
+"""Checkpoints of a run. A checkpoint contains everything that another process needs to resume the run.
 
     <t>_checkpoint/             files that `agent.save` writes
     <t>_checkpoint/run/         all other state of the run, see `RunState`, and the names of the buffer files
@@ -32,13 +32,15 @@ from pfrl_like.storage.directory import has_manifest, is_unfinished, load_direct
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 
 RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
-#: Number of checkpoints whose complete state is kept if `keep` is None. The second is used if the newest is damaged.
+#: Number of checkpoints whose complete state is kept if `keep` is None. The second newest is used if the newest is
+#: damaged.
 _RESUMABLE = 2
-#: Suffixes of saved agents. If several have the same step, the last suffix in this list is loaded first. `checkpoint`
-#: is preferred to `finish`, because `finish` may have cut off an episode.
-_KINDS = ("previous", "finish", "checkpoint", "except")
+#: Suffixes of saved agents. If several have the same step, the last suffix in this list is loaded first.
+#: `<t>_checkpoint` is loaded before `<t>_finish`, because the end of training may have truncated the last episode of
+#: `<t>_finish`.
+_SUFFIXES = ("previous", "finish", "checkpoint", "except")
 _PREVIOUS = "_previous"
-_NAME = re.compile(rf"(\d+)_(?:{'|'.join(_KINDS)})")
+_NAME = re.compile(rf"(\d+)_(?:{'|'.join(_SUFFIXES)})")
 _REMOVED_FOLDER = re.compile(r"\.tmp-gone-[0-9]+-[0-9a-f]{8}")
 
 
@@ -64,11 +66,11 @@ class Saved(NamedTuple):
         return not self.is_checkpoint and (os.path.isdir(os.path.join(self.path, RUN)) or is_unfinished(self.path))
 
     def state(self, agent: Any = None) -> dict[str, Any]:
-        """Return the saved state without agent and buffers, after a check of all files except buffer files.
+        """Check all files except buffer files, and return the saved state of everything except agent and buffers.
 
         Args:
-            agent: Agent that will be loaded, with which the sizes of the files are compared. If None, sizes are not
-                checked.
+            agent: Agent that will be loaded. The sizes of its tensors determine the maximum size of each file. If None,
+                sizes are not checked.
 
         Raises:
             CheckpointError: If a file is missing, damaged or too large.
@@ -87,11 +89,11 @@ def saved_in(outdir: str) -> list[Saved]:
     """Return the saved agents in a run directory, newest first."""
     matches = filter(None, map(_NAME.fullmatch, names_in(outdir) if os.path.isdir(outdir) else []))
     agents = [Saved(int(match[1]), os.path.join(outdir, match[0])) for match in matches]
-    return sorted(agents, key=lambda saved: (saved.t, _KINDS.index(saved.path.rpartition("_")[2])), reverse=True)
+    return sorted(agents, key=lambda saved: (saved.t, _SUFFIXES.index(saved.path.rpartition("_")[2])), reverse=True)
 
 
 class Checkpoints:
-    """Saves a run as `<t>_checkpoint` at every multiple of `interval`, at the last step only if `at_end` is True.
+    """Saves a run as `<t>_checkpoint` at every multiple of `interval`. The last step is saved only if `at_end` is True.
 
     Args:
         agent: The agent.
@@ -136,9 +138,9 @@ class Checkpoints:
         self._next = clock.t - clock.t % self.interval + self.interval
         first = clock.previous_t - clock.previous_t % self.interval + self.interval
         *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
-        for passed in others if self.keep is None else ():  # multiples before the last one in this tick
-            with self._handling_failures(f"{passed}_checkpoint"):
-                save_agent(self.agent, passed, self.outdir, self.logger, suffix="_checkpoint")
+        for skipped in others if self.keep is None else ():  # all multiples in this tick but the last one
+            with self._handling_failures(f"{skipped}_checkpoint"):
+                save_agent(self.agent, skipped, self.outdir, self.logger, suffix="_checkpoint")
         if due < clock.steps or (due == clock.steps and self.at_end):
             self.save(clock, "_checkpoint", due)
 
@@ -148,7 +150,7 @@ class Checkpoints:
         Args:
             clock: Clock of the run.
             suffix: "_checkpoint", "_finish" or "_except".
-            due: Step in the name. If None, the step of the clock.
+            due: Step in the name of the directory. If None, the step of the clock.
 
         Raises:
             CheckpointError: If a file cannot be written and `writes` ends training for this reason. Earlier checkpoints
@@ -192,7 +194,8 @@ class Checkpoints:
                     for name, buffer in buffers.items()
                 }
                 self.agent.save(path)
-                if not has_manifest(path):  # a class of the user
+                # A user-defined `save` wrote no manifest and may not have synced its files.
+                if not has_manifest(path):
                     for file in _files_of_agent(path):
                         sync_file(file)
             state |= {"agent": _stamp(path), "buffers": references}
@@ -200,7 +203,7 @@ class Checkpoints:
         except Exception:
             self._remove(path if is_new else run)
             if moved:
-                with contextlib.suppress(OSError):  # <t>_previous can be loaded, too
+                with contextlib.suppress(OSError):  # if it fails, <t>_previous can be loaded
                     os.rename(_previous(path), path)
             self._remove_obsolete()
             raise
@@ -211,7 +214,7 @@ class Checkpoints:
 
     @property
     def failure(self) -> str:
-        """Reason why the last save failed; an empty string if the save succeeded."""
+        """Reason why the last checkpoint could not be saved; empty if it was saved."""
         return self.writes.unsaved_files.get(self._name, "")
 
     @property
@@ -221,7 +224,7 @@ class Checkpoints:
         return f"the newest complete save is {next(names, 'none')}"
 
     def _handling_failures(self, name: str) -> contextlib.AbstractContextManager[None]:
-        self.writes.unsaved_files.pop(self._name, None)  # replaced by the new save
+        self.writes.unsaved_files.pop(self._name, None)  # the new save replaces the last one
         self._name = name
         return self.writes.handling(name)
 
@@ -229,7 +232,7 @@ class Checkpoints:
         """Rename the existing checkpoint of this name. Return False if there is no such checkpoint."""
         previous = _previous(path)
         if not Saved(0, path).is_checkpoint:
-            self._remove(os.path.join(path, RUN))  # left by an incomplete save
+            self._remove(os.path.join(path, RUN))  # an incomplete save may have left this directory
             return False
         self._remove(previous)
         with named_errors(path, "renamed"):
@@ -252,22 +255,23 @@ class Checkpoints:
     def _remove_obsolete(self) -> None:
         """Remove obsolete checkpoints, and buffer files that no remaining checkpoint needs. Errors are only logged."""
         try:
-            whole = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
-            steps = sorted({saved.t for saved in whole}, reverse=True)[: self.keep or _RESUMABLE]
-            for saved in (saved for saved in whole if saved.t not in steps):
-                with_agent = saved.path.endswith(_PREVIOUS if self.keep is None else (_PREVIOUS, "_checkpoint"))
-                self._remove(saved.path if with_agent else os.path.join(saved.path, RUN))
-            self._references_of = {saved.path: self._references_in(saved) for saved in whole if saved.t in steps}
+            complete = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
+            steps = sorted({saved.t for saved in complete}, reverse=True)[: self.keep or _RESUMABLE]
+            for saved in (saved for saved in complete if saved.t not in steps):
+                removes_agent = saved.path.endswith(_PREVIOUS if self.keep is None else (_PREVIOUS, "_checkpoint"))
+                self._remove(saved.path if removes_agent else os.path.join(saved.path, RUN))
+            self._references_of = {saved.path: self._references_in(saved) for saved in complete if saved.t in steps}
             folder = os.path.join(self.outdir, BUFFERS)
             for name in os.listdir(folder) if os.path.isdir(folder) else ():
                 prune(os.path.join(folder, name), [one[name] for one in self._references_of.values() if name in one])
-            for name in filter(_REMOVED_FOLDER.fullmatch, os.listdir(self.outdir)):  # left by a killed process
+            # A killed process may have left renamed directories.
+            for name in filter(_REMOVED_FOLDER.fullmatch, os.listdir(self.outdir)):
                 shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
         except (OSError, CheckpointError) as error:
             self.logger.warning("obsolete checkpoint files in %s could not be removed: %s", self.outdir, error)
 
     def _remove(self, path: str) -> None:
-        """Remove a directory if it exists, after a rename, so that no incomplete directory has the original name."""
+        """Remove a directory if it exists. Rename it first, so that no incomplete directory has the original name."""
         temporary = os.path.join(self.outdir, f".tmp-gone-{os.getpid()}-{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
             os.rename(path, temporary)
@@ -278,7 +282,8 @@ class Checkpoints:
             return self._references_of[saved.path]
         try:
             references: Mapping[str, Any] = saved.state(self.agent)["buffers"]
-        except (CheckpointError, KeyError):  # no run can resume from this checkpoint
+        except (CheckpointError, KeyError):
+            # The checkpoint is damaged. No run can resume from it.
             references = {}
         return references
 
@@ -288,16 +293,16 @@ def _previous(path: str) -> str:
 
 
 def _stamp(path: str) -> str:
-    """Return an identifier of a saved agent: the SHA-256 of its manifest, or of all its files without a manifest."""
+    """Return an identifier of a saved agent: the SHA-256 of its manifest, or of all files if there is no manifest."""
     manifest = os.path.join(path, MANIFEST)
     if os.path.lexists(manifest):
         return hashlib.sha256(read_bounded(manifest, MAX_MANIFEST)).hexdigest()
-    whole = hashlib.sha256()
+    combined = hashlib.sha256()
     for name in _files_of_agent(path):
         with open(name, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{os.path.relpath(name, path)}\n{digest}\n".encode())
-    return whole.hexdigest()
+        combined.update(f"{os.path.relpath(name, path)}\n{digest}\n".encode())
+    return combined.hexdigest()
 
 
 def _files_of_agent(path: str) -> list[str]:

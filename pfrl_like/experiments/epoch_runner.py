@@ -34,7 +34,7 @@ class EpochAlgorithm(Actor, Protocol):
         max_path_length: Maximum number of steps in a training episode. An episode that reaches this length is
             truncated. If None, there is no limit.
         max_eval_path_length: Maximum number of steps in an evaluation episode. If None, `max_path_length` is used.
-        rollout_batch_size: Number of paths in a batch of samples.
+        rollout_batch_size: Number of paths (recorded episodes) in a batch of samples.
         average_return: Latest average return.
         success_rate: Latest fraction of successful episodes.
     """
@@ -74,8 +74,8 @@ class EpochRunner:
             the agents of all snapshots are kept, and a run can resume from the newest two.
         on_snapshot_failure: "raise": a failed write of a snapshot, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
-            has space. In both cases, earlier snapshots are kept. A file that cannot be created always raises an error.
-            Failed writes of `run.log` and of the report never end training.
+            has space. Earlier snapshots are always kept. A file that cannot be created always raises an error. Failed
+            writes of `run.log` and of the report never end training.
         logger: Logger of this run. If None, the logger of this module is used.
         hooks: Functions that are called with the `Clock` after every step. `clock.stop()` ends training after the
             epoch.
@@ -83,7 +83,8 @@ class EpochRunner:
 
     Attributes:
         epoch: Number of finished epochs.
-        step_itr: Number of iterations so far. The algorithm increases this number.
+        step_itr: Number of iterations (calls of `obtain_samples`) so far. An epoch may have several. The algorithm
+            increases this number.
         step_path: Paths of the last iteration. The algorithm sets this attribute.
 
     Raises:
@@ -116,7 +117,7 @@ class EpochRunner:
         self.keep_snapshots, self.on_snapshot_failure = keep_snapshots, on_snapshot_failure
         self.logger, self.hooks, self.loggers = logger or _LOGGER, hooks, loggers
         self._check_spaces()
-        self._own = OwnAttributes(algorithm)
+        self._algorithm_state = OwnAttributes(algorithm)
         self.epoch = self.step_itr = 0
         self.step_path: list[dict[str, Any]] = []
         self._restored: Checkpoint | None = None
@@ -125,7 +126,7 @@ class EpochRunner:
         self._table: CSVLogger | None = None
 
     def train(self, n_epochs: int, batch_size: int | None = None, *, resume: bool = False) -> float:
-        """Train until `n_epochs` epochs are finished. Epochs before a restored snapshot are included.
+        """Train until `n_epochs` epochs are finished, including the epochs before a restored snapshot.
 
         Args:
             n_epochs: Total number of epochs.
@@ -145,7 +146,7 @@ class EpochRunner:
         average: list[float] = []
 
         def run_loop(source: Source, clock: Clock, callbacks: Sequence[Callback], checkpoints: Checkpoints) -> None:
-            self._loop, self._checkpoints = (source, clock, callbacks), checkpoints
+            self._loop_arguments, self._checkpoints = (source, clock, callbacks), checkpoints
             checkpoints.writes.handle_writes_of([self._table])
             average.append(algorithm.train(self))
 
@@ -157,14 +158,15 @@ class EpochRunner:
                 algorithm.agent, self.env, recorder.source, None, self._given_outdir, run_loop=run_loop,
                 make_logs=partial(self._make_logs, stack), logger=self.logger, hooks=self.hooks, loggers=self.loggers,
                 evaluator=partial(self._make_evaluator, stack) if self.eval_n_episodes else None,
-                parts=self._parts(), resume=resumed_from or resume,
+                parts=self._stateful_objects(), resume=resumed_from or resume,
                 keep_checkpoints=self.keep_snapshots, on_checkpoint_failure=self.on_snapshot_failure,
             )  # fmt: skip
-        return average[0] if average else float("nan")  # NaN if a rerun of the program skips this run
+        # The result is NaN if this process was started to repeat a different run, so that it skips this one.
+        return average[0] if average else float("nan")
 
     def step_epochs(self) -> Iterator[int]:
-        """Yield the epoch numbers. Each epoch is evaluated, logged and saved before the next number is yielded."""
-        _, clock, _ = self._loop
+        """Yield the epoch numbers. Before the next number, evaluate and log the epoch, and save a snapshot if due."""
+        _, clock, _ = self._loop_arguments
         while self.epoch < self._n_epochs and not clock.stopped:
             yield self.epoch
             self.epoch += 1
@@ -178,7 +180,7 @@ class EpochRunner:
         """
         self.logger.debug("iteration %d: sampling", itr)
         assert self._recorder is not None
-        return self._recorder.sample(*self._loop, self.algorithm.rollout_batch_size, self._batch_size)
+        return self._recorder.sample(*self._loop_arguments, self.algorithm.rollout_batch_size, self._batch_size)
 
     def restore(self) -> int:
         """Load the newest complete snapshot in `outdir`. The algorithm must be constructed as in the saved run.
@@ -202,7 +204,7 @@ class EpochRunner:
         checkpoint = newest_checkpoint(agent, None, self.outdir, self.logger, Configuration(agent, self.env, None))
         if checkpoint is not None:
             with checkpoint_mismatch(checkpoint.path):
-                for part in self._parts():
+                for part in self._stateful_objects():
                     restore_part(part, checkpoint.state)
         self._restored = checkpoint
 
@@ -226,8 +228,8 @@ class EpochRunner:
         if self._table is not None:
             self._table.flush()
 
-    def _parts(self) -> list[Any]:
-        return [self, self._own, self.algorithm, *([self._recorder] if self._recorder else [])]
+    def _stateful_objects(self) -> list[Any]:
+        return [self, self._algorithm_state, self.algorithm, *([self._recorder] if self._recorder else [])]
 
     def _check_spaces(self) -> None:
         if not hasattr(self.algorithm, "env_spec"):
@@ -248,10 +250,10 @@ class EpochRunner:
         self._evaluator = stack.enter_context(evaluating(arguments, self.env, algorithm.max_path_length))(t)
         return self._evaluator
 
-    def _make_logs(self, stack: ExitStack, sinks: Sequence[MetricsLogger], directory: str) -> list[Callback]:
+    def _make_logs(self, stack: ExitStack, loggers: Sequence[MetricsLogger], directory: str) -> list[Callback]:
         self._table = CSVLogger(os.path.join(directory, EPOCHS.name), append=self.epoch > 0)
         stack.callback(self._table.close)
-        return [EpisodeLog(self.algorithm.agent, sinks, self.logger, directory)]
+        return [EpisodeLog(self.algorithm.agent, loggers, self.logger, directory)]
 
     def _end_epoch(self, clock: Clock) -> None:
         algorithm, score = self.algorithm, None

@@ -92,8 +92,8 @@ def batch_run_evaluation_episodes(
 ) -> tuple[list[float], list[float]]:
     """Run an agent in evaluation mode in a vector environment.
 
-    The result contains the episodes in the order in which they started. If the episodes that end first were chosen,
-    short episodes would be too frequent.
+    The result contains the episodes that start first, in this order. It does not contain the episodes that end first,
+    because too many of these are short.
 
     Args:
         env: Vector environment in any form that `as_vector_stream` accepts.
@@ -115,38 +115,38 @@ def batch_run_evaluation_episodes(
     """
     check_steps_or_episodes(n_steps=n_steps, n_episodes=n_episodes)
     finished: dict[int, _Result] = {}
-    counted: list[_Result] | None = None
+    result: list[_Result] | None = None
     with agent.eval_mode():
         source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
-        number = np.arange(source.num_envs)  # number of the running episode in each environment
-        while counted is None:
+        numbers = np.arange(source.num_envs)  # number of the running episode in each environment
+        while result is None:
             step, reset, end = source.step(clock)
             for i in np.flatnonzero(end):
-                finished[int(number[i])] = (float(source.total_reward[i]), int(source.length[i]))
-                number[i] = number.max() + 1
-            counted = _episodes_if_complete(finished, number, source, n_steps, n_episodes)
-            source.observe(step, reset if counted is None else np.ones_like(reset))
+                finished[int(numbers[i])] = (float(source.total_reward[i]), int(source.length[i]))
+                numbers[i] = numbers.max() + 1
+            result = _episodes_if_complete(finished, numbers, source, n_steps, n_episodes)
+            source.observe(step, reset if result is None else np.ones_like(reset))
             for hook in hooks:
                 hook(clock)
-    for index, (score, steps) in enumerate(counted):
+    for index, (score, steps) in enumerate(result):
         _log_episode(logger, index, steps, score)
-    return [score for score, _ in counted], [float(steps) for _, steps in counted]
+    return [score for score, _ in result], [float(steps) for _, steps in result]
 
 
 def _episodes_if_complete(
-    finished: dict[int, _Result], number: Any, source: VectorSource, n_steps: int | None, n_episodes: int | None
+    finished: dict[int, _Result], numbers: Any, source: VectorSource, n_steps: int | None, n_episodes: int | None
 ) -> list[_Result] | None:
     """Return the (return, length) of each episode of the evaluation; None if more episodes are needed."""
     in_order = [finished[i] for i in itertools.takewhile(finished.__contains__, itertools.count())]
     if n_steps is None:
         assert n_episodes is not None
         return in_order[:n_episodes] if len(in_order) >= n_episodes else None
-    running = [(float(source.total_reward[i]), int(source.length[i])) for i in np.flatnonzero(number == len(in_order))]
+    running = [(float(source.total_reward[i]), int(source.length[i])) for i in np.flatnonzero(numbers == len(in_order))]
     ends = list(itertools.accumulate(steps for _, steps in in_order + running))
     if not ends or ends[-1] < n_steps:
         return None
-    whole = [episode for episode, end in zip(in_order, ends, strict=False) if end <= n_steps]
-    return whole or (in_order + running)[:1]
+    complete = [episode for episode, end in zip(in_order, ends, strict=False) if end <= n_steps]
+    return complete or (in_order + running)[:1]
 
 
 def eval_performance(
@@ -214,25 +214,26 @@ class Evaluator:
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         step_offset: Step at which training starts. Evaluations take place at multiples of `eval_interval`. If positive,
-            the run in `outdir` resumes: the evaluator appends to its scores and keeps its `max_score`. Scores of later
-            steps are moved to `outdir/beyond-...`. `best` is also moved if its score belongs to a later step. If 0, all
-            scores and `best` are moved to `outdir/earlier-...`.
+            the run in `outdir` resumes: the evaluator appends to `scores.txt` and restores `max_score` from it. Scores
+            of later steps are moved to `outdir/beyond-...`. `best` is also moved if its score belongs to a later step.
+            If 0, all scores and `best` are moved to `outdir/earlier-...`.
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         logger: Logger of this run. If None, the logger of this module is used.
         use_tensorboard: True to log evaluations to TensorBoard, too. A runner then also logs the metrics of training to
             TensorBoard.
-        success_threshold: Minimum return for an episode to count as a success. If not None, "success_rate" is added to
-            the statistics.
-        env_choice: Text for `run.json` that says how `env` was chosen. If the text begins with "fresh", the evaluator
-            seeds `env` with a number from the global NumPy stream, and restores the state of this stream.
+        success_threshold: Minimum return of a successful episode. If not None, "success_rate" is added to the
+            statistics.
+        env_choice: Description of `env` for `run.json`. If it begins with "fresh" (a new environment), the evaluator
+            seeds `env` with a number from the global NumPy stream, and restores the state of this stream. If it begins
+            with "the training", every evaluation restores the random generator of `env`.
         hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Attributes:
         max_score: Best mean return so far.
         tensorboard: TensorBoard logger. None if `use_tensorboard` is False.
-        writes_to: Tuple of the files that the evaluator writes. The runner sets their attribute `told`, which handles
-            failed writes.
+        writes_to: Tuple of the files that the evaluator writes. The runner sets the attribute `error_context` of each
+            file, which handles failed writes.
 
     Raises:
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or if a number is out of range.
@@ -274,12 +275,13 @@ class Evaluator:
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
             self.start_time = time.time() - progress_of(self.outdir, step_offset)[1]
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
-            earlier = {t: score for t, score in rows if t <= step_offset}  # scores of the run that resumes
+            earlier = {t: score for t, score in rows if t <= step_offset}  # scores up to `step_offset`
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
-            self.prev_eval_t = last - last % eval_interval  # so that an evaluation that is already due takes place
+            # If the earlier run ended before an evaluation that was due, this evaluation is made.
+            self.prev_eval_t = last - last % eval_interval
             self._scores = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if step_offset else 0)
-            if not self._scores.size:  # the table of a resumed run has a header
+            if not self._scores.size:  # the table of a resumed run already has a header
                 names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
                 self._scores.append(_row([*BASIC_COLUMNS, *names]))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
@@ -343,7 +345,7 @@ class Evaluator:
         return mean
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state on which later scores depend, without the state of the agent."""
+        """Return the state that later scores depend on, except the state of the agent."""
         return {
             "seed": self._seed, "max_score": self.max_score, "prev_eval_t": self.prev_eval_t,
             "elapsed": time.time() - self.start_time, "env": state_between_episodes(self.env),
@@ -353,20 +355,20 @@ class Evaluator:
         """Restore the result of `saved_state`.
 
         Returns:
-            Reasons why later scores may differ from the scores of an uninterrupted run. The list is empty if they are
-            equal.
+            Reasons why later scores may differ from the scores of an uninterrupted run. The list is empty if later
+            scores are equal.
         """
         self._seed, self.max_score, self.prev_eval_t = state["seed"], state["max_score"], state["prev_eval_t"]
         self.start_time = time.time() - state["elapsed"]
         try:
-            with isolated_rng():  # restoring may reset the environment
+            with isolated_rng():  # `restore_between_episodes` may reset the environment
                 restore_between_episodes(self.env, state["env"])
         except ValueError as error:
-            return [f"the environment of evaluation: {error}"]
+            return [f"the evaluation environment cannot be restored: {error}"]
         return ()
 
     def close(self) -> None:
-        """Close the evaluator's files. The environment stays open; the caller closes it."""
+        """Close the evaluator's files. The environment stays open, because the caller closes it."""
         close_all(self.writes_to)
 
     def flush(self) -> None:
@@ -399,7 +401,7 @@ def _log_episode(logger: logging.Logger | None, number: int, length: int, score:
 
 
 def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
-    """Return a TensorBoard logger for a run directory, from which files of an earlier run have already been moved.
+    """Return a TensorBoard logger for a run directory. The caller must already have moved the files of earlier runs.
 
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
@@ -413,7 +415,7 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     Args:
         env: Training environment.
         eval_env: Evaluation environment that the user passed. If None, an environment is made from `env`.
-        vector: True if `env` is a vector environment, which cannot be used for evaluation because its episodes are
+        vector: True if `env` is a vector environment. Evaluation cannot use `env` itself then, because its episodes are
             running.
 
     Returns:
@@ -431,7 +433,7 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         return contextlib.closing(fresh), "fresh environment of the same specification"
     try:
         copied = copy.deepcopy(env)
-    except Exception as error:  # copying any part of an environment may fail
+    except Exception as error:  # an environment may contain objects that cannot be copied
         if vector:
             text = f"eval_env is None, and env ({type(env).__name__}) cannot be copied ({error!r})"
             raise ValueError(f"{text}: pass a single or a vector environment as eval_env") from error
@@ -450,7 +452,7 @@ _EVALUATOR_ARGUMENTS = {
 
 
 def evaluator_options(arguments: Mapping[str, Any], max_episode_len: int | None) -> dict[str, Any]:
-    """Return the arguments of a runner that `Evaluator` accepts, with the names that `Evaluator` uses.
+    """Return those arguments of a runner that `Evaluator` accepts, under the names that `Evaluator` uses.
 
     Args:
         arguments: Arguments of the runner.
@@ -513,12 +515,12 @@ def _make(env: Any) -> Any:
     return None
 
 
-def _share_running_statistics(env: Any, own: Any) -> None:
-    """Let the normalising wrappers of `own` use the statistics of `env` without updates of the statistics."""
-    while type(env) is type(own) and hasattr(env, "env"):
-        if hasattr(own, "update_running_mean"):  # gymnasium's flag for updates of the statistics
-            own.update_running_mean = False
+def _share_running_statistics(env: Any, eval_env: Any) -> None:
+    """Share the statistics of `env`'s normalising wrappers with those of `eval_env`, which do not update them."""
+    while type(env) is type(eval_env) and hasattr(env, "env"):
+        if hasattr(eval_env, "update_running_mean"):  # gymnasium's flag for updates of the statistics
+            eval_env.update_running_mean = False
             for name in ("obs_rms", "return_rms"):
                 if hasattr(env, name):
-                    setattr(own, name, getattr(env, name))
-        env, own = env.env, own.env
+                    setattr(eval_env, name, getattr(env, name))
+        env, eval_env = env.env, eval_env.env

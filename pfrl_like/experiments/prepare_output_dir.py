@@ -76,13 +76,13 @@ def prepare_output_dir(
         ValueError: If the directory would lie outside `basedir`.
     """
     if (rerun := rerun_request()) is not None:
-        return rerun.outdir  # this process repeats a run, whose directory must not change
+        return rerun.outdir  # this process repeats a run: the directory must not change
     if not isinstance(args, Mapping | argparse.Namespace | None):
         raise TypeError(f"args is {args!r:.80} ({type(args).__name__}), expected a dict, an argparse.Namespace or None")
     if exp_id is not None and (os.path.isabs(exp_id) or os.pardir in os.path.normpath(exp_id).split(os.sep)):
         raise ValueError(f"exp_id is {exp_id!r}, expected a name below basedir: set the parent directory with basedir")
     argv = list(sys.argv if argv is None else argv)
-    under_git = git("rev-parse", "--verify", "HEAD") is not None  # with at least one commit
+    under_git = git("rev-parse", "--verify", "HEAD") is not None  # False if there is no commit
     if exp_id is None:
         exp_id = generate_exp_id(argv=argv) if under_git else datetime.datetime.now().strftime(time_format)
     outdir = os.path.join(os.fspath(basedir or "."), exp_id)

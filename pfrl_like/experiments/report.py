@@ -57,8 +57,8 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low)
 
     def line(curve: Curve, colour: str) -> str:
-        every = max(len(curve[0]) // 2000, 1)
-        points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(curve[0][::every], curve[1][::every], strict=True))
+        stride = max(len(curve[0]) // 2000, 1)
+        points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(curve[0][::stride], curve[1][::stride], strict=True))
         return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
     thinned = [array[:: max(len(array) // 2000, 1)] for array in map(np.asarray, episodes)]
@@ -120,7 +120,7 @@ def _text(value: object) -> str:
 
 
 def _part(record: dict[str, object]) -> str:
-    """Return a short text about an earlier part of a run."""
+    """Return a short text about an earlier part of a run (from one start or resume to the next)."""
     gap = f"{record[PARTS_LEFT_OUT]} earlier parts omitted; " if PARTS_LEFT_OUT in record else ""
     steps = f"from step {record.get('step_offset', 0)}" + (f" to {record['t']}" if "t" in record else "")
     return f"{gap}{steps}, started {record.get('start')}: {record.get('outcome')}"

@@ -19,7 +19,7 @@ from pfrl_like.runs.loop import Clock
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.plain_values import from_json
 
-_LONGEST = 300  # maximum characters of a description
+_LONGEST = 300  # maximum length of a text in characters
 _BUFFER_ATTRIBUTES = ("capacity", "num_steps")
 _SPACES = ("observation_space", "action_space")
 _ENV_ATTRIBUTES = ("num_envs", *_SPACES)
@@ -40,11 +40,11 @@ class Configuration:
     """
 
     def __init__(self, agent: Any, env: Any, source: Any) -> None:
-        self._made = agent, env, buffers_of(agent, source)
+        self._objects = agent, env, buffers_of(agent, source)
         self._facts = self._describe()
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the description."""
+        """Return the description, without values that have changed since construction."""
         now = self._describe()
         self._facts = {name: value for name, value in self._facts.items() if now.get(name) == value}
         return {"told": self._facts}
@@ -60,14 +60,14 @@ class Configuration:
             saved: Description that `description_in` returned.
 
         Raises:
-            ValueError: If a space has another shape or size. The message contains the old and the new one.
+            ValueError: If a space has a different shape or size than in the checkpoint. The message contains both.
         """
         forms = {name: saved[name] for name in map(_form_name, _SPACES) if saved.get(name) and self._facts.get(name)}
         if reasons := [*self._differences(forms)]:
             raise ValueError(f"the checkpoint belongs to another environment: {'; '.join(reasons)}")
 
     def _describe(self) -> dict[str, Any]:
-        return {name: _plain(value) for name, value in _facts_of(*self._made)}
+        return {name: _plain(value) for name, value in _facts_of(*self._objects)}
 
     def _differences(self, saved: Mapping[str, Any]) -> Iterator[str]:
         for name, before in saved.items():
@@ -77,8 +77,8 @@ class Configuration:
 
 def description_in(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the description in the saved state of a run; empty if the state contains no description."""
-    own = state["parts"].get(Configuration.__name__)
-    return {} if own is None else dict(from_json(own)["told"])
+    saved = state["parts"].get(Configuration.__name__)
+    return {} if saved is None else dict(from_json(saved)["told"])
 
 
 def _facts_of(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -92,8 +92,8 @@ def _facts_of(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tupl
     for name, buffer in buffers.items():
         yield name, type(buffer).__name__
         yield from ((f"{name}.{each}", getattr(buffer, each, None)) for each in _BUFFER_ATTRIBUTES)
-    layers = list(layers_of(env))
-    yield "env", [type(layer).__name__ for layer in layers]
+    wrappers = list(layers_of(env))
+    yield "env", [type(wrapper).__name__ for wrapper in wrappers]
     yield "env.spec", getattr(getattr(env, "spec", None), "id", None)
     yield from ((f"env.{each}", str(getattr(env, each, None))[:_LONGEST]) for each in _ENV_ATTRIBUTES)
     yield from ((_form_name(each), _form(getattr(env, each, None))) for each in _SPACES)
@@ -104,7 +104,10 @@ def _form_name(space: str) -> str:
 
 
 def _form(space: Any) -> str | None:
-    """Return the shape of a Box or the size of a Discrete space, on which networks depend; None for other spaces."""
+    """Return a text with the shape of a Box or the size of a Discrete space; None for other spaces.
+
+    The layers of networks depend on these shapes and sizes.
+    """
     kind = space_kind(space)
     if kind == "box":
         return f"a box of shape {space.shape}"
@@ -112,10 +115,10 @@ def _form(space: Any) -> str | None:
 
 
 def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the numbers and bools among the attributes that the constructor of an object sets and that are not saved.
+    """Yield the hyperparameters of an object: attributes that are numbers or bools, except those that are saved.
 
-    An attribute that has a default in the class and is not an argument of the constructor is omitted, because it
-    describes the current state, like `training` of an agent.
+    An attribute is also omitted if the class has a default for it and it is not a constructor argument. Such an
+    attribute describes the current state, for example `training` of an agent.
     """
     kind, arguments = type(owner), _arguments_of(type(owner))
     saved = {"t", *getattr(kind, "saved_attributes", ())}
@@ -138,7 +141,7 @@ def _optimizers_of(agent: Any) -> dict[str, Optimizer]:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to a value that does not change when it is written as JSON and read again."""
+    """Convert a value to a JSON value that is still the same after it is written to a file and read again."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, bool | int | float | str | None) else str(value)[:_LONGEST]
@@ -174,7 +177,7 @@ class Checkpoint(NamedTuple):
             A record for `run.json`: the checkpoint, its step, and the reasons why later steps may differ.
 
         Raises:
-            CheckpointError: If the checkpoint belongs to another run.
+            CheckpointError: If the checkpoint does not match this run.
         """
         with checkpoint_mismatch(self.path):
             clock.t = clock.previous_t = self.t
@@ -191,7 +194,7 @@ class Checkpoint(NamedTuple):
 
 @contextlib.contextmanager
 def checkpoint_mismatch(path: str) -> Iterator[None]:
-    """Convert an error inside the context into a `CheckpointError`: the checkpoint does not match this run.
+    """Convert an error inside the context into a `CheckpointError`: "does not match this run".
 
     Raises:
         CheckpointError: If an error is raised inside the context.
@@ -201,7 +204,8 @@ def checkpoint_mismatch(path: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PfrlLikeError):
             raise
-        reason = str(error) if type(error) is ValueError else repr(error)  # a ValueError has a full message
+        # The message of a ValueError is enough to understand the error.
+        reason = str(error) if type(error) is ValueError else repr(error)
         raise CheckpointError(path, f"does not match this run: {reason:.300}") from error
 
 
@@ -217,8 +221,8 @@ def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
         The step at which the agent was saved; 0 if the directory contains no complete agent.
 
     Raises:
-        CheckpointError: If agents exist, but none of them can be loaded. The message contains the reason for each
-            agent.
+        CheckpointError: If the directory contains complete saved agents, but none of them can be loaded. The message
+            contains the reason for each agent.
         TypeError: If the agent has no method `load`.
     """
     return _newest(lambda saved: _load_agent(agent, saved), outdir, logger) or 0
@@ -243,8 +247,8 @@ def newest_checkpoint(
         The checkpoint; None if the directory contains no complete checkpoint.
 
     Raises:
-        CheckpointError: If agents exist, but no checkpoint can be loaded. The message contains the reason for each
-            agent.
+        CheckpointError: If the directory contains complete saved agents, but none of them is a checkpoint that can be
+            loaded. The message contains the reason for each agent.
         TypeError: If the agent has no method `load`.
     """
     if (path := crash_replay.checkpoint()) is not None:
@@ -281,7 +285,7 @@ def _load_agent(agent: Any, saved: Saved) -> int:
         agent.load(saved.path)
     except PfrlLikeError:
         raise
-    except Exception as error:  # agents of the user may raise any exception
+    except Exception as error:  # user-defined agents may raise any exception
         raise CheckpointError(saved.path, f"contains an agent that cannot be loaded: {error!r:.300}") from error
     return saved.t
 

@@ -18,9 +18,9 @@ from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import masked_text
 from pfrl_like.utils.plain_values import from_json, to_json
 
-#: Maximum nesting depth of the JSON values in the state of a part. The file format allows 32.
+#: Maximum nesting depth of the JSON values in the state of one object. The file format allows 32.
 _MAX_DEPTH = 28
-#: Exceptions that `restore_state` of an object raises if the state belongs to a different object.
+#: Exceptions that `restore_state` of an object raises if it gets the state of a different object.
 _WRONG_STATE = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _EPISODE_CUT_OFF = "training ended in the middle of an episode; a new episode starts"
 #: Maximum length of the saved value of an attribute in characters. A longer value is data, not a counter.
@@ -33,7 +33,7 @@ class RunState:
 
     Args:
         agent: The agent. Its own state is not part of this state, except its attribute `t`.
-        env: Environments of the user, which may contain random streams.
+        env: Environment that the user passed. It may contain random streams.
         source: Source of training steps.
         parts: All other objects that may have state, such as callbacks, hooks and loggers, in the same order in every
             process. Objects with `saved_state` and `restore_state` (see `loop.Resumable`), or with `state_dict` and
@@ -46,24 +46,24 @@ class RunState:
         self._all = parts
 
     def saved(self, clock: Clock, unsaved: Sequence[str] = ()) -> dict[str, Any]:
-        """Return the complete state between two ticks as JSON values. The random streams are the same after this call.
+        """Return the complete state between two ticks as JSON values. The call does not change the random streams.
 
         Args:
             clock: Clock of the run.
-            unsaved: Reasons why other parts of the run are not completely saved.
+            unsaved: Reasons why replay buffers are not completely saved.
 
         Returns:
             The argument of `restore`. "resume" is "exact", or "approximate" if later steps may differ from the steps of
             an uninterrupted run. In that case, "reasons" contains the reasons.
         """
         streams = self._streams()
-        before = streams.to_plain()  # the user's code below may draw random numbers
+        before = streams.to_plain()  # before the user's code below, which may draw random numbers
         reasons, parts = [], {}
         for name, part in self.parts.items():
             try:
                 own = part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
                 parts[name] = to_json(own, _MAX_DEPTH)
-            except Exception as error:  # raised by the user's code
+            except Exception as error:  # the user's code may raise any exception
                 reasons.append(f"the state of {name} cannot be saved: {error!r:.200}")
         source = self._source(clock, reasons)
         reasons += _restore_streams(streams, before)
@@ -71,19 +71,19 @@ class RunState:
         reasons = [*dict.fromkeys(map(masked_text, [*reasons, *unsaved, *_reasons_of_agent(self.agent)]))]
         return {
             "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": before,
-            "agent_t": getattr(self.agent, "t", None),  # is not clock.t in offline training, for example
+            "agent_t": getattr(self.agent, "t", None),  # may differ from clock.t, for example in offline training
             "resume": "approximate" if reasons else "exact", "reasons": reasons, **versions_and_hardware(),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
-        """Restore the result of `saved`. Random streams are restored last, because other parts may draw random numbers.
+        """Restore the result of `saved`. Random streams are restored last, because all other objects may use them.
 
         Returns:
-            Reasons why later steps may differ from the steps of an uninterrupted run. The list is empty if they are
-            equal.
+            Reasons why later steps may differ from the steps of an uninterrupted run. The list is empty if later steps
+            are equal.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to a different object.
+            KeyError, TypeError, ValueError: If an object cannot restore its saved state.
         """
         reasons = [*state["reasons"], *_differences(state), *_unsaved(self.agent)]
         if hasattr(self.agent, "t"):
@@ -101,7 +101,7 @@ class RunState:
         return [*dict.fromkeys(map(masked_text, reasons))]
 
     def flush(self) -> None:
-        """Write the buffered data of all parts to their files."""
+        """Write the buffered data of all objects to their files."""
         for part in self._all:
             getattr(part, "flush", lambda: None)()
 
@@ -112,7 +112,7 @@ class RunState:
         """
         try:
             source: dict[str, Any] = self.source.saved_state()
-        except Exception as error:  # raised by the user's code
+        except Exception as error:  # the user's code may raise any exception
             reasons.append(f"the state of {type(self.source).__name__} cannot be saved: {error!r:.200}")
             return None
         if not clock.between_episodes and source.get("running") is False:
@@ -122,7 +122,7 @@ class RunState:
         return source
 
     def _streams(self) -> Streams:
-        # The type is checked, because a mock has every attribute.
+        # Check the type of the object: a `Mock` object has every attribute, but its type does not.
         drawing = (part for part in (self.source, *self._all) if hasattr(type(part), "draws_from"))
         owners = [owner for part in drawing for owner in part.draws_from]
         others = (part for part in self._all if not hasattr(part, "saved_state"))
@@ -130,14 +130,14 @@ class RunState:
 
 
 def restore_part(part: Any, state: Mapping[str, Any]) -> None:
-    """Restore one part from a saved run state. In the saved run, the part must have been the first one of its class."""
+    """Restore one object from the saved state of a run. It must be the first object of its class in that state."""
     for name, _ in _named([part]):
         if name in state["parts"]:
             _restore(name, part, from_json(state["parts"][name]))
 
 
 def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the unique name of each part whose state can be saved, and the part."""
+    """Yield a unique name and the object, for each object whose state can be saved."""
     names = Counter[str]()
     for part in parts:
         if hasattr(part, "saved_state") or (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
@@ -147,17 +147,17 @@ def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
-    """Restore a part. Return reasons why the part may behave differently from now on.
+    """Restore an object. Return reasons why it may behave differently than in an uninterrupted run.
 
     Raises:
-        KeyError, TypeError, ValueError: If the part has `restore_state` and the state belongs to a different object.
+        KeyError, TypeError, ValueError: If `restore_state` of the object rejects the state.
     """
     resumable = hasattr(part, "saved_state")
     try:
         if resumable:
             return part.restore_state(state) or ()
         part.load_state_dict(state)
-    except Exception as error:  # raised by the user's code
+    except Exception as error:  # the user's code may raise any exception
         if resumable and isinstance(error, _WRONG_STATE):
             raise
         return [f"the state of {name} could not be restored: {error!r:.200}"]
@@ -174,7 +174,7 @@ def _restore_streams(streams: Streams, plain: Mapping[str, Any]) -> Sequence[str
 
 
 def _unrestorable_reasons(state: Any) -> Iterator[str]:
-    """Yield the reasons why an environment or a dataset cannot be restored, which the state of a source contains."""
+    """Yield the reasons in the state of a source why an environment or a dataset cannot be restored."""
     if isinstance(state, Mapping) and "way" in state:
         if state["way"] == "unknown":
             yield str(state["reason"])
@@ -194,8 +194,9 @@ def _reasons_of_agent(agent: Any) -> list[str]:
 
 
 def _unsaved(agent: Any) -> Sequence[str]:
-    """Return messages about state that the agent does not save or that was not restored (method `unsaved`)."""
-    return agent.unsaved() if hasattr(type(agent), "unsaved") else ()  # a mock has every attribute
+    """Return the result of the agent's method `unsaved`: messages about state that is not saved or not restored."""
+    # The class is checked, because a `Mock` object has every attribute.
+    return agent.unsaved() if hasattr(type(agent), "unsaved") else ()
 
 
 def _differences(state: Mapping[str, Any]) -> list[str]:
@@ -213,10 +214,10 @@ class OwnAttributes:
 
     Construct this object before training starts. Attributes that do not change are not saved, because the constructor
     of `owner` sets them. A changed attribute is restored if its value is a number, a bool, a string, an array, a
-    tensor, or a list, tuple or dict of such values. If an attribute with another value was added or replaced, a message
-    says that it is not saved. Changes inside other objects are not detected: define `saved_state` in their classes.
-    Values larger than 1 MiB are not saved. Random generators inside the attributes are restored with the random streams
-    of the run.
+    tensor, or a list, tuple or dict of such values. If a new or changed attribute has a value of another type, a
+    message says that it is not saved. Changes inside other objects are not detected: define `saved_state` in their
+    classes. Values larger than 1 MiB are not saved. Random generators inside the attributes are restored with the
+    random streams of the run.
 
     Args:
         owner: The object.
@@ -228,7 +229,7 @@ class OwnAttributes:
 
     @property
     def draws_from(self) -> tuple[Any, ...]:
-        """Tuple with the object, which may contain random generators."""
+        """Tuple that contains only the object, because it may contain random generators."""
         return (self._owner,)
 
     def saved_state(self) -> dict[str, Any]:
@@ -268,7 +269,7 @@ def _text_of(value: Any) -> str | None:
         plain = to_json(value)
         text = json.dumps(plain)
         return text if len(text) <= _LONGEST and type(from_json(plain)) is type(value) else None
-    except Exception:  # raised by the user's code
+    except Exception:  # the user's code may raise any exception
         return None
 
 
@@ -294,7 +295,8 @@ def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[st
         reached.visit(owner, "")
     attributes = [pair for owner in owners for pair in getattr(owner, "__dict__", {}).items()]
     paths = [(_NOT_IN_NAMES.sub("-", path).strip(".-"), value) for path, value in reached.found.items()]
-    for name, value in attributes + paths:  # attributes first, so that a buffer is named by its shortest path
+    # The attributes of the owners come first, so that a buffer gets the shortest of its paths as its name.
+    for name, value in attributes + paths:
         if _is_like_a_buffer(value) and all(value is not other for other in named.values()):
             named[_unique_name(name, named)] = value
     buffers = {name: value for name, value in named.items() if isinstance(value, AbstractReplayBuffer)}

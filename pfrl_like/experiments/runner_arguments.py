@@ -57,7 +57,7 @@ def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, An
 
 
 def arguments_for(function: Callable[..., Any], arguments: Mapping[str, Any], **others: Any) -> dict[str, Any]:
-    """Return the arguments of a runner that `function` accepts, combined with `others`; keys are the names."""
+    """Return the arguments of a runner that `function` accepts, and `others`, keyed by name."""
     names = inspect.signature(function).parameters
     return {name: arguments[name] for name in names if name in arguments} | others
 
@@ -140,7 +140,7 @@ _COUNTS = {
 _FLAGS = {"eval_during_episode", "save_best_so_far_agent", "use_tensorboard", "profile", "use_shared_memory"}
 
 
-#: Runners for agents (values), and the method that the agent of each runner has (keys).
+#: Runners, keyed by a method of the agents that the runner can train.
 _RUNNERS = {
     "setup_actor_learner_training": "train_agent_actor_learner",
     "batch_act": "train_agent_batch",
@@ -200,7 +200,7 @@ def set_step(agent: Any, step_offset: int, logger: logging.Logger) -> None:
 
 
 def items_on_disk(*owners: Any) -> dict[str, int]:
-    """Return the number of items in each replay buffer on disk; keys are the names of the buffers."""
+    """Return the number of items in each replay buffer on disk, keyed by the name of the buffer."""
     buffers = buffers_of(*owners).items()
     return {name: len(buffer) for name, buffer in buffers if isinstance(buffer, PersistentBuffer)}
 
@@ -209,7 +209,7 @@ def warn_of_old_items(items: Mapping[str, int], outdir: str, logger: logging.Log
     """Warn that a replay buffer on disk still contains items of the interrupted run.
 
     Args:
-        items: Number of items in each replay buffer on disk; keys are the names of the buffers.
+        items: Number of items in each replay buffer on disk, keyed by the name of the buffer.
         outdir: Run directory, which still contains `run.json` of the interrupted run.
         logger: Logger that gets the warning.
     """

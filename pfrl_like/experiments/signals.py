@@ -12,8 +12,8 @@ from typing import Any
 from pfrl_like.runs.loop import Clock, error_of
 from pfrl_like.runs.loop import Terminated as Terminated
 
-#: Seconds after a signal until the current step is interrupted (`PATIENCE`), and seconds after a signal in which
-#: another signal has no effect (`ONCE`), because the terminal and a parent process may both send the signal.
+#: `PATIENCE`: seconds from a signal until the current step is interrupted. `ONCE`: seconds after a signal in which
+#: another signal is ignored, because the terminal and a parent process may both send the signal.
 PATIENCE, ONCE = 1.0, 0.5
 
 
@@ -42,15 +42,15 @@ class Interruption:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
-        if error is None and self.clock.interrupted is not None:  # a signal after training or during a save
+        if error is None and self.clock.interrupted is not None:  # the signal came after training or in a save
             raise error_of(self.clock.interrupted)
 
     @contextlib.contextmanager
     def training_loop(self) -> Iterator[None]:
-        """Context of the training loop: `PATIENCE` seconds after a signal, the current step is interrupted.
+        """Context of the training loop. `PATIENCE` seconds after a signal, the current step is interrupted.
 
-        If an error follows a signal, the exception of the signal is raised instead, because worker processes, which get
-        the signal from the terminal, may fail first.
+        After a signal, any other error is replaced by the exception of the signal. The terminal also sends the signal
+        to the worker processes, so that they may fail first.
         """
         self._in_loop = True
         try:
@@ -64,7 +64,7 @@ class Interruption:
 
     @contextlib.contextmanager
     def critical(self) -> Iterator[None]:
-        """Context in which a signal does not interrupt the code, for example a save."""
+        """Context of code that a signal must not interrupt, for example the code that saves a checkpoint."""
         self._in_critical = True
         try:
             yield
@@ -72,13 +72,14 @@ class Interruption:
             self._in_critical = False
 
     def _handle(self, signum: int, _: object) -> None:
-        if os.getpid() != self._owner:  # a forked process, which has a copy of the clock
+        if os.getpid() != self._owner:  # this is a forked process with a copy of the clock
             signal.signal(signum, self._before[signum])
             os.kill(os.getpid(), signum)
         elif self.clock.interrupted is None:
             self._since = time.monotonic()
             self.clock.interrupt(signum)
-            _thread.start_new_thread(self._repeat_signal, (signum,))  # needs no lock that the main thread may hold
+            # `threading.Thread.start` needs a lock that the main thread may hold. This function needs no lock.
+            _thread.start_new_thread(self._repeat_signal, (signum,))
         elif time.monotonic() - self._since > ONCE and (self._in_loop > self._in_critical or signum == signal.SIGINT):
             raise error_of(self.clock.interrupted)
 

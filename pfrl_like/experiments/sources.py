@@ -23,8 +23,8 @@ class SerialSource:
 
     Args:
         agent: Object with the methods `act` and `observe`.
-        env: Environment in any form that `as_gymnasium` accepts. The environment may reuse its arrays; the source
-            copies them.
+        env: Environment in any form that `as_gymnasium` accepts. The environment may reuse its arrays, because the
+            source copies them.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         cuts_off_at_end: True to report the last training step to the agent as truncated.
@@ -61,14 +61,14 @@ class SerialSource:
         self.length += 1
         reset = truncated or self.length == self.max_episode_len or bool(info.get("needs_reset", False))
         clock.between_episodes = ended = terminated or reset
-        last = clock.t >= clock.steps
-        reset = reset or (last and self.cuts_off_at_end)
+        is_last_step = clock.t >= clock.steps
+        reset = reset or (is_last_step and self.cuts_off_at_end)
         mask = self.mask = own_copy(info[ACTION_MASK]) if self.takes_mask and ACTION_MASK in info else None
         if mask is None:
             agent.observe(obs, reward, terminated, reset)
         else:
             agent.observe(obs, reward, terminated, reset, action_mask=mask)
-        if not ended and not last:
+        if not ended and not is_last_step:
             return ()
         self.running = False
         return (Episode(self.total_reward, self.length, ended),)
@@ -79,11 +79,11 @@ class SerialSource:
             self.env = EpisodeTape(self.env)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the running episode and the record of the environment's state. Call `record` before training."""
-        began = self.obs is not None and isinstance(self.env, EpisodeTape)
+        """Return the running episode and the state of the environment. Call the method `record` before training."""
+        has_started = self.obs is not None and isinstance(self.env, EpisodeTape)
         return {
             "running": self.running, "total_reward": self.total_reward, "length": self.length,
-            "episode": self.env.saved_state() if began else None,
+            "episode": self.env.saved_state() if has_started else None,
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
@@ -93,7 +93,7 @@ class SerialSource:
             Reasons why the episode cannot be resumed. The list is empty if the episode resumes.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to a different object.
+            KeyError, TypeError, ValueError: If `state` is not the saved state of a `SerialSource`.
         """
         self.record()
         running, total_reward, length = bool(state["running"]), float(state["total_reward"]), int(state["length"])
@@ -131,8 +131,8 @@ class VectorSource:
             None, there is no limit.
 
     Attributes:
-        total_reward, length: Return and length of each environment's current episode up to the last step, shape
-            [num_envs].
+        total_reward, length: Undiscounted return and number of steps of each environment's current episode, up to the
+            last step, shape [num_envs].
         end: True for each environment whose episode ended in the last step, bool [num_envs]. None before the first
             step.
         last: Result of the last step: observations, actions, rewards.
@@ -146,7 +146,7 @@ class VectorSource:
         self.total_reward = np.zeros(self.num_envs)
         self.length = np.zeros(self.num_envs, dtype=np.int64)
         self.end: BoolArray | None = None
-        self._records = False
+        self._is_recording = False
         self.last: Any = None
         self.takes_mask = takes_mask(agent.batch_act)
 
@@ -186,17 +186,17 @@ class VectorSource:
 
     def record(self) -> None:
         """Record episodes from now on, so that `saved_state` can be called."""
-        if not self._records:
+        if not self._is_recording:
             self.stream.record()
-        self._records = True
+        self._is_recording = True
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the running episodes and the records of the environments' states. Call `record` before training."""
-        began = self.end is not None and self._records
+        """Return the running episodes and the states of the environments. Call the method `record` before training."""
+        has_started = self.end is not None and self._is_recording
         return {
             "end": None if self.end is None else self.end.tolist(),
             "total_reward": self.total_reward.tolist(), "length": self.length.tolist(),
-            "stream": self.stream.saved_state() if began else None,
+            "stream": self.stream.saved_state() if has_started else None,
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
@@ -208,7 +208,8 @@ class VectorSource:
             Reasons why the episodes cannot be resumed. The list is empty if the episodes resume.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to a different object.
+            KeyError, TypeError, ValueError: If `state` is not the saved state of a `VectorSource`, or if the number of
+                environments differs.
         """
         self.record()
         total_reward, length = np.array(state["total_reward"], float), np.array(state["length"], np.int64)
@@ -223,17 +224,17 @@ class VectorSource:
     def _start_episodes(self) -> VectorObs:
         if self.end is None:
             stop_episode(self.agent)
-            now = self.stream.reset()
-            self._check(now.obs)
-            dry_run(self.agent, now.obs[0], self.action_space)
-            return now
-        now = self.stream.begin(self.end)
+            current = self.stream.reset()
+            self._check(current.obs)
+            dry_run(self.agent, current.obs[0], self.action_space)
+            return current
+        current = self.stream.begin(self.end)
         if not np.count_nonzero(self.end):
-            return now  # observations of the last step
+            return current  # observations of the last step
         self.total_reward[self.end] = 0.0
         self.length[self.end] = 0
-        self._check(now.obs)
-        return now
+        self._check(current.obs)
+        return current
 
     def _check(self, obs: Any) -> None:
         checks.check_observations(self.observation_space, obs, self.num_envs)
@@ -241,7 +242,7 @@ class VectorSource:
 
 
 def check_selected(agent: Any, check: Callable[..., None], *arguments: Any) -> None:
-    """Check an action of an agent with `check`. An error names the part of the agent that has selected the action.
+    """Check an action of an agent with `check`. An error names the function or explorer that selected the action.
 
     Raises:
         NonFiniteError: If the action is NaN or infinite.
@@ -265,11 +266,11 @@ def stop_episode(agent: Any) -> None:
     getattr(agent, "stop_episode", lambda: None)()
 
 
-def agent_keywords(now: Any, takes_mask: bool = True) -> dict[str, Any]:
-    """Return the keyword arguments `action_mask` and `active` of an agent's call, each only if it is needed."""
-    keywords = mask_keyword(now.action_mask, takes_mask)
-    if not now.active.all():
-        keywords["active"] = now.active
+def agent_keywords(current: Any, takes_mask: bool = True) -> dict[str, Any]:
+    """Return the keyword arguments for a call of an agent: `action_mask` and `active`, each only if it is needed."""
+    keywords = mask_keyword(current.action_mask, takes_mask)
+    if not current.active.all():
+        keywords["active"] = current.active
     return keywords
 
 

@@ -80,15 +80,15 @@ def train_agent_async(
         eval_interval: Number of training steps between evaluations. If None, there are no evaluations.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
-        eval_success_threshold: Minimum return for an evaluation episode to count as a success. "success_rate", the
-            fraction of such episodes, is added to the statistics that evaluation hooks and TensorBoard get.
+        eval_success_threshold: Minimum return of a successful evaluation episode. "success_rate", the fraction of such
+            episodes, is added to the statistics that evaluation hooks and TensorBoard get.
         max_episode_len: Maximum number of steps in an episode, in training and in evaluation. An episode that reaches
             this length is truncated. If None, there is no limit.
-        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
+            episode count and the elapsed time continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
-        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
-            ends training.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
+            condition is disabled.
         agent: Agent such as `A3C` or `ACER`. Each process gets a copy. None if `make_agent` is given.
         make_agent: Function that makes the agent of a process, called as `make_agent(process_index)` in each process.
             None if `agent` is given.
@@ -109,10 +109,10 @@ def train_agent_async(
             system has it, else spawn. Forkserver and spawn require the main part of the script under
             `if __name__ == "__main__":`.
         grace: Maximum number of seconds that a process may take to end after the end of training. The time of a running
-            evaluation does not count. A process that takes longer is killed, and the error names the process. The limit
-            must be longer than any step (for an actor, including its wait for the learner), reset, save, hook, or call
-            of `make_env`. If another process has failed, the limit is at most 2 seconds. After Ctrl-C, SIGTERM or an
-            error in this process, the limit is at most half a second.
+            evaluation is not included. A process that takes longer is killed, and the error names the process. The
+            limit must be longer than the longest step, reset, save, hook or call of `make_env`. A step of an actor
+            includes its wait for the learner. If another process has failed, the limit is at most 2 seconds. After
+            Ctrl-C, SIGTERM or an error in this process, the limit is at most half a second.
         step_timeout: Maximum number of seconds between two heartbeats of a process during training. A heartbeat is a
             step of training or evaluation, or the construction of an environment or agent. A process that exceeds the
             limit ends training with an error. The error contains the traceback of the process. If None, there is no
@@ -174,7 +174,7 @@ def train_agent_async(
         evaluator = evaluator_options(arguments, max_episode_len) | {
             "outdir": outdir, "step_offset": step_offset, "logger": None, "use_tensorboard": False,
         }  # fmt: skip
-        spawn = multiprocessing.get_context("spawn")  # its locks work with every start method
+        spawn = multiprocessing.get_context("spawn")  # locks of this context work with every start method
         totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset)[0]])
         counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         job = Job(
@@ -189,7 +189,8 @@ def train_agent_async(
         )  # fmt: skip
         if resume and step_offset:
             logger.info("The run resumes from step %d of %s", step_offset, outdir)
-        move_earlier_files(outdir, step_offset, logger, no_checkpoint=resume)  # before processes write
+        # Move the files before the processes write new files.
+        move_earlier_files(outdir, step_offset, logger, no_checkpoint=resume)
         learner = getattr(agent, "agent", agent)
         set_step(learner, step_offset, logger)
         try:
@@ -204,13 +205,13 @@ def train_agent_async(
         if is_independent:
             saved_agent = AgentOfProcess0(source, save_dir, logger)
         with closing(source):
-            if use_tensorboard:  # one file for all processes
+            if use_tensorboard:  # all processes share one file
                 source.tensorboard = tensorboard_of_run(outdir, step_offset)
                 loggers = [*loggers, source.tensorboard]
             try:
                 train(
                     saved_agent, None, source, steps, outdir,
-                    make_logs=lambda sinks, directory: [EpisodeLog(saved_agent, sinks, logger, directory)],
+                    make_logs=lambda all_loggers, directory: [EpisodeLog(saved_agent, all_loggers, logger, directory)],
                     checkpoint_freq=checkpoint_freq, step_offset=step_offset, logger=logger, progress=progress,
                     hooks=hooks, loggers=loggers, on_error=lambda _: source.close(), moves_files=False,
                 )  # fmt: skip
@@ -247,8 +248,8 @@ def train_agent_actor_learner(
 ) -> Any:
     """Train an agent from replay. Actors collect steps in other processes; a thread of this process learns.
 
-    Processes start with forkserver or spawn, which require the main part of the script under `if __name__ ==
-    "__main__":`. `start_method="fork"` does not require it.
+    By default, processes start with forkserver or spawn. These require the main part of the script under `if __name__
+    == "__main__":`. `start_method="fork"` does not require it.
 
     Args:
         agent: Agent with the method `setup_actor_learner_training`, such as `pfrl_like.agents.DQN`. The learner counts
@@ -268,7 +269,7 @@ def train_agent_actor_learner(
             best agent is saved. If the run is shorter, pass a smaller `eval_interval`.
 
     Returns:
-        The agent in its final state, which is also saved as `<t>_finish`.
+        The agent in its final state. This state is also saved as `<t>_finish`.
 
     Raises:
         AsyncTrainingError: If an actor or the learner raised an error or died. Before the error is raised, the agent is

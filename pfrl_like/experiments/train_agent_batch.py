@@ -48,19 +48,19 @@ def train_agent_batch(
         steps: Step at which training ends. Steps are counted over all environments.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
-            checkpoints are saved.
+            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
+            no checkpoints are saved.
         log_interval: Number of steps between log lines. If None, no lines are logged.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
+            episode count and the elapsed time continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
             is due. The progress bar shows its attribute `max_score`. If the evaluator has a method `close`, the runner
-            calls `close` at the end. Alternatively, a function that takes the step at which training starts and returns
-            the evaluator. If the run resumes, this is the step of the checkpoint.
-        successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
+            calls `close` at the end. A function that makes the evaluator can be passed instead. It is called with the
+            step at which training starts. In a run that resumes from a checkpoint, this is the step of the checkpoint.
+        successful_score: Training ends when an evaluation reaches this score. If None, this condition is disabled.
         step_hooks: Functions that are called as `hook(env, agent, t)` for every step.
         return_window_size: Number of episodes in the logged mean return.
         logger: Logger of this run. If None, the logger of this module is used.
@@ -71,16 +71,16 @@ def train_agent_batch(
             `state_dict()` and `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
-            stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
-            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
-            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
-            are logged.
+            stopped. If `outdir` contains no checkpoint or agent, a new run starts. All objects must be constructed in
+            the same way as in the saved run. Everything that belongs to steps after the checkpoint is moved to
+            `outdir/beyond-...`. If later steps may differ from the steps of an uninterrupted run, the reasons are
+            logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
-            has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
-            error. Failed writes of `run.log` and of the report never end training.
+            has space. Earlier checkpoints are always kept. A file that cannot be created always raises an error. Failed
+            writes of `run.log` and of the report never end training.
 
     Returns:
         A list with one dict for each evaluation: the agent's statistics and "eval_score". If the run was resumed, the
@@ -102,8 +102,8 @@ def train_agent_batch(
     return train(
         **arguments_for(train, arguments),
         source=VectorSource(agent, env, max_episode_len),
-        make_logs=lambda sinks, directory: [
-            EpisodeLog(agent, sinks, None, directory),
+        make_logs=lambda all_loggers, directory: [
+            EpisodeLog(agent, all_loggers, None, directory),
             IntervalLog(agent, log_interval, return_window_size, logger, directory),
         ],
         eval_during_episode=True,
@@ -153,12 +153,12 @@ def train_agent_batch_with_evaluation(
         eval_interval: Number of training steps between evaluations.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
-            checkpoints are saved.
+            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
+            no checkpoints are saved.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
+            episode count and the elapsed time continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `max_episode_len` is used.
         return_window_size: Number of episodes in the logged mean return.
@@ -168,32 +168,32 @@ def train_agent_batch_with_evaluation(
             be another `VectorFrameStack` of k frames, or a single environment with the wrapper
             `atari_wrappers.FrameStack(eval_env, k, channel_order="chw")`.
         log_interval: Number of steps between log lines. If None, no lines are logged.
-        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
-            ends training.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
+            condition is disabled.
         step_hooks: Functions that are called as `hook(env, agent, t)` for every step.
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
         logger: Logger of this run. If None, the logger of this module is used.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
-        eval_success_threshold: Minimum return for an evaluation episode to count as a success. If not None,
-            "success_rate" is added to the statistics that evaluation hooks and TensorBoard get.
+        eval_success_threshold: Minimum return of a successful evaluation episode. If not None, "success_rate" is added
+            to the statistics that evaluation hooks and TensorBoard get.
         hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
             evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
             end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
             `state_dict()` and `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
-            stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
-            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
-            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
-            are logged.
+            stopped. If `outdir` contains no checkpoint or agent, a new run starts. All objects must be constructed in
+            the same way as in the saved run. Everything that belongs to steps after the checkpoint is moved to
+            `outdir/beyond-...`. If later steps may differ from the steps of an uninterrupted run, the reasons are
+            logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
-            has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
-            error. Failed writes of `run.log` and of the report never end training.
+            has space. Earlier checkpoints are always kept. A file that cannot be created always raises an error. Failed
+            writes of `run.log` and of the report never end training.
 
     Returns:
         The agent, and a list with one dict for each evaluation: the agent's statistics and "eval_score".

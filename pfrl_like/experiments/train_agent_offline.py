@@ -44,8 +44,9 @@ class DatasetSource:
         dataset: Object with the method `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer. For
             agents that learn from sequences, an object with the method `sample_sequences(n, max_len, gamma, device)`,
             such as an episodic replay buffer.
-        minibatch_size: Number of items in a minibatch. If None, the agent's `minibatch_size` is used.
-        options: Additional arguments of `sample_batch`. Arguments that the agent itself needs (`agent.sampling`) are
+        minibatch_size: Number of transitions, or sequences, in a minibatch. If None, the agent's `minibatch_size` is
+            used.
+        options: Additional arguments of the method that samples minibatches. The arguments in `agent.sampling` are
             added.
     """
 
@@ -72,7 +73,7 @@ class DatasetSource:
 
     @property
     def _sample_arguments(self) -> tuple[Any, ...]:
-        """Positional arguments with which minibatches are sampled."""
+        """Positional arguments of the method that samples minibatches."""
         lengths = [self.agent.sequence_length] if self.samples_sequences else []
         return self.minibatch_size, *lengths, self.agent.gamma, self.agent.device
 
@@ -88,7 +89,7 @@ class DatasetSource:
         return ()
 
     def record(self) -> None:
-        """Do nothing. Sources with an environment record episodes here; a dataset needs no recording."""
+        """Do nothing. Sources with an environment record episodes here, but a dataset needs no recording."""
 
     @property
     def draws_from(self) -> tuple[Any, ...]:
@@ -100,13 +101,14 @@ class DatasetSource:
         return {"data": state_of_data(self.dataset)}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Restore the state of the dataset, or compare the dataset with the saved sizes and checksum.
+        """Restore the state of the dataset. If it has no `saved_state`, compare it with the saved sizes and checksum.
 
         Returns:
             A list of differences between the dataset and the saved dataset; empty if there are no differences.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to a different object.
+            KeyError, TypeError, ValueError: If `state` is not a saved state, or if `restore_state` of the dataset
+                rejects it.
         """
         return restore_data(self.dataset, state["data"])
 
@@ -164,10 +166,10 @@ def train_agent_offline(
         steps: Number of updates at which training ends.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of updates between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
-            checkpoints are saved.
+            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
+            no checkpoints are saved.
         step_offset: Number of updates at which training starts, at most `steps`. If positive, the run in `outdir`
-            resumes: its count of seconds continues, and everything that belongs to later updates is moved to
+            resumes: the elapsed time continues, and everything that belongs to later updates is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         eval_env: Environment for evaluation. If None, there are no evaluations.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
@@ -175,13 +177,14 @@ def train_agent_offline(
         eval_interval: Number of updates between evaluations.
         eval_max_episode_len: Maximum number of steps in an evaluation episode. An episode that reaches this length is
             truncated. If None, there is no limit.
-        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
-            ends training.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
+            condition is disabled.
         step_hooks: Functions that are called as `hook(eval_env, agent, t)` after every update.
         evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
-        minibatch_size: Number of items in a minibatch. If None, the agent's `minibatch_size` is used.
+        minibatch_size: Number of transitions, or sequences, in a minibatch. If None, the agent's `minibatch_size` is
+            used.
         log_interval: Number of updates between rows of `metrics.csv`.
         logger: Logger of this run. If None, the logger of this module is used.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
@@ -191,16 +194,16 @@ def train_agent_offline(
             `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         resume: True to resume from the newest complete checkpoint in `outdir`. The run then continues as if it had not
-            stopped. If `outdir` contains no checkpoint or agent, a new run starts. Agent, environment and all other
-            parts must be constructed in the same way as in the saved run. Everything that belongs to steps after the
-            checkpoint is moved to `outdir/beyond-...`. If later steps may differ from an uninterrupted run, the reasons
-            are logged.
+            stopped. If `outdir` contains no checkpoint or agent, a new run starts. All objects must be constructed in
+            the same way as in the saved run. Everything that belongs to steps after the checkpoint is moved to
+            `outdir/beyond-...`. If later steps may differ from the steps of an uninterrupted run, the reasons are
+            logged.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
-            has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
-            error. Failed writes of `run.log` and of the report never end training.
+            has space. Earlier checkpoints are always kept. A file that cannot be created always raises an error. Failed
+            writes of `run.log` and of the report never end training.
         sampling: Additional arguments of `dataset.sample_batch`: `num_steps`, `n_frames`, `rng`.
 
     Returns:
@@ -213,7 +216,7 @@ def train_agent_offline(
         TypeError: If `agent` or `dataset` lacks a required method, if the actions of the dataset are continuous and the
             agent's are discrete or vice versa, if `sample_batch` does not accept an argument, or if `rng` is not a
             NumPy generator.
-        RuntimeError: If a part of the agent does not accept the shape of the observations or actions.
+        RuntimeError: If a network or function of the agent does not accept the shape of the observations or actions.
     """
     if (eval_env is None) != (eval_interval is None):
         raise ValueError(f"eval_env and eval_interval: expected both or neither, got {eval_env} and {eval_interval}")
@@ -231,7 +234,7 @@ def train_agent_offline(
             **arguments_for(train, arguments),
             env=eval_env,
             source=source,
-            make_logs=lambda sinks, _: [UpdateLog(agent, sinks, log_interval)],
+            make_logs=lambda all_loggers, _: [UpdateLog(agent, all_loggers, log_interval)],
             evaluator=None if eval_interval is None else make_evaluator,
             eval_during_episode=True,
         )

@@ -1,4 +1,4 @@
-"""`train`, which all runners call: training loop, callbacks, files of the run directory, and error handling."""
+"""`train`, which all runners call: it connects training loop, callbacks, run directory and error handling."""
 
 import contextlib
 import logging
@@ -63,13 +63,13 @@ def saving_on_error(
 ) -> Iterator[None]:
     """Save the agent as `<t>_except` after an error, and raise the error again.
 
-    If another error occurs while the agent is saved, this error is only logged.
+    If another error occurs while the agent is saved, the other error is only logged.
     """
     outdir, logger = checkpoints.outdir, checkpoints.logger
     try:
         yield
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        checkpoints.writes.ended_by = error  # set before further writes fail
+        checkpoints.writes.ended_by = error  # must be set before further writes fail
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
@@ -81,7 +81,7 @@ def saving_on_error(
         ):
             try:
                 act()
-            except PfrlLikeError as failure:  # its message explains the error without a traceback
+            except PfrlLikeError as failure:  # the message alone explains the error
                 logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
             except Exception:
                 logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
@@ -168,29 +168,30 @@ def train(
             `state_dict()` and `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
-            checkpoints are saved.
-        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
-            counts of episodes and seconds continue, and everything that belongs to later steps is moved to
+            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
+            no checkpoints are saved.
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
+            episode count and the elapsed time continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
             is due. The progress bar shows its attribute `max_score`. If the evaluator has a method `close`, the runner
-            calls `close` at the end. Alternatively, a function that takes the step at which training starts and returns
-            the evaluator. If the run resumes, this is the step of the checkpoint.
-        successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
+            calls `close` at the end. A function that makes the evaluator can be passed instead. It is called with the
+            step at which training starts. In a run that resumes from a checkpoint, this is the step of the checkpoint.
+        successful_score: Training ends when an evaluation reaches this score. If None, this condition is disabled.
         step_hooks: Functions that are called as `hook(env, agent, t)` after every step.
         eval_during_episode: True to allow evaluation during an episode. The evaluator then needs a separate
             environment.
         progress: True to show a progress bar. If None, the bar is shown only on a terminal.
         on_error: Function that is called with the evaluator after an error, as soon as the agent has been saved.
         moves_files: True to move files of an earlier run. False if the caller has already moved them.
-        resume: True to resume from the newest complete checkpoint in `outdir`, or a checkpoint that is already loaded.
+        resume: True to resume from the newest complete checkpoint in `outdir`. A checkpoint that is already loaded can
+            be passed instead.
         keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
             None, the agents of all checkpoints are kept, and a run can resume from the newest two.
         on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
-            has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
-            error. Failed writes of `run.log` and of the report never end training.
+            has space. Earlier checkpoints are always kept. A file that cannot be created always raises an error. Failed
+            writes of `run.log` and of the report never end training.
         parts: Additional objects that are saved and restored, see `RunState`.
         run_loop: Function that calls the source's `tick` until training is over, and may save checkpoints. The default
             calls `loop.run`.
@@ -252,7 +253,7 @@ def train(
             at_end=isinstance(source, VectorSource),  # as in PFRL, a serial run saves only `<t>_finish` at its end
             keep=keep_checkpoints, resumed_from=resumed_from,
         )  # fmt: skip
-        callbacks.append(checkpoints)  # last, so that a checkpoint contains the effects of the other callbacks
+        callbacks.append(checkpoints)  # the last callback: a checkpoint contains the effects of the others
         info = run_info(agent, env, source, evaluator)
         info |= {"steps": steps, "step_offset": step_offset, "items_on_disk": items}
         record = RunRecord(outdir, info, writes)
@@ -304,8 +305,8 @@ class PathRecorder:
 
     A path is a dict with the keys "observations", "actions", "rewards" and "terminations" (arrays with one row per
     step), "env_infos" (one dict per step), "last_observation", "complete" (True if the episode is over),
-    "undiscounted_return" and "success". "undiscounted_return" and "success" describe the whole episode so far, whose
-    first steps may belong to an earlier path.
+    "undiscounted_return" and "success". "undiscounted_return" and "success" describe the whole episode so far. The
+    first steps of the episode may belong to an earlier path.
 
     Args:
         actor: The actor.
@@ -320,7 +321,7 @@ class PathRecorder:
         self.dry_run = getattr(actor, "dry_run", None)
         self.source = SerialSource(self, env, max_path_length)
         self.source.record()
-        self.env = self.source.env  # an `EpisodeTape`, which stores `info`
+        self.env = self.source.env  # this is an `EpisodeTape`; it stores `info`
         self.paths: list[dict[str, Any]] = []
         self._rows: list[tuple[Any, ...]] = []
         self._success = False

@@ -66,16 +66,16 @@ class WaitingEnd:
         self.connection = connection
 
     def send(self, message: Any) -> bool:
-        """Send a message, or the part that fits into the pipe. Return True if the whole message was sent."""
+        """Send a message, and wait until the pipe has accepted all of it. Return True."""
         send(self.connection, message)
         return True
 
     def flush(self) -> bool:
-        """Send as much as possible of the rest of the message. Return True if the whole message was sent."""
+        """Do nothing, because `send` always sends the whole message. Return True."""
         return True
 
     def recv(self) -> Any:
-        """Return the next message, or `UNFINISHED` if only a part has arrived."""
+        """Return the next message. Wait until it has arrived."""
         return self.connection.recv()
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class WaitingEnd:
 
 
 class PipeEnd(WaitingEnd):
-    """The parent's end of a pipe, which does not block.
+    """The parent's end of a pipe. Its methods do not block.
 
     The worker's end is a `Connection`. Messages have the format that `Connection` uses in all Python versions.
     """
@@ -129,7 +129,7 @@ class PipeEnd(WaitingEnd):
 
     def close(self) -> None:
         """Close the connection."""
-        self._descriptor = -1  # the system may give the same number to another file
+        self._descriptor = -1  # the system may use this number for another file
         super().close()
 
     def _bytes(self, count: int) -> bytearray:
@@ -149,14 +149,15 @@ def pipe_end(connection: Connection) -> WaitingEnd:
 
 
 class WorkerPoll:
-    """Waits for any of several workers. Each worker has a pipe, and a descriptor that becomes readable when it dies.
+    """Waits for any of several workers. Each worker has a pipe, and a descriptor that becomes readable at its death.
 
     The descriptors are registered with the system once. `multiprocessing.connection.wait` is slower, because it
     registers them at every call.
     """
 
     def __init__(self) -> None:
-        self._owners: dict[int, tuple[int, Connection | None]] = {}  # descriptor: index of the worker, and pipe or None
+        # Keys are descriptors. A value is the index of a worker and its pipe (None if the descriptor is not a pipe).
+        self._owners: dict[int, tuple[int, Connection | None]] = {}
         self._poll = None if sys.platform == "win32" else select.poll()
 
     def add(self, index: int, channel: Connection, death: int) -> None:

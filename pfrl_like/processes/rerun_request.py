@@ -19,9 +19,9 @@ class RerunRequest(NamedTuple):
     Attributes:
         outdir: Directory of the run to repeat. The program skips its runs with other directories.
         scratch: Directory for the files that the program writes.
-        crash: File that records the rejected update to repeat. If empty, training is repeated.
+        crash: Directory of the crash record of the rejected update to repeat. If empty, training is repeated.
         checkpoint: Checkpoint from which training resumes. If empty, training starts from the beginning.
-        since: Step after which the trace records all tensors of every step.
+        since: First step at which the trace contains a line with the checksums of all tensors.
         until: Step at which training ends.
     """
 
@@ -54,7 +54,7 @@ class RerunRequest(NamedTuple):
         return os.path.join(os.path.dirname(self.checkpoint), inside)
 
     def to_text(self) -> str:
-        """Return the request as text, which `rerun_request` reads."""
+        """Return the request as text. `rerun_request` reads this text."""
         return json.dumps(self._asdict())
 
 

@@ -1,4 +1,4 @@
-"""`SharedArrays`: NumPy arrays in shared memory, which is freed when the last process has closed it."""
+"""`SharedArrays`: NumPy arrays in shared memory. The memory is freed when the last process has closed it."""
 
 import contextlib
 import itertools
@@ -26,8 +26,8 @@ class SharedArrays:
     """Arrays in one block of shared memory.
 
     The owner creates the arrays. The other processes call `attach` with the name and the layout. After all processes
-    have attached, the owner calls `unlink`, which removes the name. The system frees the memory when the last process
-    has closed the arrays or died.
+    have attached, the owner calls `unlink` to remove the name. The system frees the memory when the last process has
+    closed the arrays or died.
 
     Args:
         layout: Shapes and dtypes of the arrays.
@@ -112,7 +112,7 @@ def _reserve(name: str, size: int) -> None:
 
 
 def _remove_stale_blocks() -> None:
-    """Remove blocks older than a minute whose process died without removing them."""
+    """Remove blocks that are older than a minute and whose process has died."""
     if not Path("/proc/self/stat").exists():
         return
     for path in _MEMORY_FILES.glob("pl_*_*_*"):

@@ -23,8 +23,8 @@ from pfrl_like.processes.pipe_end import UNFINISHED, Countdown, WaitingEnd, Work
 from pfrl_like.processes.worker import GUARD_HINT, REPORT_SIGNAL, Failure, Finished, context_of, end_groups, run_worker
 from pfrl_like.utils.stoppable_thread import start_time
 
-#: Seconds after which a worker that should end is interrupted, and seconds after which it is then killed. HURRY is used
-#: by `close(hurry=True)`.
+#: Two numbers of seconds: until a worker that should end is interrupted, and from then until it is killed.
+#: `close(hurry=True)` uses HURRY.
 PATIENCE, HURRY = (2.0, 1.0), (0.2, 0.2)
 
 #: Seconds in which an interrupted worker must send a traceback. After this time, its stack is read from the stack pipe.
@@ -42,7 +42,7 @@ _MAX_STACK_BYTES = 1 << 16
 
 @dataclass
 class _Child:
-    """A worker process, and the parent's state of the worker.
+    """A worker process, and the data that the parent stores about it.
 
     Attributes:
         process: The process.
@@ -53,8 +53,8 @@ class _Child:
         death: Descriptor that becomes readable when the process ends. -1 before the process has started.
         poll: Object that waits for this worker only.
         inbox: Messages that were read while `receive` waited for other workers.
-        ended: True after the last message has arrived.
-        answered: True after any other message has arrived.
+        ended: True after the last message (`Finished` or `Failure`) has arrived.
+        answered: True after a message that is not the last one has arrived.
     """
 
     process: BaseProcess
@@ -88,7 +88,8 @@ class Workers:
 
     Attributes:
         closed: True after `close` was called.
-        has_no_rng: True, so that the search for random streams skips this object, which has none in this process.
+        has_no_rng: True, so that the search for random streams skips this object. It has no random streams in this
+            process.
     """
 
     has_no_rng = True
@@ -146,7 +147,7 @@ class Workers:
             raise self._end_error(index) from None
 
     def wait(self, timeout: float | None = None) -> list[tuple[int, Any]]:
-        """Wait until some workers have sent a message or ended.
+        """Wait until at least one worker has sent a message or ended.
 
         Args:
             timeout: Maximum waiting time in seconds. None for no limit.
@@ -163,7 +164,7 @@ class Workers:
         return [(index, message) for index, message in new if message is not UNFINISHED]
 
     def receive(self, indices: Iterable[int] | None = None, timeout: float | None = None) -> list[Any]:
-        """Wait for one message from each of some workers.
+        """Wait for one message from each worker in `indices`.
 
         Args:
             indices: Indices of the workers, each of which must send a message. None for all workers.
@@ -184,7 +185,8 @@ class Workers:
                 messages[index] = self._receive_from(index, countdown)
         except WorkerError:
             for index, message in messages.items():
-                self._children[index].inbox.appendleft(message)  # for callers that continue without the failed worker
+                # Keep the messages for callers that continue without the failed worker.
+                self._children[index].inbox.appendleft(message)
             raise
         return list(messages.values())
 
@@ -205,7 +207,7 @@ class Workers:
         return self.stack(index)
 
     def stack(self, index: int) -> str:
-        """Return the stack that an interrupted worker has written to its stack pipe; "" if there is none."""
+        """Return the stack that an interrupted worker has written to its stack pipe; "" if it has written none."""
         stack_pipe = self._children[index].stack_pipe
         return os.read(stack_pipe.fileno(), _MAX_STACK_BYTES).decode(errors="replace") if stack_pipe.poll() else ""
 
@@ -224,7 +226,7 @@ class Workers:
     def close(self, *, hurry: bool = False) -> None:
         """End all workers and wait until they have ended. A second call does nothing.
 
-        This method closes the pipes, which ends workers that read from them. It interrupts the remaining workers after
+        This method closes the pipes. Workers that read from a pipe then end. It interrupts the remaining workers after
         2 s, and kills the remaining workers after another second.
 
         Args:
@@ -266,7 +268,8 @@ class Workers:
             left = countdown.left()
             if left <= 0:
                 raise self._timeout_error(index)
-            if child.death in dict(poll.poll(min(left, _CHECK_INTERVAL) * 1000)):  # the pipe may stay open
+            # The death is checked, too, because the pipe of a dead worker may stay open.
+            if child.death in dict(poll.poll(min(left, _CHECK_INTERVAL) * 1000)):
                 raise self._end_error(index)
 
     def _end_error(self, index: int) -> WorkerError:
@@ -336,7 +339,8 @@ class Workers:
             names = {int(each): f" ({each.name})" for each in signal.Signals}
             return Failure(f"was killed by signal {-code}{names.get(-code, '')}")
         reason = f"ended with exit code {code} without an error message (for example os._exit); see its output above"
-        if self.start_method != "fork" and not self._children[index].answered:  # its function may not have started
+        # The function of a worker that has sent no message may not have started.
+        if self.start_method != "fork" and not self._children[index].answered:
             reason += f". If the script has no main guard, {GUARD_HINT}"
         return Failure(reason)
 
@@ -374,7 +378,7 @@ def _death_descriptor(process: BaseProcess) -> int:
 
 
 def _shut_down(children: list[_Child], owner: int, patience: tuple[float, float] | None = None) -> None:
-    if os.getpid() != owner:  # a forked copy of the owner must not end the owner's workers
+    if os.getpid() != owner:  # a forked copy of the owner must not end these workers
         return
     for child in children:
         child.channel.close()
@@ -385,7 +389,8 @@ def _shut_down(children: list[_Child], owner: int, patience: tuple[float, float]
         for child in started:
             _send_signal(child.process)
         _await_ends(started, patience[1])
-    finally:  # a second Ctrl-C continues here
+    finally:
+        # This code also runs if a second Ctrl-C interrupts the waiting.
         for child in started:
             if child.process.is_alive():
                 child.process.kill()

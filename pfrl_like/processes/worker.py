@@ -98,7 +98,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Finished:
-    """Last message of a worker whose target returned.
+    """Last message of a worker. Its target returned without an error.
 
     Attributes:
         result: The returned value.
@@ -187,7 +187,7 @@ def run_worker(
         lifeline: Reading end of a pipe. The parent keeps the other end open and never sends data.
     """
     lead_session(lifeline)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and SIGTERM, which reach the worker, too
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker also gets Ctrl-C and SIGTERM; the parent handles them
     signal.signal(signal.SIGTERM, partial(_ignore_signal, os.getpid()))
     signal.signal(REPORT_SIGNAL, _exit_on_signal)
     if hasattr(faulthandler, "register"):
@@ -272,21 +272,23 @@ def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"this script starts worker processes while a worker is importing it; {GUARD_HINT}")
     context = multiprocessing.get_context(start_method)
-    if start_method == "fork":  # otherwise each worker starts a tracker, which removes the parent's shared memory
+    # Otherwise each worker would start a tracker, and the tracker would remove the parent's shared memory.
+    if start_method == "fork":
         resource_tracker.ensure_running()
     elif start_method == "forkserver":
         from multiprocessing import forkserver
 
         server = getattr(forkserver, "_forkserver", None)
-        if getattr(server, "_preload_modules", None) == ["__main__"]:  # the user has not set the modules
+        if getattr(server, "_preload_modules", None) == ["__main__"]:  # the default: the user has set no modules
             modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
             forkserver.set_forkserver_preload(["__main__", *sorted(modules)])  # import the modules once for all workers
-        forkserver.ensure_running()  # now, because Ctrl-C is blocked later, and the server would inherit the block
+        # Start the server now: later, Ctrl-C is blocked, and the server would inherit the block.
+        forkserver.ensure_running()
     return context
 
 
 def resolve_start_method(start_method: str | None) -> str:
-    """Return the name of a start method; if it is None, forkserver if available, otherwise spawn.
+    """Return the name of a start method. None means forkserver if it is available, otherwise spawn.
 
     Raises:
         ValueError: If the start method does not exist.

@@ -59,7 +59,7 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def state_of_data(dataset: Any) -> Any:
-    """Return the result of the dataset's `saved_state`, or its sizes and a checksum, as JSON values.
+    """Return the result of the dataset's `saved_state`. If it has none, return its sizes and a checksum as JSON values.
 
     For a replay buffer the result is None, since the run saves replay buffers completely. If the dataset has no
     `saved_state` and is not an `MDPDataset`, a selection of its rows or a replay buffer, its state is unknown, and
@@ -85,13 +85,13 @@ def state_of_data(dataset: Any) -> Any:
 
 
 def restore_data(dataset: Any, state: Any) -> Sequence[str]:
-    """Restore the result of `state_of_data`. If the dataset has no `saved_state`, compare the dataset with this result.
+    """Restore the result of `state_of_data`. If the dataset has no `saved_state`, only compare it with this result.
 
     Returns:
         A list of differences. It is empty if the dataset is the same.
 
     Raises:
-        KeyError, TypeError, ValueError: If the dataset has `restore_state` and the state belongs to a different object.
+        KeyError, TypeError, ValueError: If `restore_state` of the dataset rejects the state.
     """
     if hasattr(dataset, "saved_state"):
         return dataset.restore_state(state) or ()

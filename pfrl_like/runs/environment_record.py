@@ -1,4 +1,4 @@
-"""The record of the environment of a program: command, source files, hardware, versions and settings."""
+"""The record of a program that trains agents: command, source files, hardware, versions and settings."""
 
 import contextlib
 import functools
@@ -19,7 +19,8 @@ import torch
 
 from pfrl_like.runs.secrets import command_digest, masked_command
 
-#: Maximum number of files in the record, and maximum size of a file in bytes. Other files are omitted.
+#: `_MAX_FILES`: maximum number of files in the record. `_MAX_BYTES`: maximum size of a file in bytes. Other files are
+#: omitted.
 _MAX_FILES, _MAX_BYTES = 256, 1 << 20
 _INSTALL_FOLDERS = {"site-packages", "dist-packages"}
 _OTHER_CODE = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")) + (

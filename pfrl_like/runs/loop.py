@@ -1,4 +1,4 @@
-"""The training loop: `run` calls a source, which makes the training steps, and callbacks, which read a clock."""
+"""The training loop: `run` calls a source, which makes training steps, and callbacks, which read a clock."""
 
 import signal
 import sys
@@ -41,7 +41,7 @@ class Episode(NamedTuple):
 
 
 class Clock:
-    """The progress of training, which callbacks read. A tick is one call of `Source.tick`.
+    """The progress of training. Callbacks read it. A tick is one call of `Source.tick`.
 
     Args:
         steps: Step at which training ends. If None, there is no limit.
@@ -55,7 +55,7 @@ class Clock:
         stopped: True if `stop` ended training.
         reason: Reason that was passed to `stop`. It is empty if no reason was passed.
         interrupted: Number of the signal that ended training. None if no signal ended training.
-        between_episodes: True if no episode is running. Only then can an evaluation use the environment of training.
+        between_episodes: True if no episode is running. Only then can an evaluation use the training environment.
         between_ticks: True if the loop has ended and its last tick is complete, so that the state of the run can be
             saved. False while the loop runs, and after an error.
     """
@@ -79,7 +79,7 @@ class Clock:
         self.stopped, self.reason = True, reason
 
     def interrupt(self, signum: int) -> None:
-        """End training after this tick because of a signal. The exception of the signal is raised after the tick."""
+        """End training after this tick because of a signal. `run` then raises the exception of the signal."""
         self.interrupted = signum
         self.stop(signal.Signals(signum).name)
 
@@ -105,10 +105,11 @@ class Resumable(Protocol):
         """Restore the result of `saved_state`.
 
         Returns:
-            Reasons why later steps may differ from the steps of an uninterrupted run. Empty or None if they are equal.
+            Reasons why later steps may differ from the steps of an uninterrupted run. Empty or None if later steps are
+            equal.
 
         Raises:
-            KeyError, TypeError, ValueError: If the state belongs to a different object.
+            KeyError, TypeError, ValueError: If `state` is not a saved state of such an object.
         """
 
 

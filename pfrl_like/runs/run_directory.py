@@ -1,4 +1,4 @@
-"""`run.json`, `run.log`, and the files of earlier runs, which are moved to another folder when a run starts."""
+"""`run.json`, `run.log`, and the move of an earlier run's files to another folder when a run starts."""
 
 import contextlib
 import datetime
@@ -33,7 +33,7 @@ _STEP_FILE = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_pr
 
 
 def progress_of(outdir: str, step_offset: int) -> tuple[int, float]:
-    """Return the number of training episodes and of seconds of a run up to a step, from the rows of its tables.
+    """Return the number of training episodes and the elapsed seconds of a run up to a step, from its tables.
 
     If `step_offset` is 0, both are 0.
     """
@@ -51,16 +51,17 @@ def progress_of(outdir: str, step_offset: int) -> tuple[int, float]:
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
     """Return the records of the earlier parts of a run, in the order of time.
 
-    The result contains the first record and the newest records, up to half of the maximum size of `run.json`. If
-    records after the first record are omitted, the record that follows them contains their number.
+    A part of a run is the time from one start or resume to the next. The result contains the first record and the
+    newest records, up to half of the maximum size of `run.json`. If records after the first record are omitted, the
+    record that follows them contains their number.
     """
     last = run_files.record_of(outdir)
     if not last:
         return []
     if last.get("outcome") == "running":  # the process was killed
         last["outcome"] = "interrupted"
-    every: list[dict[str, Any]] = [*last.pop("earlier_parts", []), last]
-    first, parts = every[0], every[1:]
+    records: list[dict[str, Any]] = [*last.pop("earlier_parts", []), last]
+    first, parts = records[0], records[1:]
     sizes = itertools.accumulate(len(json.dumps(part, indent=2)) for part in reversed(parts))
     fitting = sum(size <= run_files.MAX_RECORD_BYTES // 2 for size in sizes)
     too_many = max(len(parts) - max(fitting, 1), 0)
@@ -79,7 +80,7 @@ def move_earlier_files(
     tensorboard: bool = True,
     no_checkpoint: bool = False,
 ) -> None:
-    """Move files of an earlier run that this run does not continue to a subfolder. No file is deleted.
+    """Move the files of an earlier run to a subfolder, except files that this run continues. No file is deleted.
 
     If the run starts at step 0, all files of an earlier run are moved to `earlier-<start of the earlier run>`. If the
     run resumes, everything that belongs to steps after `step_offset` is moved to `beyond-<step_offset>-<start of the
@@ -139,15 +140,16 @@ def move_earlier_files(
         text = f"everything that belongs to steps after {step_offset:,} is now in %s"
     elif no_checkpoint:
         text = "no complete checkpoint exists: the run starts at step 0; the files of the earlier run are now in %s"
-    follows = not training and not present.isdisjoint(TRAINING)  # a later call, for training, logs the warning
+    # If this call moves only evaluation files, a later call for the training files logs the warning.
+    follows = not training and not present.isdisjoint(TRAINING)
     logger.log(logging.INFO if follows else logging.WARNING, text, folder)
 
 
 def _is_earlier_tensorboard_file(name: str) -> bool:
     """True for a TensorBoard file of an earlier run.
 
-    Files that this process has written are excluded, because the user may still write to them, unless they have the
-    suffix `RUN_EVENTS_SUFFIX` of files that a runner wrote.
+    Files that this process has written are excluded, because the user may still write to them. Files with the suffix
+    `RUN_EVENTS_SUFFIX` are included, because a runner wrote them.
     """
     is_users = f".{os.getpid()}." in name and not name.endswith(run_files.RUN_EVENTS_SUFFIX)
     return name.startswith("events.out.tfevents.") and not is_users
@@ -163,7 +165,7 @@ class _SplitTable(NamedTuple):
 
 
 def _split(path: str, step_offset: int) -> _SplitTable:
-    """Split a table at a step. The first column is the step. An incomplete last line counts as later."""
+    """Split a table at a step. The first column is the step. An incomplete last line is treated as a later line."""
     lines, torn = run_files.lines_of(path)
     whole = run_files.valid_lines(lines, TABLES[os.path.basename(path)])
     kept: list[str] = []
@@ -179,11 +181,11 @@ def _split(path: str, step_offset: int) -> _SplitTable:
 def _best_is_later(outdir: str, step_offset: int) -> bool:
     columns = run_files.column_of(outdir, run_files.SCORES, "mean")
     rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
-    return bool(rows) and -max(rows)[1] > step_offset  # of equal scores, the earliest is the best
+    return bool(rows) and -max(rows)[1] > step_offset  # if scores are equal, the earliest is the best
 
 
 def _folder(outdir: str, kind: str, names: set[str]) -> str:
-    """Create a folder named after the start of the earlier run, which contains no file with one of `names`."""
+    """Create a folder named after the start of the earlier run. No file in the folder has one of `names`."""
     started = str(run_files.record_of(outdir).get("start", ""))[:19]
     start = re.sub(r"[^0-9T]", "", started) or time.strftime("%Y%m%dT%H%M%S")
     folder, number = os.path.join(outdir, f"{kind}-{start}"), 1
@@ -195,14 +197,14 @@ def _folder(outdir: str, kind: str, names: set[str]) -> str:
 
 
 def run_info(agent: Any, env: Any, source: Any, evaluator: Any) -> dict[str, Any]:
-    """Return the entries of `run.json` about the parts of a run.
+    """Return the entries of `run.json` about agent, environments, device and dataset.
 
     Args:
         agent: Agent. Its class and its device are recorded.
         env: Environment. Its registered name is recorded, or the name of its class if the environment is not
             registered.
         source: Source of training steps. If it has a dataset, the reward convention of the dataset is recorded.
-        evaluator: Evaluator. Its `env_choice` is recorded, which describes the evaluation environment.
+        evaluator: Evaluator. Its `env_choice`, a description of the evaluation environment, is recorded.
     """
     return {
         "agent": type(getattr(agent, "agent", agent)).__name__,
@@ -216,15 +218,15 @@ def run_info(agent: Any, env: Any, source: Any, evaluator: Any) -> dict[str, Any
 class RunRecord:
     """Writes `run.json` when a run starts and again when it ends.
 
-    If the run resumes, "earlier_parts" contains the records of its earlier parts. Secrets in command lines and error
-    messages are masked.
+    If the run resumes, "earlier_parts" contains the records of its earlier parts (see `earlier_parts`). Secrets in
+    command lines and error messages are masked.
 
     Args:
         outdir: Run directory.
         info: Entries of `run.json`: the result of `run_info`, "steps", "step_offset" (the step at which
             training starts), and "items_on_disk" (the number of items in each replay buffer on disk, keyed by name).
-        writes: Object that handles failed writes and lists the files that could not be written. If the first write
-            fails, an error is raised.
+        writes: Object that handles failed writes and lists the files that could not be written. If the first write of
+            `run.json` fails, an error is raised.
     """
 
     def __init__(self, outdir: str, info: Mapping[str, Any], writes: run_files.FailedWrites) -> None:
@@ -280,8 +282,8 @@ class RunRecord:
 def check_directory(outdir: Any) -> str:
     """Return the absolute path of a run directory.
 
-    If this process repeats a part of a recorded run (see `debug.crash_replay`), return the directory of the repetition,
-    so that the recorded run does not change.
+    If this process repeats a part of a recorded run (see `debug.crash_replay`), return a different directory, so that
+    the directory of the recorded run does not change.
 
     Raises:
         TypeError: If `outdir` is not a path.
@@ -294,7 +296,7 @@ def check_directory(outdir: Any) -> str:
         raise ValueError(f"outdir is {outdir!r}, expected the path of a directory")
     if os.path.lexists(outdir) and not os.path.isdir(outdir):
         raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is not a directory")
-    path = os.path.abspath(os.fsdecode(outdir))  # stays valid if an environment changes the directory
+    path = os.path.abspath(os.fsdecode(outdir))  # valid even if the current directory changes
     request = rerun_request()
     return path if request is None else request.rerun_outdir
 
@@ -311,7 +313,7 @@ class _LogFile(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._file.append(f"{masked_text(self.format(record))}\n".encode(errors="backslashreplace"))
-        except Exception:  # the arguments cannot be formatted
+        except Exception:  # the arguments of the message cannot be formatted
             self.handleError(record)
 
     def close(self) -> None:
@@ -324,8 +326,8 @@ def log_file(outdir: str, writes: run_files.FailedWrites, *, append: bool) -> It
     """Write the log messages of this library and of the run's logger to `run.log`. Secrets are masked.
 
     The log levels are not changed. Without a call such as `logging.basicConfig(level=logging.INFO)`, only warnings and
-    errors are written. If the logger has no other handler, they are also printed to stderr, as Python does without
-    `run.log`.
+    errors are written. If the logger has no other handler, warnings and errors are also printed to stderr. Python does
+    this for loggers without handlers.
     """
     logger = writes.logger
     handler = _LogFile(os.path.join(outdir, "run.log"), writes, append=append)

@@ -23,8 +23,8 @@ Curve = tuple[Sequence[float], Sequence[float]]
 RECORD = "run.json"
 #: Suffix of the TensorBoard files that a runner writes.
 RUN_EVENTS_SUFFIX = ".run"
-#: Key in the record of an earlier part of a run. The value is the number of records that were omitted before this
-#: record.
+#: `run.json` contains a record of each earlier part of the run (from one start or resume to the next). If some records
+#: are omitted, the record after them has this key. Its value is the number of omitted records.
 PARTS_LEFT_OUT = "parts_left_out_before"
 MAX_RECORD_BYTES = 1 << 20  # maximum size of run.json in bytes; the file contains the records of all earlier parts
 MAX_LINE_LENGTH = 1 << 20  # maximum length of a line of a table in characters
@@ -54,7 +54,7 @@ SCORES = Table("scores.txt", "\t", "steps", ("episodes", "elapsed", "mean"))
 
 
 def column_of(outdir: str, table: Table, name: str) -> Curve:
-    """Return the steps and values of a column, for rows with a value. Both are empty if the table does not exist.
+    """Return the steps and values of a column, without rows that have no value; empty if there is no such table.
 
     Damaged lines and an incomplete last line are skipped.
 
@@ -83,8 +83,8 @@ def lines_of(path: str) -> tuple[list[str], list[str]]:
             lines.append(line)
             if not line.endswith(("\n", "\r")):
                 break
-    whole = len(lines) - (bool(lines) and not lines[-1].endswith("\n"))
-    return lines[:whole], lines[whole:]
+    n_complete = len(lines) - (bool(lines) and not lines[-1].endswith("\n"))
+    return lines[:n_complete], lines[n_complete:]
 
 
 def valid_lines(lines: Sequence[str], table: Table) -> list[str]:
@@ -127,10 +127,10 @@ def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
     return [standard.get(i, f"column{i}") for i in range(width)]  # a delimiter or the line end is damaged
 
 
-def _line(header: Sequence[str], table: Table, like: str) -> str:
-    """Return a header as a line, with the same line end as the line `like`."""
+def _line(header: Sequence[str], table: Table, reference_line: str) -> str:
+    """Return a header as a line, with the same line end as `reference_line`."""
     text = io.StringIO()
-    end = "\r\n" if like.endswith("\r\n") else "\n"
+    end = "\r\n" if reference_line.endswith("\r\n") else "\n"
     csv.writer(text, delimiter=table.delimiter, lineterminator=end).writerow(header)
     return text.getvalue()
 
@@ -167,18 +167,18 @@ def record_of(outdir: str) -> dict[str, Any]:
 
 
 class FailedWrites:
-    """Handles failed writes: either the first failure ends training, or the first failure of each file is logged.
+    """Handles failed writes. Depending on `stops`, the first failure ends training or is logged, once per file.
 
     Args:
         logger: Logger that gets the failures.
         stops: True if the first failure ends training. Failures after the end of training are only logged.
 
     Attributes:
-        unsaved_files: Errors of the files whose last write failed; keys are the names of the files.
+        unsaved_files: Errors of the files whose last write failed, keyed by file name.
         ended_by: Error that ended training, or None.
     """
 
-    has_no_rng = True  # no random generators inside, see `random_streams.reachable`
+    has_no_rng = True  # contains no random generators, see `random_streams.reachable`
 
     def __init__(self, logger: logging.Logger, *, stops: bool) -> None:
         self.logger, self.stops = logger, stops
@@ -195,7 +195,8 @@ class FailedWrites:
             stops: True if a failure of these files may end training.
         """
         tuples = (getattr(each, "writes_to", None) for each in objects)
-        files = [file for several in tuples if isinstance(several, tuple) for file in several]  # a mock has no tuple
+        # A `Mock` object has every attribute, but `writes_to` is then not a tuple.
+        files = [file for several in tuples if isinstance(several, tuple) for file in several]
         for file in files:
             file.error_context = partial(self.handling, stops=stops)
         self._files += files
@@ -211,7 +212,7 @@ class FailedWrites:
 
     @contextlib.contextmanager
     def handling(self, name: str, *, stops: bool = True) -> Iterator[None]:
-        """Context manager in which a file is written.
+        """Context manager that handles a failed write of a file inside the context.
 
         Args:
             name: Name of the file in log messages.
@@ -229,7 +230,7 @@ class FailedWrites:
                 raise
             self.unsaved_files[name] = masked_text(str(error))
             if name not in self._names:
-                self._names.add(name)  # before the message, since the log file may fail, too
+                self._names.add(name)  # add it before logging, which may fail, too
                 self.logger.error("%s could not be saved: %s", name, error)
         else:
             self.unsaved_files.pop(name, None)

@@ -59,7 +59,7 @@ _WITHOUT_SPACE = re.compile(r"[\"']?[^\s\"'\[\](){},;&]*")
 
 #: Strings that are secret because of their form.
 _FORMS = re.compile(
-    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)(?!git@)[^\s/\"'<>]{,500}@"  # in URLs
+    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)(?!git@)[^\s/\"'<>]{,500}@"  # user and password in URLs
     r"|(?<=[?&]key=)[^\s\"'<>&#]+"
     r"|(?<![\w.:/+-])(?!mailto:)[\w.+-]+:(?![\d.]+@)[^\s/@:,\"']+@(?!sha\d)(?=[\w-]+[.:\w-])"  # without a scheme
     r"|(?<=hooks\.slack\.com/)[^\s\"'<>]+|(?<=/api/webhooks/)[^\s\"'<>]+"
@@ -79,8 +79,8 @@ _NAMED = re.compile(
     r"|(?:--[A-Za-z][\w.-]*|-u)(?:\s+|[\"'],\s*)(?![\"']?-))"
 )
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest)\s+|[bBrRuUfF]{1,2}(?=[\"'])")
-#: A quote with backslashes; and the marks at which a value may end or a nested value may begin: such a quote, a bracket
-#: or a separator.
+#: `_QUOTE`: a quote with its backslashes. `_MARK`: a mark at which a value may end or a nested value may begin: such a
+#: quote, a bracket or a separator.
 _QUOTE = re.compile(r"\\*[\"']")
 _MARK = re.compile(r"(\\*)([\"'])|\\++|[\[({\])}\s,;&]")
 _BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -99,7 +99,8 @@ _AWS = re.compile(r"[A-Za-z0-9+/]{40}")
 _HEX = re.compile(r"[\da-f]{32,}", re.IGNORECASE)
 _SPOKEN = re.compile(r"(?=.*[aeiouy])(?!.*[^aeiouy]{4})(?!.*[aeiouy]{4})[a-z]{3,}|\d{6,}", re.IGNORECASE)
 
-#: Names of environment variables that are recorded, and prefixes of names of other recorded variables.
+#: `_KEPT`: names of environment variables that are recorded. `_KEPT_PREFIXES`: prefixes of the names of other recorded
+#: variables.
 _KEPT = {
     "ATEN_CPU_CAPABILITY", "COLUMNS", "CONDA_DEFAULT_ENV", "CONDA_PREFIX", "CUBLAS_WORKSPACE_CONFIG", "DISPLAY",
     "HIP_VISIBLE_DEVICES", "HOME", "HOSTNAME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LD_PRELOAD", "LINES",
@@ -118,7 +119,7 @@ _KNOWN: set[str] = set()
 #: Set to which `_hide` adds secrets. None if no secrets are collected. `_KNOWN` is not used during the collection.
 _COLLECTED: ContextVar[set[str] | None] = ContextVar("_COLLECTED", default=None)
 _SHORTEST = 6  # minimum length of secrets that are replaced in all texts
-_QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # but not a key of a dict
+_QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # a quoted string that is not a key of a dict
 
 
 def masked(value: Any, name: str = "", *, is_secret: bool = False) -> Any:
@@ -187,7 +188,7 @@ def mask_secret_patterns(text: str) -> str:
 
 
 def mask_known_secrets(text: str) -> str:
-    """Return a text with masked secrets of the command line, of `masked_arguments`, and of the environment.
+    """Mask the secrets of the command line, of `masked_arguments` and of the environment variables in a text.
 
     Secrets with fewer than 6 characters are not masked, because the text may contain them by chance.
     """
@@ -258,8 +259,7 @@ def _pattern_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
 def _hide(secret: Any) -> str:
     """Return `MASK`. Inside `_collecting_secrets`, also collect the secret.
 
-    If the secret consists of parts, the parts are also collected: items of lists and dicts, and the value in
-    "name=secret".
+    Items of lists and dicts inside the secret, and the value in "name=secret", are also collected.
     """
     if (collected := _COLLECTED.get()) is not None:
         whole = str(secret)
@@ -271,7 +271,8 @@ def _hide(secret: Any) -> str:
 
 
 def _masked_command(argv: Sequence[str]) -> Iterator[str]:
-    name, is_next, may_follow = "", False, False  # last option; its value is next; more values may follow
+    # `name` is the last option. `is_next`: the next argument may be its value. `may_follow`: further values may follow.
+    name, is_next, may_follow = "", False, False
     for argument in argv:
         option, sign, value = argument.partition("=")
         if is_next and not argument.startswith("--") and sign and _is_secret(argument, name):  # --cookie name=secret
@@ -300,7 +301,7 @@ def _end_of_value(text: str, start: int, name: str) -> int:
     opening = start if (scheme := _SCHEME.match(text, start)) is None else scheme.end()
     depth, quote, slashes = 0, "", 0
     for mark in _MARK.finditer(text, opening):
-        if quote:  # closed by the same quote with as many backslashes; pairs of backslashes do not count
+        if quote:  # the same quote with as many backslashes ends it; pairs of backslashes are ignored
             if mark[2] == quote and len(mark[1]) % (2 * slashes + 2) == slashes:
                 quote = ""
                 if not depth:
@@ -327,7 +328,7 @@ def _may_be_secret(name: str) -> bool:
     words = _words_of(name)
     if not words or words[-1] in _ENDS or words[0] in _WITHOUT:
         return False
-    either = {*words, *re.split(r"[^a-z0-9]+", name.lower())}  # "APIKey", "APIkey"
+    either = {*words, *re.split(r"[^a-z0-9]+", name.lower())}  # also words of "APIKey" and "APIkey"
     if _USER.fullmatch(name) or any(map(_ALWAYS.fullmatch, either)):
         return True
     is_key = re.fullmatch(r"keys?\d*", "".join(words)) is not None

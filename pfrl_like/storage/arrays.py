@@ -38,7 +38,7 @@ _DTYPE = re.compile(r"[<>|][biufcSUmM][1-9][0-9]{0,8}(\[[0-9]*[a-zA-Z]{1,2}\])?"
 
 
 class _Column(NamedTuple):
-    """One column as described by the header: raw values, or the pickled bytes of objects."""
+    """Description of one column in the header. `size` is the number of bytes of its raw values or pickled objects."""
 
     name: str
     dtype: np.dtype[Any]
@@ -53,19 +53,20 @@ def write_arrays(
     *,
     allow_pickle: bool = False,
 ) -> tuple[int, int]:
-    """Write a header and arrays to a file, which atomically replaces an existing file.
+    """Write a header and arrays to a file. An existing file is replaced atomically.
 
     Args:
         path: The file.
         header: Description of the arrays, as JSON.
-        arrays: Arrays by name, of numbers, bools, strings or times; object arrays only with `allow_pickle`.
+        arrays: Arrays, keyed by name. They may contain numbers, bools, strings or times. Arrays of objects need
+            `allow_pickle=True`.
         allow_pickle: True to pickle object arrays. Their items may be NumPy arrays and plain containers.
 
     Returns:
         The size of the file in bytes and its checksum, both arguments of `read_arrays`.
 
     Raises:
-        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
+        CheckpointError: If the file cannot be written. An existing file of this name is then unchanged.
     """
     target = os.fspath(path)
     pickled = {}
@@ -74,7 +75,7 @@ def write_arrays(
         column: dict[str, Any] = {"name": name, "dtype": array.dtype.str, "shape": array.shape}
         if array.dtype == object:
             if not allow_pickle:
-                reject_pickle(target, f"cannot store {name!r}, which has objects that are not arrays, without pickle")
+                reject_pickle(target, f"cannot store {name!r}, because it contains Python objects")
             pickled[name] = dump_objects(array.ravel().tolist(), target)
             column["pickled"] = len(pickled[name])
         elif not _DTYPE.fullmatch(array.dtype.str):
@@ -110,7 +111,7 @@ def read_arrays(
         checksum: Expected checksum, as returned by `write_arrays`. If None, any checksum is allowed.
 
     Returns:
-        The caller's header, and writable arrays by name.
+        The caller's header, and writable arrays, keyed by name.
 
     Raises:
         CheckpointError: If the file is damaged, truncated, not a file of arrays, or not the expected file, or if it has
@@ -134,7 +135,7 @@ def is_array_file(path: str | os.PathLike[str]) -> bool:
 
 
 def _parts(head: bytes, arrays: Mapping[str, NDArray[Any]], pickled: Mapping[str, bytes]) -> Iterator[Any]:
-    """Yield the bytes of a file in order, in pieces that fit into the cache; contiguous arrays are not copied."""
+    """Yield the bytes of a file in order, in chunks that fit into the cache. Contiguous arrays are not copied."""
     start = MAGIC + struct.pack("<Q", len(head)) + head
     yield start + bytes(-len(start) % _ALIGNMENT)
     for name, array in arrays.items():
@@ -213,7 +214,8 @@ def _array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[An
         if type(values) is not list or len(values) != math.prod(column.shape):
             raise CheckpointError(path, f"is damaged: column {column.name!r} has no objects of shape {column.shape}")
         return np.fromiter(values, object, len(values)).reshape(column.shape)
-    # NumPy operations never produce such values, and would treat such values inconsistently.
+    # Reject bools other than 0 and 1 and characters above 0x10FFFF. NumPy never produces them and treats them
+    # inconsistently.
     if column.dtype.kind == "b" and (content > 1).any():
         raise CheckpointError(path, f"is damaged: the bools of column {column.name!r} are neither 0 nor 1")
     if column.dtype.kind == "U" and column.size:

@@ -1,4 +1,4 @@
-"""Atomic replacement of files: a reader, also after a crash, finds the old content or the new content, never a part.
+"""Atomic replacement of files: a reader finds the whole old or the whole new content, even after a crash.
 
 The procedure is described by Pillai et al. 2014, "All file systems are not created equal" (OSDI), section 6: write a
 new temporary file in the same directory, fsync it, rename it, fsync the directory.
@@ -23,7 +23,8 @@ from typing import Any, BinaryIO, cast
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.utils.stoppable_thread import start_time
 
-#: Number of files that are synced in parallel, and maximum number of open files that wait for a sync.
+#: `_SYNC_THREADS`: number of files that are synced in parallel. `_MAX_PENDING`: maximum number of open files that wait
+#: for a sync.
 _SYNC_THREADS, _MAX_PENDING = 8, 64
 
 
@@ -32,14 +33,17 @@ _pending: ContextVar[list[tuple[int, str, Collection[int]]] | None] = ContextVar
 
 
 def sync(descriptor: int, path: str, ignored_errnos: Collection[int] = ()) -> None:
-    """Make an open file, or the names in an open folder, survive a power failure.
+    """Sync an open file, or the entries of an open directory, to the disk.
 
-    Within `synced_together` the file is synced later, otherwise at once.
+    A power failure does not destroy synced data.
+
+    Inside the context `synced_together` the file is synced later. Otherwise it is synced immediately.
 
     Args:
-        descriptor: The file; the caller may close it afterwards.
+        descriptor: Descriptor of the file or directory. The caller may close it after this call.
         path: Name of the file, for error messages.
-        ignored_errnos: Error numbers that are ignored, because the system does not support the operation.
+        ignored_errnos: Error numbers of `fsync` that are ignored. They mean that the system does not support `fsync`
+            for this file.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -54,7 +58,7 @@ def sync(descriptor: int, path: str, ignored_errnos: Collection[int] = ()) -> No
 
 
 def sync_pending() -> None:
-    """Sync all files that wait in `synced_together`, before an operation that must happen after them.
+    """Sync all files now that wait in `synced_together`, because the next operation requires them on the disk.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -90,7 +94,7 @@ def synced_together() -> Iterator[None]:
         yield
         sync_pending()
     finally:
-        for descriptor, *_ in _pending.get() or ():  # only after an error
+        for descriptor, *_ in _pending.get() or ():  # files remain only after an error
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         _pending.reset(token)
@@ -131,7 +135,7 @@ class OpenFile:
         self.path = path
         self._descriptor = os.open(path, flags | NO_FOLLOW, 0o666)
         self._closing = weakref.finalize(self, os.close, self._descriptor)
-        self._closing.atexit = False  # at exit the system closes it
+        self._closing.atexit = False  # when the process exits, the system closes the file
 
     def close(self) -> None:
         """Close the file."""
@@ -145,7 +149,7 @@ Writer = bytes | Callable[[BinaryIO], None]
 
 _CHUNK = 1 << 24
 _STALE_SECONDS = 3600.0
-# Error numbers of systems and file systems that do not support the operation.
+# Error numbers of `fsync` and `flock` if the system or file system does not support them for directories.
 _NOT_OFFERED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOLCK, errno.ENOSYS)
 
 
@@ -153,10 +157,10 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
     """Replace the file `path` by new content, or leave the file unchanged.
 
     Args:
-        path: The file; its directory must exist. A symbolic link with this name is replaced, not followed.
+        path: Path of the file. Its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
-        durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
-            process.
+        durable: True to wait until the content is on the disk. If False, a power failure may destroy the content, but
+            the end of the process does not.
 
     Raises:
         CheckpointError: If the content cannot be produced or written. The file then has its old content, or, if only
@@ -168,13 +172,13 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
 
 
 def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None) -> int:
-    """Replace a file like `atomic_write`, without the fsync of its directory; for callers that write several files.
+    """Replace a file like `atomic_write`, but do not sync its directory. Callers that write several files sync it once.
 
     Args:
-        target: The file; its directory must exist. A symbolic link with this name is replaced, not followed.
+        target: Path of the file. Its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
-        durable: True to wait until the content would survive a power failure. If False, it survives only the end of the
-            process.
+        durable: True to wait until the content is on the disk. If False, a power failure may destroy the content, but
+            the end of the process does not.
         digest: A hash of `hashlib` that is updated with the written bytes. If None, no hash is updated.
 
     Returns:
@@ -189,7 +193,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
     """Yield the name of a temporary file that atomically replaces `path` at the end of the context.
 
     Raises:
-        CheckpointError: If the file cannot be written; an existing file of this name is unchanged.
+        CheckpointError: If the file cannot be written. An existing file of this name is then unchanged.
     """
     target = os.fspath(path)
     with _replacing(target) as temporary:
@@ -224,7 +228,7 @@ def _finish(target: str, durable: bool = True) -> None:
 
 
 def make_directory(directory: str) -> None:
-    """Create a directory and its missing parents so that they survive a power failure.
+    """Create a directory and its missing parents, and sync them to the disk.
 
     Raises:
         CheckpointError: If the directory cannot be created.
@@ -242,7 +246,7 @@ def make_directory(directory: str) -> None:
 
 
 def sync_file(path: str) -> None:
-    """Make the content of a file survive a power failure.
+    """Sync the content of a file to the disk.
 
     Raises:
         CheckpointError: If the file cannot be opened, or the disk reports an error.
@@ -251,7 +255,7 @@ def sync_file(path: str) -> None:
 
 
 def sync_directory(directory: str) -> None:
-    """Make the names in a directory survive a power failure.
+    """Sync the entries of a directory to the disk.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -272,18 +276,18 @@ def _sync_path(path: str, flags: int, ignored_errnos: Collection[int] = ()) -> N
 def remove_stale(directory: str, prefix: str) -> None:
     """Remove temporary files and directories of killed writers, but not those that are still being written.
 
-    A file is removed if it is older than an hour. A directory is locked by its writer. It is removed if the lock is
-    free, and if it is older than an hour or its process is known to have ended.
+    A file is removed if it is older than an hour. The writer of a directory locks it. A directory whose lock is free is
+    removed if it is older than an hour, or if its process is known to have ended.
 
     Args:
         directory: The directory that contains the temporary files.
-        prefix: First part of their names; a process id and eight hexadecimal digits follow.
+        prefix: First part of the names. A process id and eight hexadecimal digits follow.
     """
     ours = re.compile(rf"{re.escape(prefix)}[0-9]+-[0-9a-f]{{8}}")
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if ours.fullmatch(entry.name) and not entry.is_symlink():
-                with contextlib.suppress(OSError, CheckpointError):  # another process may clean at the same time
+                with contextlib.suppress(OSError, CheckpointError):  # another process may remove it at the same time
                     is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime >= _STALE_SECONDS
                     if not entry.is_dir():
                         if is_old:
@@ -294,7 +298,7 @@ def remove_stale(directory: str, prefix: str) -> None:
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a regular file for reading; links, pipes and devices are rejected.
+    """Open a regular file for reading. Links, pipes and devices are rejected.
 
     Raises:
         CheckpointError: If the file does not exist, is not a regular file, or cannot be opened.
@@ -302,7 +306,7 @@ def open_regular(path: str) -> BinaryIO:
     with named_errors(path, "read"):
         if os.path.islink(path):
             raise CheckpointError(path, "is a symbolic link; replace it by a copy of the file (cp -L)")
-        # Without O_NONBLOCK the opening of a pipe would wait for the other end of the pipe.
+        # Without O_NONBLOCK, opening a pipe would wait until its other end is open.
         descriptor = os.open(path, os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
         try:
             check_regular(descriptor, path)
@@ -371,7 +375,7 @@ def read_bounded(path: str, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
-    """Lock a directory against saves by other processes and threads, if the system supports it (POSIX, `flock`).
+    """Lock a directory, so that no other process or thread saves into it. Without `flock` (POSIX), do nothing.
 
     The lock creates no file. It ends with the context, also in processes that were forked inside the context.
 
@@ -402,13 +406,16 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
                 break
         yield
     finally:
-        with contextlib.suppress(OSError):  # after only closing, forked processes would keep the lock
+        # Unlock explicitly: closing the descriptor does not release a lock that a forked process shares.
+        with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)
-        with contextlib.suppress(OSError):  # nothing was written through this descriptor
+        # An error here loses no data, because nothing was written through this descriptor.
+        with contextlib.suppress(OSError):
             os.close(descriptor)
 
 
-def _fill(temporary: str, writer: Writer, synced_as: str | None, digest: Any) -> int:
+def _fill(temporary: str, writer: Writer, sync_path: str | None, digest: Any) -> int:
+    """Write a temporary file and return its size. Sync it, unless `sync_path` (its name in errors) is None."""
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
     try:
         stream = _Stream(descriptor, digest)
@@ -418,8 +425,8 @@ def _fill(temporary: str, writer: Writer, synced_as: str | None, digest: Any) ->
             writer(cast(BinaryIO, stream))
         if os.fstat(descriptor).st_size != stream.size:
             raise OSError(errno.EIO, f"{stream.size} bytes were written, the file has {os.fstat(descriptor).st_size}")
-        if synced_as is not None:
-            sync(descriptor, synced_as)
+        if sync_path is not None:
+            sync(descriptor, sync_path)
     except BaseException:
         with contextlib.suppress(OSError):
             os.close(descriptor)
@@ -451,7 +458,7 @@ class _Stream(io.RawIOBase):
 
 @contextlib.contextmanager
 def named_errors(path: str, verb: str) -> Iterator[None]:
-    """Convert any error to a `CheckpointError` that contains the file's name; KeyboardInterrupt is not converted."""
+    """Convert any error to a `CheckpointError` that contains the file's name, but not a KeyboardInterrupt."""
     handled = sys.exception()
     try:
         yield
@@ -459,12 +466,12 @@ def named_errors(path: str, verb: str) -> Iterator[None]:
         raise
     except Exception as error:
         cause = error.__context__
-        while cause is not None and cause is not handled:  # torch replaces a KeyboardInterrupt by its own error
+        while cause is not None and cause is not handled:  # torch may replace a KeyboardInterrupt by its own error
             if not isinstance(cause, Exception):
                 raise cause from None
             cause = cause.__context__
         if isinstance(error, OSError):
             raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
-        # on a full disk torch reports a file position; the underlying OSError is clearer
+        # If the disk is full, torch reports a file position. The underlying OSError is clearer.
         clearer = error.__context__ if isinstance(error.__context__, OSError) else error
         raise CheckpointError(path, f"cannot be {verb}: {type(clearer).__name__}: {clearer}") from error

@@ -23,12 +23,16 @@ from pfrl_like.storage.tensors import load_tensors
 
 #: Key of the file that contains the tensors of the state.
 STATE_TENSORS = "state-tensors.pt"  # no attribute can have this name
-#: One level more than JSON files may have: deeper values are not split, and raise an error when the JSON is written.
+#: Maximum depth of values that are split: one level more than JSON files may have. Deeper values raise an error when
+#: the JSON is written.
 _MAX_DEPTH = 33
 
 
 def split_state(state: Any) -> tuple[Any, list[Any]]:
-    """Split a state into a copy with None for each tensor and a list of [path, tensor]; a path is keys and indices."""
+    """Return a copy of a state with None for each tensor, and a list of [path, tensor].
+
+    A path is a list of keys and indices.
+    """
     tensors: list[Any] = []
     return _without(state, [], tensors), tensors
 
@@ -48,7 +52,7 @@ def join_state(state: dict[str, Any], tensors: Any, source: str) -> None:
     """Insert the tensors that `split_state` returned into the state.
 
     Args:
-        state: The state, as JSON; changed in place.
+        state: The state as JSON values. It is changed in place.
         tensors: The [path, tensor] pairs that were loaded from a file.
         source: The file, for error messages.
 
@@ -70,8 +74,8 @@ def join_state(state: dict[str, Any], tensors: Any, source: str) -> None:
 
 KIND = "agent"
 
-# Limit on the memory of a file, as a multiple of the live tensors: LBFGS keeps 200 vectors per parameter, and each
-# tensor counts twice, once in the file and once as the loaded tensor.
+# `_FACTOR` limits the memory for loading a file, as a multiple of the live tensors. LBFGS has 200 vectors per
+# parameter, and each tensor is counted twice: in the file and as the loaded tensor.
 _MAX_STATE_TENSORS = 1 << 36  # in bytes, for rollouts and similar tensors of the state
 _BASE_BYTES = 1 << 26
 _FACTOR = 512
@@ -79,7 +83,7 @@ _FACTOR = 512
 
 @runtime_checkable
 class Owner(Protocol):
-    """An object with attributes to save; see `AttributeSavingMixin`."""
+    """An object whose attributes can be saved; see `AttributeSavingMixin`."""
 
     @property
     def saved_attributes(self) -> tuple[str, ...]: ...
@@ -90,7 +94,10 @@ class Owner(Protocol):
 
 
 class _Parts:
-    """The parts of an owner that can be saved, and of the owners among its attributes, under dotted names."""
+    """The saved attributes of an owner and of the owners among its attributes, keyed by dotted name.
+
+    `owners` contains the owners. `leaves` contains the other attributes, which have `state_dict`.
+    """
 
     def __init__(self, owner: Owner, path: object) -> None:
         self.path = path
@@ -126,11 +133,11 @@ class _Parts:
 
 
 def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
-    """Save an owner's attributes into a directory; at each instant it contains the old save or the new save.
+    """Save an owner's attributes into a directory. At each time the directory contains the whole old or new state.
 
     Raises:
-        CheckpointError: If an attribute cannot be saved or written; the old save is unchanged.
-        NonFiniteError: If a parameter is NaN or infinite; the old save is unchanged.
+        CheckpointError: If an attribute cannot be saved or written. The old state in the directory is then unchanged.
+        NonFiniteError: If a parameter is NaN or infinite. The old state in the directory is then unchanged.
     """
     parts = _Parts(owner, os.fspath(dirname))
     files = {}
@@ -151,25 +158,26 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
 
 
 def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
-    """Return the maximum size in bytes, by key, of each file from which an owner can load its attributes.
+    """Return the maximum size in bytes of each file from which an owner can load attributes, keyed by the file's key.
 
     Raises:
         CheckpointError: If the owner has attributes that cannot be saved.
     """
     limits = {STATE_TENSORS: _MAX_STATE_TENSORS}
-    for name, leaf in _Parts(owner, os.fspath(dirname)).leaves.items():  # a module's file has the live module's shapes
+    # The file of a module contains tensors of the same shapes as the live module.
+    for name, leaf in _Parts(owner, os.fspath(dirname)).leaves.items():
         limits[f"{name}.pt"] = _bound(leaf, 2 if isinstance(leaf, torch.nn.Module) else _FACTOR)
     return limits
 
 
 def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
-    """Load attributes saved by `save_attributes` or by PFRL; all checks are done before the first change.
+    """Load attributes that `save_attributes` or PFRL saved. All checks are done before the first change.
 
     A directory of PFRL contains only networks and optimisers. Counters therefore stay unchanged.
 
     Raises:
-        CheckpointError: If the directory contains no complete save, or if its parts have different names or shapes than
-            the parts of `owner`. `owner` is then unchanged. Classes are not compared.
+        CheckpointError: If the directory contains no complete saved state, or if the saved attributes have different
+            names or shapes than the attributes of `owner`. `owner` is then unchanged. Classes are not compared.
     """
     directory = os.fspath(dirname)
     parts = _Parts(owner, directory)
@@ -225,16 +233,16 @@ def _reason_empty(directory: str, names: list[str]) -> str:
 
 
 def attributes_state(owner: Owner) -> dict[str, Any]:
-    """Return the content of a save as {"attributes": {...}, "state": {...}}; tensors are not copied."""
+    """Return all that `save_attributes` saves, as {"attributes": {...}, "state": {...}}; tensors are not copied."""
     parts = _Parts(owner, "state_dict")
     return {"attributes": {name: leaf.state_dict() for name, leaf in parts.leaves.items()}, "state": parts.states()}
 
 
 def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
-    """Load the result of `attributes_state`, all or nothing; `owner` keeps no reference to `state`.
+    """Load the result of `attributes_state` completely, or not at all. `owner` keeps no reference to `state`.
 
     Raises:
-        CheckpointError: If the state belongs to a different agent; `owner` is then unchanged.
+        CheckpointError: If the state belongs to a different agent. `owner` is then unchanged.
     """
     parts = _Parts(owner, "state_dict")
     if set(state) != {"attributes", "state"} or set(state["attributes"]) != set(parts.leaves):
@@ -247,7 +255,7 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
 
 
 def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
-    """Change the live objects; if one of them raises an error, restore the state of all objects."""
+    """Change the live objects. If one of them raises an error, restore the state of all objects."""
     if states is not None and (set(states) != set(parts.owners) or not all(type(s) is dict for s in states.values())):
         names = ", ".join(name or "the agent" for name in parts.owners)
         raise CheckpointError(parts.path, f"contains the state of a different agent; expected the state of {names}")
@@ -259,7 +267,7 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
         for name, state in (states or {}).items():
             parts.owners[name].restore_state(state)
     except BaseException as error:
-        # An object that rejects even its previous state was not changed; the other objects are restored anyway.
+        # Restore as many objects as possible. An object that rejects its previous state was not changed.
         for name, leaf in parts.leaves.items():
             with contextlib.suppress(Exception):
                 leaf.load_state_dict(before[name])
@@ -289,7 +297,7 @@ def _non_finite(leaf: Any, state: Any) -> str | None:
 
 
 def _writer(leaf: Any, state: Any, path: str) -> Callable[[BinaryIO], None]:
-    """Return a function that writes a leaf to a stream. Raise if loading the leaf would exceed `_bound`."""
+    """Return a function that writes a leaf to a stream. Raise an error if loading the leaf would exceed `_bound`."""
     writer = tensor_writer(state, path)
     needed, bound = 2 * sum(tensor.nbytes for tensor in tensors_in(state)), _bound(leaf)
     if needed > bound:

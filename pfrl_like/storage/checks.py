@@ -1,4 +1,4 @@
-"""Checks that a loaded state dict matches a live module or optimiser; the checks change nothing."""
+"""Checks that a loaded state dict matches a live module or optimiser. The checks change nothing."""
 
 import math
 from collections.abc import Mapping
@@ -8,17 +8,19 @@ import torch
 
 from pfrl_like.errors import CheckpointError
 
-# Keys of the state that torch's optimisers store per element of a parameter, and per parameter.
+# `_PER_ELEMENT`: keys of the state that torch's optimisers store for each element of a parameter. `_PER_PARAMETER`:
+# keys of the state that they store once per parameter.
 _PER_ELEMENT = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"}
 _PER_ELEMENT |= {"acc_delta", "sum", "ax", "prev", "step_size"}
 _PER_PARAMETER = {"step", "mu_product", "eta", "mu"}
-# Keys among these whose values are sums or means of squares or magnitudes. Hyperparameters that torch rejects if they
-# are negative.
+# `_SQUARES`: keys whose values are sums or means of squares or magnitudes. `_NOT_NEGATIVE`: hyperparameters that torch
+# rejects if they are negative.
 _SQUARES = {"exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "acc_delta", "sum", "step_size"}
 _NOT_NEGATIVE = {"lr", "initial_lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "rho", "betas"}
 # Hyperparameters that torch bounds from above.
 _BELOW_ONE, _AT_MOST_ONE = {"betas"}, {"rho"}
-# Choice of kernel, which is not part of the trained state: a state saved on a GPU must load on a machine without a GPU.
+# Hyperparameters that choose a kernel. They are not loaded, because a state saved on a GPU must load on a machine
+# without a GPU.
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 
 
@@ -26,7 +28,7 @@ def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
     """Raise an error if a state dict has different names, shapes or dtypes than the live model.
 
     Args:
-        loaded: The state dict that was read, by name.
+        loaded: The state dict that was read from the file.
         live: `state_dict()` of the live model, on any device.
         path: The file, for error messages.
 
@@ -80,7 +82,7 @@ def checked_optimizer_state(loaded: Any, optimizer: torch.optim.Optimizer, path:
 
     Args:
         loaded: The state dict that was read.
-        optimizer: The live optimiser; its choice of kernel (foreach, fused, capturable) is kept.
+        optimizer: The live optimiser. Its choice of kernel (foreach, fused, capturable) is kept.
         path: The file, for error messages.
 
     Raises:
@@ -156,7 +158,7 @@ def _check_state(value: Any, key: Any, parameter: torch.Tensor, live: Any, where
         shape = tuple(parameter.shape)
     else:
         return
-    if value is None and key == "momentum_buffer":  # SGD before its first step
+    if value is None and key == "momentum_buffer":  # the state of SGD before its first step
         return
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape:
         actual = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"type {type(value).__name__}"

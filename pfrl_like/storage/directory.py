@@ -1,8 +1,8 @@
 """Directories with several files that change together: `manifest.json` lists the files of the current state.
 
 Each save writes data files with new names (`model-7f3a91c2.pt`). The new state becomes current when the manifest is
-replaced. No file of the old state is changed before that, and the files of the previous save are kept until the next
-save is complete. A new directory is built under a temporary name and then renamed. Therefore an existing directory is
+replaced. No file of the old state is changed before that. The files of the previous state are kept until a newer state
+is complete. A new directory is built under a temporary name and then renamed. Therefore an existing directory is
 complete.
 """
 
@@ -22,7 +22,7 @@ from pfrl_like.storage import atomic, manifest
 from pfrl_like.storage.json_file import dump_json, read_json
 
 _MAX_STATE = 1 << 28
-#: Names of the files that an interrupted first save leaves.
+#: Names of the files that remain if the first call of `save_directory` is interrupted.
 _UNFINISHED = re.compile(rf"{manifest.ANY_NAME}|\.tmp-.+-[0-9]+-[0-9a-f]{{8}}")
 #: Prefix of the temporary names of directories that are being built.
 _NEW = ".tmp-new-"
@@ -72,16 +72,17 @@ def save_directory(
     """Write `files` and `state` as the content of a directory, atomically.
 
     Args:
-        dirname: The directory; created if it does not exist, and then visible only when it is complete. Files that do
-            not belong to a save are not changed.
-        files: Content of each file, by key: a plain file name such as "model.pt", which is stored as "model-<hex8>.pt".
+        dirname: The directory. If it does not exist, it is created, and becomes visible only when it is complete. Files
+            that this function has not written are not changed.
+        files: Content of each file. Its key is a plain file name such as "model.pt". The file is stored as
+            "model-<hex8>.pt".
         state: Other content, as JSON.
-        kind: Kind of the directory, for instance "agent"; `load_directory` compares it.
+        kind: Kind of the directory, for instance "agent". `load_directory` compares it with the expected kind.
         class_name: Class of the saved object, for the user.
-        aliases: For each copy of a file its name, relative to the directory, and the key of the file. The copies are
-            made for other programs; `load_directory` does not read them.
+        aliases: Copies of files for other programs: a dict from the name of each copy, relative to the directory, to
+            the key of the file. `load_directory` does not read the copies.
         info: Additional fields of the manifest, as JSON.
-        other_keys: Keys that other saves into the directory may have; old files of these keys are also removed.
+        other_keys: Keys that other calls for this directory may use. Old files with these keys are also removed.
 
     Raises:
         CheckpointError: If a file cannot be written. The directory then still has its previous state, unless the reason
@@ -96,21 +97,21 @@ def save_directory(
     writers: dict[str, atomic.Writer] = {**files, manifest.STATE: content}
     dump_json(info or {}, directory, manifest.MAX_MANIFEST)
 
-    def save(place: str) -> None:
-        """Save into a directory; the caller holds its lock."""
-        _make_folders(place, aliases)
-        names = _new_names(place, writers)
+    def save(folder: str) -> None:
+        """Save into a directory. The caller holds its lock."""
+        _make_folders(folder, aliases)
+        names = _new_names(folder, writers)
         try:
             with atomic.synced_together():
-                entries = {key: _write_data(place, names[key], writer) for key, writer in writers.items()}
-                atomic.sync_directory(place)
+                entries = {key: _write_data(folder, names[key], writer) for key, writer in writers.items()}
+                atomic.sync_directory(folder)
             fields = manifest.new_manifest(kind, class_name, entries, aliases, info or {})
-            _commit(place, dump_json(fields, place, manifest.MAX_MANIFEST))
+            _commit(folder, dump_json(fields, folder, manifest.MAX_MANIFEST))
         except BaseException:
-            _remove_unlisted(place, names)
+            _remove_unlisted(folder, names)
             raise
-        _clean(place, {*writers, *other_keys}, aliases)
-        _copy_aliases(place, aliases, entries)
+        _clean(folder, {*writers, *other_keys}, aliases)
+        _copy_aliases(folder, aliases, entries)
 
     if os.path.lexists(directory) or not _save_new(directory, save):
         atomic.make_directory(directory)
@@ -119,35 +120,35 @@ def save_directory(
 
 
 def _save_new(directory: str, save: Callable[[str], None]) -> bool:
-    """Save into a temporary directory and rename it; returns False if another process has created the directory."""
+    """Save into a temporary directory and rename it. Return False if another process has created the directory."""
     above, name = os.path.split(os.path.realpath(directory))
     atomic.make_directory(above)
     atomic.remove_stale(above, _NEW)
-    place, target = os.path.join(above, f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}"), os.path.join(above, name)
+    folder, target = os.path.join(above, f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}"), os.path.join(above, name)
     try:
         with atomic.named_errors(directory, "created"):
-            os.mkdir(place)
-        with atomic.directory_lock(place):  # without the lock, other processes would remove this directory
+            os.mkdir(folder)
+        with atomic.directory_lock(folder):  # without the lock, other processes would remove this directory
             try:
-                save(place)
+                save(folder)
             finally:
-                if is_made := has_manifest(place):  # also if a copy could not be written
+                if is_made := has_manifest(folder):  # True even if a copy could not be written
                     atomic.sync_pending()
-                    is_made = _rename(place, target)
+                    is_made = _rename(folder, target)
         atomic.sync_directory(above)
     except CheckpointError as error:
-        path, reason = (text.replace(place, directory) for text in (error.path, error.reason))
+        path, reason = (text.replace(folder, directory) for text in (error.path, error.reason))
         raise CheckpointError(path, reason) from error
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return is_made
 
 
-def _rename(place: str, target: str) -> bool:
-    """Rename a directory; returns False if `target` exists and is not empty."""
+def _rename(folder: str, target: str) -> bool:
+    """Rename a directory. Return False if `target` exists and is not empty."""
     with atomic.named_errors(target, "created"):
         try:
-            os.rename(place, target)
+            os.rename(folder, target)
         except OSError:
             if not os.path.isdir(target):
                 raise
@@ -156,14 +157,14 @@ def _rename(place: str, target: str) -> bool:
 
 
 def has_manifest(dirname: str | os.PathLike[str]) -> bool:
-    """True if `save_directory` has completed a save into this directory."""
+    """True if `save_directory` has completely written a state into this directory."""
     return any(os.path.lexists(os.path.join(dirname, name)) for name in (manifest.MANIFEST, manifest.PREVIOUS))
 
 
 def orphan_state_files(dirname: str | os.PathLike[str]) -> list[str]:
-    """Return the names of the state files in a directory without a manifest; [] if the directory has a manifest.
+    """Return the names of the state files in a directory that has no manifest; [] if it has a manifest.
 
-    Such files exist if the first save was interrupted or the manifest was lost.
+    Such files exist if the first call of `save_directory` was interrupted, or if the manifest was lost.
     """
     if has_manifest(dirname) or not os.path.isdir(dirname):
         return []
@@ -171,7 +172,7 @@ def orphan_state_files(dirname: str | os.PathLike[str]) -> list[str]:
 
 
 def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
-    """True if a directory is empty, or contains only files of an interrupted first save."""
+    """True if a directory is empty, or if the first call of `save_directory` was interrupted."""
     names = [name for _, _, files in os.walk(dirname) for name in files]
     return not has_manifest(dirname) and all(map(_UNFINISHED.fullmatch, names))
 
@@ -181,16 +182,17 @@ def load_directory(
 ) -> Snapshot:
     """Load the newest complete state of a directory.
 
-    If the last state is damaged, a warning is logged and the previous state is loaded, if it is complete.
+    If the last state is damaged and the previous state is complete, the previous state is loaded with a warning.
 
     Args:
         dirname: The directory.
         kind: Expected kind of the directory. If None, any kind is allowed.
-        limits: Maximum size of each file in bytes, by key; files with other keys are not verified. If None, all
-            files are verified without a limit, except for the state.
+        limits: Maximum size of each file in bytes, keyed by the file's key. Files with other keys are not verified. If
+            None, all files are verified, and only the file of the state has a maximum size.
 
     Raises:
-        CheckpointError: If there is no complete state of this kind; the message contains the missing or damaged file.
+        CheckpointError: If the directory has a different kind or contains no complete state. The message names the
+            missing or damaged file.
     """
     directory = os.fspath(dirname)
     problems = []
@@ -227,7 +229,7 @@ def _make_folders(directory: str, aliases: Mapping[str, str]) -> None:
 
 
 def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
-    """Return new file names by key; none of the names exists in the directory."""
+    """Return new file names, keyed by key. None of the names exists in the directory."""
     while True:
         token = secrets.token_hex(4)
         names = {key: manifest.versioned_name(key, token) for key in keys}
@@ -236,7 +238,7 @@ def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, Any]:
-    """Write a file and return its entry in the manifest; the hash is computed from the bytes that are written."""
+    """Write a file and return its entry in the manifest. The hash is computed from the bytes that are written."""
     digest = hashlib.sha256()
     size = atomic.write_file(os.path.join(directory, name), writer, durable=True, digest=digest)
     return {"name": name, "size": size, "sha256": digest.hexdigest()}
@@ -244,7 +246,7 @@ def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, A
 
 def _commit(directory: str, content: bytes) -> None:
     path = os.path.join(directory, manifest.MANIFEST)
-    # A damaged manifest does not replace the readable manifest in the previous save.
+    # A damaged manifest must not replace `previous.json`, which may be readable.
     replaced = atomic.read_bounded(path, manifest.MAX_MANIFEST) if _readable_manifest(path) is not None else None
     atomic.atomic_write(path, content)
     if replaced is not None:
@@ -288,7 +290,7 @@ def _report_foreign_copies(snapshot: Snapshot) -> None:
         path = os.path.join(snapshot.dirname, *alias.split("/"))
         original = os.path.join(snapshot.dirname, entry["name"])
         try:
-            # A copy has the modification time of its original, so only a changed copy must be compared.
+            # A copy has the modification time of its original. Therefore only newer copies are compared.
             if os.lstat(path).st_mtime_ns <= os.lstat(original).st_mtime_ns:
                 continue
             _verify(path, entry)
@@ -312,7 +314,10 @@ def _listed_files(directory: str) -> set[str] | None:
 
 
 def _remove_unlisted(directory: str, names: Mapping[str, str]) -> None:
-    """Remove the files of a failed save, unless a manifest lists them: a rename may succeed and report an error."""
+    """Remove the files of a failed save, unless a manifest lists them.
+
+    A manifest may list them, because a rename may succeed and still report an error.
+    """
     needed = _listed_files(directory)
     if needed is not None:
         for name in set(names.values()) - needed:
@@ -321,7 +326,7 @@ def _remove_unlisted(directory: str, names: Mapping[str, str]) -> None:
 
 
 def _clean(directory: str, keys: Iterable[str], aliases: Iterable[str]) -> None:
-    """Remove files of earlier saves with these keys that no manifest lists; the caller holds the lock.
+    """Remove the old files with these keys that no manifest lists. The caller holds the lock.
 
     No other process is saving into this directory, so all temporary files belong to killed processes.
     """

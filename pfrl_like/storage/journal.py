@@ -23,7 +23,7 @@ class Journal(OpenFile):
     """Writer of a new journal.
 
     Args:
-        path: The file; an existing file with this name is emptied.
+        path: Path of the file. An existing file with this name is emptied.
 
     Raises:
         CheckpointError: If the file cannot be created.
@@ -37,7 +37,7 @@ class Journal(OpenFile):
         self._add(MAGIC, 0)
 
     def append(self, records: Sequence[bytes]) -> bool:
-        """Write records; when this method returns, the records survive the end of the process.
+        """Write records. After this call, the end of the process does not destroy them.
 
         Returns:
             True if the records and a `SYNCED` record after them fit into the journal; otherwise nothing is written.
@@ -53,7 +53,7 @@ class Journal(OpenFile):
         return fits
 
     def mark(self) -> None:
-        """Append the record `SYNCED`: all earlier records are on the disk. If it is the last record, do nothing.
+        """Append the record `SYNCED` (all earlier records are on the disk), unless it is already the last record.
 
         Raises:
             CheckpointError: If the record cannot be written.
@@ -63,7 +63,7 @@ class Journal(OpenFile):
             self._marked = True
 
     def sync(self) -> None:
-        """Wait until the records would survive a power failure.
+        """Wait until the records are on the disk.
 
         Raises:
             CheckpointError: If the disk reports an error.
@@ -115,7 +115,7 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
 
 
 def _record(content: bytes, at: int, number: int) -> bytes | None:
-    """Return the record that begins at this byte, or None if the record is incomplete or its number differs."""
+    """Return the record that begins at byte `at`; None if the record is incomplete or does not have this number."""
     begin = at + _HEAD.size + _SUM.size
     if begin > len(content):
         return None
@@ -127,14 +127,15 @@ def _record(content: bytes, at: int, number: int) -> bytes | None:
     return record if zlib.crc32(record, zlib.crc32(content[at : at + _HEAD.size])) == expected else None
 
 
-#: Function of a file name; returns a context manager that handles errors in writing the file.
+#: Function that takes a file name and returns a context manager. The context manager handles errors in writing the
+#: file.
 ErrorContext = Callable[[str], contextlib.AbstractContextManager[Any]]
 #: Maximum number of bytes that are buffered in memory.
 MAX_BUFFERED = 1 << 26
 
 
 class AppendedFile:
-    """An append-only file without partial pieces: after an error it ends at the end of a piece.
+    """An append-only file of pieces (the arguments of `append`). After an error it ends at the end of a piece.
 
     Pieces that cannot be written are buffered in memory and written together with the next piece. Nothing is lost if
     the disk is full for a while. If the buffer exceeds `MAX_BUFFERED` bytes, the file does not grow any more, and
@@ -203,10 +204,10 @@ class AppendedFile:
                 raise CheckpointError(self.path, f"is incomplete: the disk is full, {MAX_BUFFERED} bytes are buffered")
 
     def flush(self) -> None:
-        """Write the buffered pieces; a closed file is opened again.
+        """Write the buffered pieces. A closed file is opened again.
 
         Raises:
-            CheckpointError: If the pieces cannot be written; they stay in the buffer.
+            CheckpointError: If the pieces cannot be written. They stay in the buffer.
         """
         if not self._waiting:
             return
@@ -240,7 +241,7 @@ class AppendedFile:
         """Replace the content of the file.
 
         Raises:
-            CheckpointError: If the file cannot be replaced; the file then keeps its old content.
+            CheckpointError: If the file cannot be replaced. It then keeps its old content.
         """
         with named_errors(self.path, "written"):
             self._file.close()  # Windows cannot replace an open file
@@ -255,7 +256,7 @@ class AppendedFile:
             self._valid_size = None
 
     def close(self) -> None:
-        """Write the buffered pieces and close the file; an error in closing is also raised."""
+        """Write the buffered pieces and close the file. If the file cannot be closed, an error is raised."""
         if self._file.closed:
             return
         with self.error_context(os.path.basename(self.path)):

@@ -16,17 +16,17 @@ _MAX_DEPTH = 32
 def plain_json(
     value: Any, path: object, where: str = "state", depth: int = _MAX_DEPTH, kept: tuple[type, ...] = ()
 ) -> Any:
-    """Return a copy of `value` in the types of JSON; NumPy numbers and arrays are converted to numbers and lists.
+    """Return a copy of `value` that contains only JSON types. NumPy values are converted to numbers and lists.
 
     Args:
         value: Nested dicts, lists and tuples of None, bool, int, finite float, str and NumPy values.
         path: File or directory that the value is written to, for error messages.
         where: Name of the value, for error messages.
         depth: Maximum number of nested levels.
-        kept: Additional types, whose values are returned unchanged.
+        kept: Additional types. Values of these types are returned unchanged.
 
     Raises:
-        CheckpointError: If `value` contains other values; the message contains their place.
+        CheckpointError: If `value` contains other values. The message says where they are.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()

@@ -8,8 +8,8 @@
 
 A generation begins in three steps: its values and state are written to the disk, `meta.json` is replaced, and files
 that `meta.json` does not name are removed. A caller of `LogDirectory` must follow two rules. A row of values is written
-before the record that refers to it. A row is overwritten only after the state on the disk, following a `sync`, no
-longer refers to it.
+before the record that refers to it. A row is overwritten only after a `sync`, when the state on the disk no longer
+refers to the row.
 """
 
 import contextlib
@@ -44,10 +44,11 @@ _ATTEMPTS = 3
 class MappedFile(atomic.OpenFile):
     """A memory-mapped file of values in rows, written through the arrays that `map` returns.
 
-    Disk space is allocated before it is mapped, so that a full disk raises an error and does not send a signal.
+    Disk space is allocated before it is mapped. Therefore a full disk raises an error. Without this, a signal would
+    kill the process.
 
     Args:
-        path: The file; created if it does not exist.
+        path: Path of the file. It is created if it does not exist.
         grows: True if the file may be created and may grow.
 
     Attributes:
@@ -75,7 +76,7 @@ class MappedFile(atomic.OpenFile):
             return os.fstat(self._descriptor).st_size
 
     def map(self, size: int) -> NDArray[np.uint8]:
-        """Map the first `size` bytes to a new array, shape [size]; a smaller file grows.
+        """Map the first `size` bytes to a new array, shape [size]. A smaller file grows.
 
         Raises:
             CheckpointError: If the disk is full, or the file may not grow.
@@ -91,7 +92,7 @@ class MappedFile(atomic.OpenFile):
         return np.frombuffer(self._map, np.uint8)
 
     def sync(self) -> None:
-        """Wait until the written values would survive a power failure.
+        """Wait until the written values are on the disk.
 
         Raises:
             CheckpointError: If the disk reports an error.
@@ -102,7 +103,7 @@ class MappedFile(atomic.OpenFile):
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Close the file; arrays over the file stay valid."""
+        """Close the file. Arrays over the file stay valid."""
         self._map = None
         super().close()
 
@@ -151,33 +152,34 @@ class ColumnFiles:
             file.grows = grows
 
     def open(self, name: str) -> MappedFile:
-        """Return the file with this name; created if it does not exist."""
+        """Return the file with this name. It is created if it does not exist."""
         if name not in self._files:
             path = os.path.join(self._directory, f"columns-{self.token}-{name}.bin")
             self._files[name] = MappedFile(path, self._grows)
         return self._files[name]
 
     def sync(self) -> None:
-        """Wait until the values would survive a power failure."""
+        """Wait until the values are on the disk."""
         for file in self._files.values():
             file.sync()
 
     def close(self) -> None:
-        """Close the files; arrays over the files stay valid."""
+        """Close the files. Arrays over the files stay valid."""
         for file in self._files.values():
             file.close()
         self._files.clear()
 
 
 class LogDirectory:
-    """The directory, locked for writing until `close` is called.
+    """A directory of this format, locked for writing until `close` is called.
 
     Args:
-        path: The directory; created if it does not exist.
-        properties: Properties that must be the same each time the directory is opened, as JSON; stored in `meta.json`.
+        path: Path of the directory. It is created if it does not exist.
+        properties: Properties that must be the same each time the directory is opened, as JSON values. They are stored
+            in `meta.json`.
 
     Raises:
-        CheckpointError: If it is not a directory of this kind, or if another process writes to it.
+        CheckpointError: If the directory contains other files, or if another process writes to it.
     """
 
     def __init__(self, path: str, properties: Mapping[str, Any]) -> None:
@@ -185,7 +187,7 @@ class LogDirectory:
         self.properties = dict(properties)
         self.count = 0  # number of records in the journal
         self.saves: list[str] = []  # files outside the directory that refer to rows of the values
-        self._journal: Any = None  # None before a generation has begun, like _files
+        self._journal: Any = None  # this and _files are None before a generation begins
         self._generation = 0
         self._files: Any = None
         atomic.make_directory(path)
@@ -203,7 +205,7 @@ class LogDirectory:
         return not os.path.lexists(os.path.join(self.path, META))
 
     def read(self) -> tuple[LoggedState, ColumnFiles]:
-        """Return the last committed state with its records, and its files of values.
+        """Return the last committed state with the records after it, and the files of values of this state.
 
         Raises:
             CheckpointError: If the state is damaged, or has different properties.
@@ -224,11 +226,10 @@ class LogDirectory:
             raise CheckpointError(self.path, f"has files of values but no {META}; use another directory")
 
     def copy(self, source: str) -> None:
-        """Copy the content of another directory into this new directory; the other directory is not changed.
+        """Copy the content of another directory into this new directory. The other directory is not changed.
 
         Raises:
-            CheckpointError: If the source is not a directory of this kind, has different properties, or cannot be
-                copied.
+            CheckpointError: If the source does not have this format, has different properties, or cannot be copied.
         """
         for attempt in range(_ATTEMPTS):
             meta = read_meta(source, self.properties)
@@ -252,7 +253,7 @@ class LogDirectory:
         """Begin a generation with this state, and remove the files of earlier generations.
 
         Raises:
-            CheckpointError: If a file cannot be written; the previous generation is then unchanged.
+            CheckpointError: If a file cannot be written. The previous generation is then unchanged.
         """
         generation = self._generation + 1
         files.sync()
@@ -270,7 +271,7 @@ class LogDirectory:
         self.clean(f"columns-{files.token}-")
 
     def append(self, records: Sequence[bytes]) -> bool:
-        """Write records; when this method returns, the records survive the end of the process.
+        """Write records. After this call, the end of the process does not destroy them.
 
         Returns:
             True if the records fit into the journal. Otherwise nothing is written, and a new generation must begin.
@@ -283,18 +284,18 @@ class LogDirectory:
         return fits
 
     def sync(self) -> None:
-        """Wait until values and records would survive a power failure.
+        """Wait until values and records are on the disk.
 
         Raises:
             CheckpointError: If the disk reports an error.
         """
         self._files.sync()
         self._journal.sync()
-        self._journal.mark()  # after the sync, so that SYNCED is never on the disk without the earlier records
+        self._journal.mark()  # not earlier: SYNCED must not be on the disk without the earlier records
         self._journal.sync()
 
     def clean(self, columns: str) -> None:
-        """Remove files of other generations; files of values with the prefix `columns` are kept."""
+        """Remove files of other generations, except files of values with the prefix `columns`."""
         keep = {f"state-{self._generation}.bin", f"journal-{self._generation}.bin"}
         with contextlib.suppress(CheckpointError):
             for name in atomic.names_in(self.path):
@@ -325,7 +326,7 @@ class LogDirectory:
         """Store the names of files outside the directory that refer to rows of the values.
 
         Raises:
-            CheckpointError: If the names cannot be written; the previous names are then unchanged.
+            CheckpointError: If the names cannot be written. The previous names are then unchanged.
         """
         before, self.saves = self.saves, list(saves)
         try:

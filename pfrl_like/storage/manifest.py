@@ -1,4 +1,4 @@
-"""`manifest.json`, which lists the files of a directory's state, and a lock that allows one writer per directory."""
+"""`manifest.json` (the list of files of a directory's state), and a lock that allows one writer per directory."""
 
 import contextlib
 import datetime
@@ -30,8 +30,8 @@ MAX_MANIFEST = 1 << 22
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _ALIAS = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_TOKEN = r"(?=[0-9]*[a-f])[0-9a-f]{8}"  # with at least one letter: a user's model-20240131.pt does not match
-#: Regular expression of all file names that saves create.
+_TOKEN = r"(?=[0-9]*[a-f])[0-9a-f]{8}"  # has a letter, so that a user's model-20240131.pt does not match
+#: Regular expression for all file names that `save_directory` creates.
 ANY_NAME = rf".+-{_TOKEN}(\.\w+)?"
 LOCK_FILES = ("LOCK", "owner.json")
 _MAX_BYTES = 1 << 12
@@ -48,13 +48,13 @@ def is_alias(alias: object) -> bool:
 
 
 def versioned_name(key: str, token: str) -> str:
-    """Return the name of the file under `key` in one save: model.pt -> model-7f3a91c2.pt."""
+    """Return the file name of `key` with a token: model.pt -> model-7f3a91c2.pt."""
     stem, suffix = os.path.splitext(key)
     return f"{stem}-{token}{suffix}"
 
 
 def name_pattern(key: str) -> str:
-    """Return a regular expression of the file names of `key` in all saves."""
+    """Return a regular expression for the file names of `key` with any token."""
     stem, suffix = os.path.splitext(key)
     return f"{re.escape(stem)}-{_TOKEN}{re.escape(suffix)}"
 
@@ -106,7 +106,7 @@ class WriterLock:
 
     The lock is a lock of the operating system on the file `LOCK`. The file `owner.json` contains the process id for the
     user. Releasing the lock removes both files. A killed process leaves both files, but they block no other process.
-    Old NFS servers do not support such locks; on such servers two machines can write at the same time.
+    Old NFS servers do not support such locks. On such servers two machines can write at the same time.
 
     Args:
         directory: The directory.
@@ -134,14 +134,14 @@ class WriterLock:
             raise
 
     def release(self) -> None:
-        """Release the lock; may be called several times.
+        """Release the lock. A second call does nothing.
 
         Raises:
             CheckpointError: If the system reports an error.
         """
         if self._lock.is_locked:
-            # `LOCK` is removed before the unlocking: filelock rejects a lock on a file that was removed in the
-            # meantime.
+            # `LOCK` is removed before it is unlocked. If another process has opened it before, filelock rejects its
+            # lock.
             for path in (self._owner, self._lock.lock_file):
                 with contextlib.suppress(OSError):  # Windows cannot remove an open file
                     os.remove(path)

@@ -23,7 +23,7 @@ class PfrlQueue:
     """Content of a pickled `RandomAccessQueue` of PFRL.
 
     Attributes:
-        maxlen: Maximum number of items; None if unbounded.
+        maxlen: Maximum number of items. None if there is no maximum.
     """
 
     maxlen: int | None = None
@@ -68,7 +68,7 @@ class PfrlPrioritized:
     """Content of a pickled `PrioritizedBuffer` of PFRL.
 
     Attributes:
-        capacity: Maximum number of items; None if unbounded.
+        capacity: Maximum number of items. None if there is no maximum.
         data: The items, oldest first.
         priority_sums: The priorities of the items.
         max_priority: Priority of new items.
@@ -81,7 +81,7 @@ class PfrlPrioritized:
 
 
 class _Inert:
-    """Replacement of a function that a pickle names but does not call."""
+    """Replacement for a function that a pickle names but does not call."""
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
@@ -174,7 +174,7 @@ def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
 
 
 def reject_pickle(path: object, reason: str) -> NoReturn:
-    """Raise an error that explains that a file needs `allow_pickle`, and the risk.
+    """Raise an error that says that a file needs `allow_pickle`, and that explains the risk.
 
     Raises:
         CheckpointError: Always.

@@ -23,7 +23,7 @@ _DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.co
 _DTYPES |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
 _DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections.Counter)
 # Limits on the size of a value, counted in words: one per item, and more for long items. A value from a file may have
-# `_FEW_WORDS`, or `_WORDS_A_BYTE` per byte of the file's pickle, but at most `_MAX_WORDS`.
+# `_WORDS_A_BYTE` words per byte of the file's pickle. This limit is at least `_FEW_WORDS` and at most `_MAX_WORDS`.
 _FEW_WORDS, _WORDS_A_BYTE, _MAX_WORDS = 1 << 16, 16, 1 << 20
 _MAX_DEPTH = 16
 _MAX_BITS = 1024
@@ -42,14 +42,14 @@ def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
         path: File that the value is written to, for error messages.
 
     Raises:
-        CheckpointError: If `value` contains objects that `load_tensors` rejects; the message contains their place.
+        CheckpointError: If `value` contains objects that `load_tensors` rejects. The message says where they are.
     """
     copy = plain_tensors(value, path)
     return lambda file: torch.save(copy, file)
 
 
 def plain_tensors(value: Any, path: object) -> Any:
-    """Return a copy of a state dict in host memory; its tensors are dense and contiguous, and no memory is shared.
+    """Return a copy of a state dict in host memory. Its tensors are dense and contiguous and share no memory.
 
     Raises:
         CheckpointError: If it contains other values than plain tensors, numbers, strings, None, dicts, lists and
@@ -59,21 +59,21 @@ def plain_tensors(value: Any, path: object) -> Any:
 
 
 def checked_tensors(value: Any, path: object, size: int) -> Any:
-    """Return a checked copy of a value that was read from a file; its tensors are on the host and share no memory.
+    """Return a checked copy of a value that was read from a file. Its tensors are on the CPU and share no memory.
 
-    A tensor that occurs in several places is copied once and stays one tensor, because a file refers to it with two
-    bytes.
+    A tensor that occurs in several places is copied once and stays one tensor. Otherwise a small file could fill the
+    memory, because it needs only two bytes for each place.
 
     Args:
         value: The value.
         path: The file, for error messages.
-        size: Size in bytes of the pickle that described the value; it limits the size of the value.
+        size: Size in bytes of the pickle that described the value. It limits the size of the value.
 
     Raises:
         CheckpointError: If it contains other values than plain tensors, numbers, strings, None, dicts, lists and
             tuples, or too many values.
     """
-    copies: dict[int, torch.Tensor] = {}  # by id; `value` keeps the tensors alive
+    copies: dict[int, torch.Tensor] = {}  # keyed by id; `value` keeps the tensors alive
 
     def copy_once(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in copies:
@@ -96,11 +96,10 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def is_plain_key(key: object) -> bool:
-    """Return True if a dict may have this key: a string or a small integer. Hashing it takes time linear in its length.
+    """True if a dict may have this key: a string or a small integer, whose hash takes time linear in the length.
 
-    Tuples are rejected: nested tuples that each contain the next tuple twice are short in a file, but hashing them
-        needs
-    exponential time.
+    Tuples are rejected. Nested tuples that each contain the next tuple twice are short in a file, but hashing them
+    needs exponential time.
     """
     return type(key) is str or (type(key) is int and key.bit_length() <= _MAX_KEY_BITS)
 
@@ -218,7 +217,7 @@ def _checksum_of_others(value: Any, total: int) -> int:
         return zlib.crc32(b"%d" % len(value), total)
     if isinstance(value, torch.Tensor):
         return total if value.device.type != "cpu" else checksum(_bytes_of(value), total)
-    frames = getattr(value, "_frames", None)  # a stack: its other frames were the newest frame earlier
+    frames = getattr(value, "_frames", None)  # stacked frames: each of the others was the newest frame before
     if isinstance(frames, tuple | list):
         return checksum(frames[-1], total)
     array = np.asarray(value)
@@ -229,7 +228,8 @@ def _bytes_of(tensor: torch.Tensor) -> Any:
     if not tensor.numel():
         return b""
     try:
-        whole = tensor.detach().clone(memory_format=torch.contiguous_format)  # a single number may have any stride
+        # The tensor is copied, because a tensor with one number may have any stride.
+        whole = tensor.detach().clone(memory_format=torch.contiguous_format)
         return whole.reshape(-1).view(torch.uint8).numpy()
     except (RuntimeError, TypeError):  # sparse, quantised and similar tensors
         return repr(tensor).encode()
@@ -255,7 +255,7 @@ def to_plain(value: Any) -> Any:
 
 
 def to_saved(value: Any) -> Any:
-    """Convert nested dicts, tuples and lists of tensors of any dtype and None to the form that `from_saved` reads.
+    """Convert nested dicts, tuples and lists of tensors of any dtype and None to the format that `from_saved` reads.
 
     The tensors are detached, not copied.
     """
@@ -267,7 +267,7 @@ def to_saved(value: Any) -> Any:
 
 
 def from_saved(value: Any, device: torch.device | str) -> Any:
-    """Convert the result of `to_saved` or `to_plain` to tensors, copied to a device; lists are converted to tuples.
+    """Convert the result of `to_saved` or `to_plain` to tensors on a device. Lists are converted to tuples.
 
     None among the numbers of a tensor is converted to NaN. The base64 text that earlier versions saved for a tensor can
     also be read.
@@ -295,5 +295,5 @@ def from_saved(value: Any, device: torch.device | str) -> Any:
         raise ValueError(f"got {value!r:.100} for a tensor, expected a dict with dtype and values") from error
 
 
-#: Both forms are read by the same function.
+#: `from_saved` also reads the results of `to_plain`.
 from_plain = from_saved

@@ -1,10 +1,10 @@
 """Safe reading of state dicts from PyTorch's `.pt` files.
 
 A `.pt` file is a zip archive of raw storages and a pickle. The pickle is a small program that assembles the storages.
-About thirty of its instructions are allowed. Instructions that could do harm are implemented in this file; the others
-are executed by Python's own unpickler. The pickle may only name the functions of `_REBUILD` and the storage classes of
-`_STORAGES`, and nothing is imported. Therefore this file alone defines what a `.pt` file can do. Every size is compared
-with the number of bytes in the file before memory is allocated.
+About thirty of its instructions are allowed. Instructions that could do harm are implemented in this file. Python's own
+unpickler executes the other allowed instructions. The pickle may only name the functions of `_REBUILD` and the storage
+classes of `_STORAGES`, and nothing is imported. Therefore this file alone defines what a `.pt` file can do. Every size
+is compared with the number of bytes in the file before memory is allocated.
 """
 
 import collections
@@ -38,10 +38,11 @@ _STORAGES = {
     "LongStorage": torch.int64,
     "BoolStorage": torch.bool,
 }
-# Much larger than any state dict; the limits of plain_tensors keep written files below these limits.
+# These limits are much larger than any state dict. The limits in `plain_tensors` are lower, so that written files can
+# be read.
 _MAX_PROGRAM = 1 << 24
 _MAX_ENTRIES = 1 << 17
-_MAX_OVERHEAD = 1 << 26  # bytes of a file in addition to its tensors
+_MAX_OVERHEAD = 1 << 26  # maximum bytes of a file in addition to its tensors
 
 
 def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
@@ -49,7 +50,7 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
 
     Args:
         path: The file.
-        max_bytes: Maximum total size of storages and tensors in bytes; larger files are rejected. If None, the limit is
+        max_bytes: Maximum total size of storages and tensors in bytes. Larger files are rejected. If None, the limit is
             16 times the file size.
 
     Returns:
@@ -103,7 +104,7 @@ class _Archive:
         raise CheckpointError(self.path, reason)
 
     def spend(self, size: int) -> None:
-        """Subtract `size` bytes, which will be allocated, from the memory budget. Raise if the budget is exceeded."""
+        """Subtract `size` bytes from the memory budget, before they are allocated. Raise an error if it is exceeded."""
         self._budget -= size
         if self._budget < 0:
             self.reject("needs more memory than the limit for this file")
@@ -132,18 +133,19 @@ class _Archive:
 
 
 class _Storage(NamedTuple):
-    """A storage of the file; each storage is read once."""
+    """A storage of the file. Each storage is read once."""
 
     data: torch.Tensor
 
 
 def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> torch.Tensor:
-    """Return a tensor over a storage; other arguments (gradient flag, hooks, metadata) are ignored."""
+    """Return a tensor over a storage. Ignore the other arguments (gradient flag, hooks, metadata)."""
     if not isinstance(storage, _Storage) or type(size) is not tuple or type(stride) is not tuple:
         raise ValueError("a tensor is not constructed from a storage, a size and a stride")
     if len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
         raise ValueError(f"a tensor has {len(size)} sizes and {len(stride)} strides, expected at most {MAX_DIMENSIONS}")
-    if not all(type(n) is int and n >= 0 for n in (offset, *size, *stride)):  # not shown: may have any length
+    # The error does not show the numbers, because a manipulated file may contain very long numbers.
+    if not all(type(n) is int and n >= 0 for n in (offset, *size, *stride)):
         raise ValueError("a tensor has an offset, size or stride that is not an integer >= 0")
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if math.prod(size) and last >= len(storage.data):
@@ -157,14 +159,14 @@ def _first_argument(value: Any, *_: Any) -> Any:
 
 
 def _rebuild_counter(counts: Any) -> collections.Counter[Any]:
-    """Return a `Counter`, which learning rate schedules use for their milestones."""
+    """Return a `Counter`. Learning rate schedules use this class for their milestones."""
     if type(counts) is not dict or len(counts) > 1024:
         raise ValueError("a counter is not a dict of at most 1024 entries")
     return collections.Counter(counts)
 
 
 _REBUILD: dict[tuple[str, str], Callable[..., Any]] = {
-    ("collections", "OrderedDict"): lambda: collections.OrderedDict(),  # empty; its items are set later
+    ("collections", "OrderedDict"): lambda: collections.OrderedDict(),  # the dict is empty; its items are set later
     ("collections", "Counter"): _rebuild_counter,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): _first_argument,
@@ -186,7 +188,7 @@ class _Program(pickle._Unpickler):
         super().__init__(io.BytesIO(program))
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the replacement of a name: a dtype or a function of this module; nothing is imported."""
+        """Return the dtype or the function of this module that replaces a name. Nothing is imported."""
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
         if (module, name) not in _REBUILD:
@@ -206,12 +208,12 @@ class _Program(pickle._Unpickler):
 
     def reduce(self) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
-        if type(function) is not FunctionType or type(arguments) is not tuple:  # only _REBUILD has functions
+        if type(function) is not FunctionType or type(arguments) is not tuple:  # all functions come from _REBUILD
             raise ValueError("the pickle calls a function that a state dict does not contain")
         value = function(*arguments)
         if function is _rebuild_tensor:  # with a stride of 0 a few bytes describe a tensor of any size
             self._archive.spend(value.nbytes)
-        elif function is _rebuild_counter:  # the same dict can be counted repeatedly
+        elif function is _rebuild_counter:  # the pickle can copy the same dict many times
             self._archive.spend(sys.getsizeof(value))
         self.stack.append(value)
 
@@ -227,7 +229,7 @@ class _Program(pickle._Unpickler):
         if type(self.stack[-1]) not in (dict, collections.OrderedDict):
             raise ValueError("the pickle sets items of an object that is not a dict")
         keys = items[::2]
-        if not all(map(is_plain_key, keys)):  # checked before any key is hashed
+        if not all(map(is_plain_key, keys)):  # check the keys before any key is hashed
             raise ValueError("the pickle has a dict key that is neither a string nor a small integer")
         self.stack[-1].update(zip(keys, items[1::2], strict=True))
 

@@ -275,7 +275,7 @@ def test_environments_that_do_not_come_to_where_they_were_are_told_of(name, anot
     whole, other = evaluator(name), evaluator(another)
     whole.evaluate_and_update_max_score(10, 1)
     [told] = other.restore_state(json.loads(json.dumps(whole.saved_state())))
-    assert told.startswith("the environment of evaluation: ") and reason in told
+    assert told.startswith("the evaluation environment cannot be restored: ") and reason in told
     assert other.evaluate_and_update_max_score(20, 2)
 
 

@@ -1,6 +1,7 @@
 """Where the numbers of runs and fittings are written."""
 
 import csv
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from disk_parts import full_from
 
 from pfrl_like import loggers
 from pfrl_like.errors import CheckpointError
+from pfrl_like.runs.run_files import FailedWrites
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -142,3 +144,8 @@ def test_a_full_disk_is_named_at_every_later_step(tmp_path: Path, monkeypatch: p
                 logger.push()
         with pytest.raises(CheckpointError):
             logger.close()
+        writes = FailedWrites(logging.getLogger(__name__), stops=False)
+        writes.handle_writes_of([logger])
+        logger.log(4, {"loss": 0.25})  # now the error is only logged
+        logger.push()
+        assert [*writes.unsaved_files] == ["the TensorBoard file"]
