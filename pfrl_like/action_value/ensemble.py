@@ -16,7 +16,7 @@ from pfrl_like.action_value.quantile import (
 from pfrl_like.functions.losses import bootstrap_weight, huber
 
 
-def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
+def min_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
     """Return for each state the value (or distribution) of the critic with the minimum mean (arXiv:1802.09477, eq. 10).
 
     Args:
@@ -39,7 +39,7 @@ def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
     return _select_critic(values, torch.stack(means).argmin(0))
 
 
-def soft_least_of(values: Sequence[Any], lam: float) -> Any:
+def soft_min_of(values: Sequence[Any], lam: float) -> Any:
     """Return lam * minimum + (1 - lam) * maximum over the critics for each state (arXiv:1812.02900, eq. 13).
 
     For distributions, the result is the distribution with the minimum mean with probability lam, and otherwise the
@@ -61,8 +61,8 @@ def soft_least_of(values: Sequence[Any], lam: float) -> Any:
     means = torch.stack([value.q_values for value in values])
     if type(values[0]) is DiscreteActionValue:
         return DiscreteActionValue(torch.lerp(means.amax(0), means.amin(0), lam))
-    least = torch.rand_like(means[0]) < lam
-    return _select_critic(values, torch.where(least, means.argmin(0), means.argmax(0)).squeeze(1))
+    use_min = torch.rand_like(means[0]) < lam
+    return _select_critic(values, torch.where(use_min, means.argmin(0), means.argmax(0)).squeeze(1))
 
 
 def _check_same_class(values: Sequence[Any]) -> None:
@@ -140,8 +140,8 @@ class EnsembleActionValue(DiscreteActionValue):
         """Return the sum of the members' losses for a common target. The error is the mean of their absolute errors."""
         with torch.no_grad():
             next_action = next_value.greedy_actions if next_action is None else next_action
-            least = least_of(next_value.members, next_action)
-        return self._total(lambda member: member.td_loss(action, reward, discount, least, next_action, elementwise))
+            minimum = min_of(next_value.members, next_action)
+        return self._total(lambda member: member.td_loss(action, reward, discount, minimum, next_action, elementwise))
 
     def target_loss(self, action: Tensor, target: Tensor, elementwise: Elementwise = huber) -> Losses:
         """Return the sum of the members' losses for target values. The error is the mean of their absolute errors."""

@@ -87,7 +87,7 @@ class A3C(AsyncActorCritic, AsyncAgent):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    _kept_numbers = ("average_reward",)
+    _saved_numbers = ("average_reward",)
 
     average_value: float
     average_entropy: float

@@ -99,7 +99,7 @@ class AgentProxy:
         steps[0] = t - steps[1:].sum()
 
 
-class RunnersAgentProxy(AgentProxy):
+class AgentProxyForRunner(AgentProxy):
     """Proxy through which a runner accesses the agent. The last save of a run freezes the agent."""
 
     def save(self, dirname: str) -> None:

@@ -25,12 +25,12 @@ from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_rewards, unequal_lengths
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.env_values import Allowed, required_keyword
 from pfrl_like.utils.recurrent import forward
 
 
-class ValueChoice:
+class ValueActionSelector:
     """Action selection with a Q-function: greedy actions in evaluation, the explorer's actions in training."""
 
     def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -60,7 +60,7 @@ class ValueChoice:
         return value.greedy_actions, value
 
 
-class PolicyChoice:
+class PolicyActionSelector:
     """Action selection with a policy.
 
     In training, actions are sampled, and an explorer may change them. In evaluation, an action is the mode of the
@@ -102,12 +102,12 @@ class Acting:
     """
 
     #: Object that selects actions with the network's output.
-    _selector: ValueChoice | PolicyChoice = ValueChoice()
+    _selector: ValueActionSelector | PolicyActionSelector = ValueActionSelector()
 
     #: Attribute names of the modules that select actions. The first module receives the features.
     _acting_attributes: tuple[str, ...] = ("model",)
     #: Name of the acting network in error messages.
-    _acting_argument: str = "q_function"
+    _acting_network_name: str = "q_function"
     #: Class of the network's output. The default `select_actions` reads the attribute `greedy_actions` of the output.
     value_type: type[Any] = ActionValue
 
@@ -118,7 +118,7 @@ class Acting:
     #: Function that returns the training actions as long as `burning_in` is True.
     burnin_action_func: Callable[..., Any] | None = None
     #: Arguments `action_mask` and `active` of the running `batch_act` call, for an overridden method of PFRL's agent.
-    _hooked_choice: tuple[Any, Any] = (None, None)
+    _override_masks: tuple[Any, Any] = (None, None)
 
     training: bool
     device: torch.device
@@ -180,12 +180,12 @@ class Acting:
             module = getattr(self, self._acting_attributes[0])
             learns_moments = self.training or not normalizations_of(module)
             still = contextlib.nullcontext() if learns_moments else holding_still(module)
-            with torch.inference_mode(), evaluating_readers(module), still:
+            with torch.inference_mode(), evaluation_mode(module), still:
                 action = self.select_actions(obs, action_mask, active)
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_reset_result, (batch_obs, *batch_obs[:1]))):
                 hint = "; did you pass reset()'s (obs, info)?"
-                raise input_error(batch_obs, error.__cause__ or error, self._acting_argument, hint) from error
+                raise input_error(batch_obs, error.__cause__ or error, self._acting_network_name, hint) from error
             raise
         if self.training:
             self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
@@ -225,9 +225,9 @@ class Acting:
         except INPUT_ERRORS as error:
             if type(error) not in INPUT_ERRORS:  # out of memory, not implemented, ...
                 raise
-            raise input_error(obs, error, self._acting_argument) from error
+            raise input_error(obs, error, self._acting_network_name) from error
         if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
-            raise wrong_value(value, self.value_type, self._acting_argument)
+            raise wrong_value(value, self.value_type, self._acting_network_name)
         return value
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -280,7 +280,7 @@ class Acting:
             action_space: Action space of the environment. None if there is no environment.
         """
         if not isinstance(output, self.value_type):
-            raise wrong_value(output, self.value_type, self._acting_argument)
+            raise wrong_value(output, self.value_type, self._acting_network_name)
 
     @torch.no_grad()
     def probe(self, obs: Any) -> Any:
@@ -290,7 +290,7 @@ class Acting:
             ValueError: If the features have the wrong shape or type for the network.
         """
         module = getattr(self, self._acting_attributes[0])
-        with obs_in_errors(self._acting_argument, obs), evaluating_readers(module), holding_still(module):
+        with obs_in_errors(self._acting_network_name, obs), evaluation_mode(module), holding_still(module):
             return forward(module, obs)[0]
 
     export = export
@@ -302,7 +302,7 @@ class Acting:
         The actions of a policy are always the modes of its distributions.
         """
         acting = greedy_copy(self)
-        if isinstance(self._selector, PolicyChoice):
+        if isinstance(self._selector, PolicyActionSelector):
             acting.act_deterministically = True
         return acting
 
@@ -321,7 +321,7 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     """
     name = agent._acting_hook
     options = {"deterministic": agent.act_deterministically} if name == "batch_select_greedy_action" else {}
-    agent._hooked_choice = (action_mask, active)
+    agent._override_masks = (action_mask, active)
     try:
         if agent.training and agent.burnin_action_func is not None and agent.burning_in:
             actions: Any = burnin_actions(agent, len(batch_obs), action_mask, active)
@@ -330,7 +330,7 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
             if agent.training and agent.explorer is not None:
                 actions = explore(agent, np.asarray(actions), action_mask, active)
     finally:
-        agent._hooked_choice = (None, None)
+        agent._override_masks = (None, None)
     if agent.training:
         agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
     return actions
@@ -351,9 +351,9 @@ def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
         batch_obs: k observations.
         deterministic: True to take the mode of each distribution, False to sample from each distribution.
     """
-    action_mask, active = agent._hooked_choice
+    action_mask, active = agent._override_masks
     still = contextlib.nullcontext() if agent.training else holding_still(agent.policy)
-    with torch.inference_mode(), evaluating_readers(agent.policy), still:
+    with torch.inference_mode(), evaluation_mode(agent.policy), still:
         distribution = agent._distribution(agent.features(batch_obs, agent.device), action_mask, active)
         actions = mode_of(distribution) if deterministic else sample_of(distribution, active)
     return actions.cpu().numpy()
@@ -403,7 +403,7 @@ def samples_from_policy(agent: Any) -> bool:
     """
     return (
         getattr(type(agent), "select_actions", None) is Acting.select_actions
-        and isinstance(agent._selector, PolicyChoice)
+        and isinstance(agent._selector, PolicyActionSelector)
         and agent._acting_hook not in agent._overridden_hooks
         and agent._acting_attributes[0] == "policy"
         and isinstance(agent.policy, nn.Module)

@@ -124,7 +124,7 @@ def setup_actor_learner_training(
     acting = agent.acting_copy()
     make_actor = ActorFactory(
         Portable(lambda: acting), agent._acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
-        (counts.name, counts.layout), learner.RunnersAgentProxy(*parts),
+        (counts.name, counts.layout), learner.AgentProxyForRunner(*parts),
     )  # fmt: skip
     threads = [
         StoppableThread(body.stop_event, target=body.run, name=name, daemon=True)

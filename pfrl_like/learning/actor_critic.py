@@ -15,10 +15,10 @@ from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
-from pfrl_like.learning.acting import PolicyChoice
+from pfrl_like.learning.acting import PolicyActionSelector
 from pfrl_like.learning.compatibility import spaces
-from pfrl_like.learning.compatibility.arguments import check_pairs, passed_on
-from pfrl_like.learning.compatibility.dry_run import try_critics, try_parts
+from pfrl_like.learning.compatibility.arguments import check_pairs, keywords_for
+from pfrl_like.learning.compatibility.dry_run import dry_run_critics, dry_run_losses
 from pfrl_like.learning.compatibility.parts import check_distribution, check_explorer
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import critic_loss, value_of
@@ -96,15 +96,15 @@ class OffPolicyActorCritic(OffPolicyAgent):
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
     """
 
-    _selector = PolicyChoice()
+    _selector = PolicyActionSelector()
     _acting_attributes: tuple[str, ...] = ("policy", "_policy_updates")
-    _acting_argument = "policy"
+    _acting_network_name = "policy"
     value_type: type[Any] = Distribution
     #: Three texts: kind of the action space, name of this kind in error messages, and agents that error messages
     #: recommend for other kinds.
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
     #: Agent for discrete actions that error messages recommend.
-    _discrete_form: str = "DiscreteSAC"
+    _discrete_alternative: str = "DiscreteSAC"
     #: Names of statistics whose mean is taken over the last 1,000 rows.
     averaged_rows: tuple[str, ...] = ()
     #: Names of statistics whose mean is taken over the last 100 updates.
@@ -177,7 +177,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self.act_deterministically = act_deterministically
         modules = {"policy": policy, **critics, **further}
         super().__init__(
-            modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **passed_on(OffPolicyAgent, locals())
+            modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **keywords_for(OffPolicyAgent, locals())
         )
         check_pairs(modules if self.policy_learns else {**critics, **further}, optimizers)
         for name, part in {**modules, **optimizers}.items():
@@ -233,8 +233,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Yield the result of `critic_loss` for each critic. Each loss is computed only when the caller asks for it."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
-        every = self._rows_of_critics(batch) if self._bootstraps else [batch] * len(self._critic_names)
-        for critic, rows in zip(self.critics, every, strict=True):
+        batches = self._rows_of_critics(batch) if self._bootstraps else [batch] * len(self._critic_names)
+        for critic, rows in zip(self.critics, batches, strict=True):
             value, elementwise, accumulator = self.value_of(critic, batch), self._elementwise, self.batch_accumulator
             yield critic_loss(value, rows, next_value, reward, elementwise=elementwise, accumulator=accumulator)
 
@@ -282,7 +282,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Call the overridden methods of PFRL's agent in the order of PFRL's `update`."""
         raise NotImplementedError
 
-    def _step_on_critics(self, batch: Any) -> None:
+    def _default_critic_update(self, batch: Any) -> None:
         """Make a gradient step on each critic's loss.
 
         This is the default implementation of PFRL's methods that update critics.
@@ -292,7 +292,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """
         self._record(self.update_step(to_batch(batch), steps_of_update(self), False)[1])
 
-    def _step_on_policy(self, batch: Any) -> None:
+    def _default_policy_update(self, batch: Any) -> None:
         """Make gradient steps on the policy's loss and on losses that depend on the policy.
 
         Args:
@@ -306,15 +306,15 @@ class OffPolicyActorCritic(OffPolicyAgent):
         with isolated_rng():
             return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
 
-    def _run_update_step(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    def _run_update_step(self, batch: Batch, *flags: bool) -> tuple[Tensor, dict[str, Tensor]]:
         """Run `update_step`, in compiled form if updates are compiled.
 
-        `choice` contains the arguments that follow `step` in `update_step`.
+        `flags` contains the arguments that follow `step` in `update_step`.
         """
         if self._compiled is not None:
-            return self._compiled(batch, *choice)
+            return self._compiled(batch, *flags)
         steps = self._last_steps = StepsOfUpdate(self.gradient_steps)
-        td_error, stats = self.update_step(batch, steps, *choice)
+        td_error, stats = self.update_step(batch, steps, *flags)
         self.guard.restore_moments(steps.refused)
         return td_error, stats
 
@@ -414,7 +414,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         check_one_for_each(output, 1)
         if action_space is not None:
             self._check_policy(output, action_space)
-        try_parts(self, obs, output)
+        dry_run_losses(self, obs, output)
 
     def try_parts(self, batch: Batch, distribution: Distribution) -> None:
         """Check that the losses can be computed with the policy and the critics.
@@ -424,14 +424,14 @@ class OffPolicyActorCritic(OffPolicyAgent):
             distribution: Output of the policy for the observation.
         """
         if self.action_kind[0] != "discrete":
-            densities, instead = self._needs_densities, self._discrete_form
-            check_distribution("policy", distribution, densities=densities, reparametrised=True, instead=instead)
+            densities, alternative = self._needs_densities, self._discrete_alternative
+            check_distribution("policy", distribution, densities=densities, reparametrised=True, instead=alternative)
         if self._needs_densities:
             try:
                 self._densities_of(distribution)
             except (RuntimeError, NotImplementedError) as error:
                 raise TypeError(f"{type(self).__name__} needs a policy with densities, but {error}") from error
-        try_critics(self, batch)
+        dry_run_critics(self, batch)
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
         """Check that the dataset and the policy have the same kind of actions.
@@ -444,7 +444,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
             spaces.check_size(self, dataset, output.probs.shape[-1])
         elif isinstance(output, Distribution) and kind != "discrete":
             spaces.check_size(self, dataset, output.event_shape.numel())
-            spaces.warn_of_actions_out_of_reach(self, dataset, output)
+            spaces.warn_of_actions_outside_bounds(self, dataset, output)
 
     def _check_policy(self, distribution: Distribution, action_space: Any) -> None:
         """Check that the policy's output for one observation fits the action space."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed, has_mask
+from pfrl_like.learning.acting import Acting, PolicyActionSelector, check_observed, has_mask
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
@@ -26,7 +26,7 @@ from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers, learning
+from pfrl_like.utils.contexts import block_evaluation, evaluation_mode
 from pfrl_like.utils.copy_param import copy_grad, copy_param
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
@@ -68,8 +68,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     _gradient_step: GradientStep | None = None
     _shared_buffers: Sequence[tuple[Tensor, Tensor]] = ()
 
-    _selector = PolicyChoice()
-    _acting_argument = "model"
+    _selector = PolicyActionSelector()
+    _acting_network_name = "model"
     _acting_attributes = ("model",)
     value_type: type[Any] = tuple
 
@@ -79,7 +79,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     #: Names of statistics with one value per row. The attribute `average_<name>` is the running mean of a statistic.
     _averaged: tuple[str, ...] = ("value", "entropy")
     #: Names of additional numeric attributes that are saved.
-    _kept_numbers: tuple[str, ...] = ()
+    _saved_numbers: tuple[str, ...] = ()
     #: Description of the model's output in error messages.
     _model_parts = "(distribution, values)"
 
@@ -89,9 +89,9 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     disable_online_update: bool = False
 
     #: Batch that an overridden method of PFRL's agent learns from. None if no overridden method is running.
-    _hooked_batch: Batch | None = None
+    _override_batch: Batch | None = None
     #: Number of gradient steps that `update` made while the overridden method was running.
-    _hooked_updates: int = 0
+    _override_updates: int = 0
     past_rewards: Mapping[int, float] = types.MappingProxyType({})
 
     obs_normalizer: None = None
@@ -158,7 +158,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         Args:
             statevar: Features of the last observation. None if the observation is terminal.
         """
-        batch: Any = self._hooked_batch if update_takes_batch(self) else statevar
+        batch: Any = self._override_batch if update_takes_batch(self) else statevar
         self.update(batch)
 
     def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
@@ -187,16 +187,16 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def _value(self, obs: Any, active: Any = None) -> Any:
         """Return the distribution of actions for features."""
         outputs = super()._value(obs, active)
-        check_outputs(outputs, first_leaf(obs).shape[0], self._acting_argument, self._model_parts)
+        check_outputs(outputs, first_leaf(obs).shape[0], self._acting_network_name, self._model_parts)
         return outputs[0]
 
     def _check_output(self, outputs: Any, obs: Any, action_space: Any) -> None:
         """Check the types of the model's outputs. Check that the policy has densities and fits the action space."""
         super()._check_output(outputs, obs, action_space)
-        check_outputs(outputs, 1, self._acting_argument, self._model_parts, self._further_outputs)
-        check_distribution(self._acting_argument, outputs[0], densities=True)
+        check_outputs(outputs, 1, self._acting_network_name, self._model_parts, self._further_outputs)
+        check_distribution(self._acting_network_name, outputs[0], densities=True)
         if action_space is not None:
-            check_policy_fits(outputs[0], action_space, self._acting_argument)
+            check_policy_fits(outputs[0], action_space, self._acting_network_name)
 
     # Observing
 
@@ -295,22 +295,22 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             NonFiniteError: If the loss or a gradient is NaN or infinite. No parameter is changed. The attribute `batch`
                 of the error contains the steps.
         """
-        is_hooked = self._hooked_batch is not None
-        if is_hooked:
+        in_override = self._override_batch is not None
+        if in_override:
             batch = batch_of_steps(self, batch)
         if batch.lengths is not None and len(batch.lengths) != 1:
             raise ValueError(f"batch has {len(batch.lengths)} sequences, expected the steps of one episode")
         features = batch
-        if not self.features.is_identity and not is_hooked:  # a hooked batch already has features
+        if not self.features.is_identity and not in_override:  # the batch of an override already has features
             obs, next_obs = (self.features.on_batch(each, self.device) for each in (batch.obs, batch.next_obs))
             features = batch.replace(obs=obs, next_obs=next_obs)
         try:
-            with learning(self.model):
+            with block_evaluation(self.model):
                 error, stats = self.learn(features)
         except NonFiniteError as rejection:
             rejection.batch = batch
             raise
-        if is_hooked:
+        if in_override:
             copy_grad(self._shared_model, self.model)  # as PFRL does
         if batch.lengths is not None:
             error = max_over_sequences(error, batch.lengths)
@@ -339,7 +339,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             return torch.zeros(1)
         last = map_nested(lambda leaf: leaf[-1:], batch.next_obs)
         mask = None if batch.next_action_mask is None else batch.next_action_mask[-1:]
-        with torch.no_grad(), evaluating_readers(self.model):
+        with torch.no_grad(), evaluation_mode(self.model):
             if self.recurrent:
                 _, state = forward(self.model, batch.obs, batch.recurrent_state, batch.lengths)
                 outputs, _ = forward(self.model, last, state)
@@ -394,7 +394,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.memory, self._steps = memory, steps
 
     def _numbers(self) -> dict[str, Any]:
-        names = ("t", "optim_t", *(f"average_{name}" for name in self._averaged), *self._kept_numbers)
+        names = ("t", "optim_t", *(f"average_{name}" for name in self._averaged), *self._saved_numbers)
         return {name: getattr(self, name) for name in names}
 
     # The shared model (arXiv:1602.01783, algorithm S3)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value import DiscreteActionValue, least_of
+from pfrl_like.action_value import DiscreteActionValue, min_of
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
@@ -72,7 +72,7 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
     elif action is None:
         output = recurrent.sequence_outputs(critic, (obs, batch.action), None, batch.lengths)
     else:
-        history = _histories(critic, batch, after=next)
+        history = _recurrent_states(critic, batch, after=next)
         if next and batch.next_row is not None:
             history = recurrent.map_recurrent_state(lambda state: state[:, batch.next_row], history)
         output = recurrent.one_step_forward(critic, (obs, action), history)[0]
@@ -108,14 +108,14 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
     return apply_in_chunks(values, next_obs_of(batch) if next else batch.obs, actions)
 
 
-def least_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:
+def min_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:
     """Return, for each next state, the value of `action` under the critic with the minimum mean value."""
-    return least_of([value_of(critic, batch, action, next=True) for critic in critics])
+    return min_of([value_of(critic, batch, action, next=True) for critic in critics])
 
 
-def least_value(critics: Sequence[Any], batch: Batch, action: Tensor | None = None) -> Tensor:
+def min_value(critics: Sequence[Any], batch: Batch, action: Tensor | None = None) -> Tensor:
     """Return the minimum of Q(s, a) over the critics, [N]. If `action` is None, the actions of the batch are used."""
-    return least([mean_value(value_of(critic, batch, action)) for critic in critics])
+    return minimum([mean_value(value_of(critic, batch, action)) for critic in critics])
 
 
 def with_initial_states(network: Any, batch: Batch, *, next: bool = False) -> Batch:
@@ -147,11 +147,11 @@ def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
         raise ValueError(f"policy gives actions of shape {expected}, but the batch has actions of shape {got}")
     log_prob: Tensor = distribution.log_prob(action)
     if log_prob.ndim != 1:
-        raise not_one_for_each_row(log_prob)
+        raise log_prob_shape_error(log_prob)
     return log_prob
 
 
-def not_one_for_each_row(log_prob: Tensor) -> ValueError:
+def log_prob_shape_error(log_prob: Tensor) -> ValueError:
     """Return the error for log-probabilities that are not one number per row."""
     return ValueError(
         f"log_prob of the policy's distribution has shape {tuple(log_prob.shape)}, expected one number for each row: "
@@ -167,7 +167,7 @@ def next_obs_of(batch: Batch) -> Any:
 
 
 @torch.no_grad()
-def _histories(critic: Any, batch: Batch, after: bool) -> Any:
+def _recurrent_states(critic: Any, batch: Batch, after: bool) -> Any:
     """Return the critic's recurrent state before each row, or after each row if `after` is True, for all N rows.
 
     The result is None if all these states are initial states.
@@ -201,7 +201,7 @@ def mean_value(value: Any) -> Tensor:
     return mean
 
 
-def least(values: Sequence[Tensor]) -> Tensor:
+def minimum(values: Sequence[Tensor]) -> Tensor:
     """Return the minimum of several values for each row, [N]."""
     return functools.reduce(torch.minimum, values)
 
@@ -240,8 +240,8 @@ def critic_loss(
         are detached.
     """
     reward = batch.reward if reward is None else reward
-    only = torch.zeros_like(reward, dtype=torch.int64)
-    action = only if action is None else action
-    next_action = only if next_action is None else next_action
+    first_action = torch.zeros_like(reward, dtype=torch.int64)
+    action = first_action if action is None else action
+    next_action = first_action if next_action is None else next_action
     loss, td_error, mean = value.td_loss(action, reward, batch.discount, next_value, next_action, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean

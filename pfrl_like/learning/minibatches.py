@@ -13,7 +13,7 @@ from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.recurrent_memory import batch_first, burn_in
 from pfrl_like.learning.rollout import Episodes
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
 Rows = NDArray[np.int64]
@@ -28,7 +28,7 @@ def all_steps(episodes: Episodes, max_len: int | None = None) -> Batch:
     """
     if episodes.states is None:
         return episodes.steps
-    return sequences(episodes, *pieces(episodes.lengths, max_len))
+    return sequences(episodes, *cut_episodes(episodes.lengths, max_len))
 
 
 def episode_batches(episodes: Episodes) -> Iterator[Batch]:
@@ -41,7 +41,7 @@ def episode_batches(episodes: Episodes) -> Iterator[Batch]:
             yield sequences(episodes, np.array([start]), np.array([length]))
 
 
-def shuffled(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
+def epochs_of(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
     """Yield the minibatches of each epoch, in random order. Minibatches of recurrent models contain sequences.
 
     Every minibatch of steps has `size` steps: the last minibatch of an epoch is filled with steps of the next
@@ -76,8 +76,8 @@ def _split(steps: Batch, rows: Tensor, size: int) -> Iterator[Batch]:
     nested = {name: columns.pop(name) for name in [*columns] if not isinstance(columns[name], Tensor)}
     parts = [column.split(size) for column in columns.values()]
     for i, values in enumerate(zip(*parts, strict=True)):
-        place = slice(i * size, (i + 1) * size)
-        others = {name: map_nested(lambda leaf: leaf[place], value) for name, value in nested.items()}  # noqa: B023
+        chosen = slice(i * size, (i + 1) * size)
+        others = {name: map_nested(lambda leaf: leaf[chosen], value) for name, value in nested.items()}  # noqa: B023
         yield Batch(**{"next_obs": None, **others, **dict(zip(columns, values, strict=True))})
 
 
@@ -95,14 +95,14 @@ def shuffled_sequences(
         epochs: Number of epochs.
         max_len: Maximum number of steps per sequence. If None, each sequence is a whole episode.
     """
-    begin, length = pieces(episodes.lengths, max_len)
+    begin, length = cut_episodes(episodes.lengths, max_len)
     size = min(size, len(episodes))
     for _ in range(epochs):
         order = np.random.permutation(len(begin))
         yield (sequences(episodes, *parts) for parts in _full_minibatches(begin[order], length[order], size))
 
 
-def pieces(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
+def cut_episodes(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
     """Cut episodes every `max_len` steps. Return the first row and the length of each resulting sequence."""
     begin = np.cumsum(lengths) - lengths
     if max_len is None:
@@ -130,13 +130,13 @@ def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
 def _full_minibatches(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]:
     """Yield the first rows and lengths of each minibatch's sequences. A sequence is cut if the minibatch is full."""
     stop = np.cumsum(length)
-    for full in range(size, int(stop[-1]) + 1, size):
-        first, last = np.searchsorted(stop, full - size, "right"), np.searchsorted(stop, full, "left")
+    for end in range(size, int(stop[-1]) + 1, size):
+        first, last = np.searchsorted(stop, end - size, "right"), np.searchsorted(stop, end, "left")
         chosen_begin, chosen_length = begin[first : last + 1].copy(), length[first : last + 1].copy()
-        skipped = full - size - (stop[first] - length[first])
+        skipped = end - size - (stop[first] - length[first])
         chosen_begin[0] += skipped
         chosen_length[0] -= skipped
-        chosen_length[-1] -= stop[last] - full
+        chosen_length[-1] -= stop[last] - end
         yield chosen_begin, chosen_length
 
 
@@ -160,7 +160,7 @@ def batch_of_episodes(episodes: Episodes) -> Batch:
     steps, next_rows = episodes.steps, next_obs_rows(episodes)
     next_obs = map_nested(lambda leaf: leaf[next_rows], concatenate_nested([steps.obs, episodes.last_obs]))
     episodes = dataclasses.replace(episodes, steps=steps.replace(next_obs=next_obs))
-    batch = sequences(episodes, *pieces(episodes.lengths, None))
+    batch = sequences(episodes, *cut_episodes(episodes.lengths, None))
     return batch.replace(extra={FEATURES: torch.ones(len(steps), dtype=torch.bool)})
 
 
@@ -189,15 +189,15 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
         if agent.memory is not None:
             raise ValueError("batch has lengths = None: a recurrent agent learns from sequences, not from transitions")
         rows = torch.arange(len(batch))
-        every = rows.to(agent.device)
+        all_rows = rows.to(agent.device)
         steps = batch.replace(next_obs=None, next_action_mask=None, index=None)
-        return Episodes(steps, np.ones(len(batch), np.int64), every, batch.next_obs), rows
+        return Episodes(steps, np.ones(len(batch), np.int64), all_rows, batch.next_obs), rows
     order = sequence_of_rows(batch.lengths).argsort(stable=True)
     rows, lengths = order.to(agent.device), batch.lengths.numpy()
     last = torch.from_numpy(np.cumsum(lengths) - 1).to(agent.device)
     states = last_state = None
     if agent.memory is not None:
-        states, last_state = _states(agent, batch, batch.lengths)
+        states, last_state = _recurrent_states(agent, batch, batch.lengths)
         states = map_nested(lambda leaf: leaf[rows], states)
     flat = batch.replace(
         lengths=None, recurrent_state=None, next_recurrent_state=None, next_action_mask=None, index=None
@@ -206,14 +206,14 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
     return Episodes(flat.replace(next_obs=None), lengths, last, last_obs, last_state, states), order
 
 
-def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
+def _recurrent_states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
     """Return the recurrent states before each packed row, and after the last row of each sequence, batch first."""
     state, start, before, after = batch.recurrent_state, 0, [], []
     sizes = [*batch_sizes_of(lengths).tolist(), 0]
-    with torch.no_grad(), evaluating_readers(agent.model):
+    with torch.no_grad(), evaluation_mode(agent.model):
         for size, next_size in zip(sizes, sizes[1:], strict=False):
-            place = slice(start, start + size)
-            obs = agent._normalized(map_nested(lambda leaf: leaf[place], batch.obs))  # noqa: B023 - called at once
+            step_rows = slice(start, start + size)
+            obs = agent._normalized(map_nested(lambda leaf: leaf[step_rows], batch.obs))  # noqa: B023 - called at once
             _, new = one_step_forward(agent.model, obs, state)
             before.append(batch_first(state, new))
             after.append(batch_first(get_recurrent_state_at(new, slice(next_size, None), detach=True), new))
@@ -248,7 +248,7 @@ def features_of_batch(agent: Any, batch: Batch) -> Batch:
     return batch.replace(reward=reward, discount=discount, next_row=next_row)
 
 
-def not_in_rows(batch: Batch) -> ValueError:
+def row_shape_error(batch: Batch) -> ValueError:
     """Return the error for a minibatch whose columns are not one number per row."""
     columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
     shapes = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)

@@ -22,7 +22,7 @@ from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_trai
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts, check_start
 from pfrl_like.learning.compatibility.spaces import check_dataset, raise_for_unknown_action
 from pfrl_like.learning.critics import Targets
-from pfrl_like.learning.minibatches import features_of_batch, not_in_rows
+from pfrl_like.learning.minibatches import features_of_batch, row_shape_error
 from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, store_step
@@ -35,7 +35,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.checks import constructor_only
-from pfrl_like.utils.contexts import MODES, NO_LOCK, learning
+from pfrl_like.utils.contexts import MODES, NO_LOCK, block_evaluation
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import max_over_sequences
 
@@ -126,7 +126,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     augment: Callable[[Batch], Batch] | None = None
 
     #: Minibatch that an overridden method of PFRL's agent is processing. None if no overridden method is running.
-    _hooked_batch: Batch | None = None
+    _override_batch: Batch | None = None
 
     def __init__(
         self,
@@ -379,7 +379,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             order = batch.index
         rows = batch.reward.shape
         if len(rows) != 1 or batch.discount.shape != rows or (batch.weight is not None and batch.weight.shape != rows):
-            raise not_in_rows(batch)
+            raise row_shape_error(batch)
         if self._updates_left == 0:
             self.sync_target_network()
         features = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
@@ -422,7 +422,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
         If a network behaves differently in evaluation, as with dropout, the context blocks evaluation in other threads.
         """
-        context = learning(*(getattr(self, name) for name in self.saved_attributes))
+        context = block_evaluation(*(getattr(self, name) for name in self.saved_attributes))
         self._ignores_modes = context is NO_LOCK
         return context
 

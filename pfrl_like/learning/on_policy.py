@@ -16,7 +16,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning import statistics
-from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed
+from pfrl_like.learning.acting import Acting, PolicyActionSelector, check_observed
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
 from pfrl_like.learning.compatibility.spaces import check_policy_fits, raise_for_unknown_action
@@ -31,7 +31,7 @@ from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import LARGEST_REWARD, check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers, learning
+from pfrl_like.utils.contexts import block_evaluation, evaluation_mode
 from pfrl_like.utils.recurrent import one_step_forward
 
 
@@ -64,14 +64,14 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             the advantages are computed and before the gradient steps. None disables normalisation.
     """
 
-    _selector = PolicyChoice()
+    _selector = PolicyActionSelector()
     saved_attributes: tuple[str, ...] = ("model", "optimizer")
     _acting_attributes: tuple[str, ...] = ("model",)
-    _acting_argument = "model"
+    _acting_network_name = "model"
     value_type: type[Any] = tuple
 
     #: Names of numeric attributes that are saved. The value NaN means that the attribute has no value yet.
-    _kept_numbers: tuple[str, ...] = ()
+    _saved_numbers: tuple[str, ...] = ()
 
     model: Any
     obs_normalizer: Any
@@ -80,9 +80,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     value_record: deque[float]
 
     #: Minibatch that an overridden method of PFRL's agent is processing. None if no overridden method is running.
-    _hooked_batch: Batch | None = None
+    _override_batch: Batch | None = None
     #: Episodes that an overridden method of PFRL's agent is processing. None if no overridden method is running.
-    _hooked_episodes: Episodes | None = None
+    _override_episodes: Episodes | None = None
 
     def __init__(
         self,
@@ -151,25 +151,25 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         if self.training:
             self._features = obs
             distribution, value = self._last_outputs
-            acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
-            self._record_acting(allowed(distribution, action_mask), value, acting)
+            active_rows = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
+            self._record_acting(allowed(distribution, action_mask), value, active_rows)
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         """Return the distribution of actions for features."""
         output = super()._value(self._normalized(obs), active)
         if self.value_type is tuple:
-            check_outputs(output, first_leaf(obs).shape[0], self._acting_argument)
+            check_outputs(output, first_leaf(obs).shape[0], self._acting_network_name)
         outputs = output if self.value_type is tuple else (output, None)
         if self.training:  # not stored in evaluation, which may run in other threads
             self._last_outputs = outputs
         return outputs[0]
 
-    def _record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
+    def _record_acting(self, distribution: Any, value: Any, active_rows: Any) -> None:
         """Add the entropy and value of the rows that `acting` selects to the records."""
         if self._records:
             statistics.add_values(
-                self, self._records, {"entropy": distribution.entropy()[acting], "value": value[acting]}
+                self, self._records, {"entropy": distribution.entropy()[active_rows], "value": value[active_rows]}
             )
 
     def _normalized(self, obs: Any) -> Any:
@@ -180,11 +180,11 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """Check the types of the model's outputs. Check that the policy has densities and fits the action space."""
         super()._check_output(output, obs, action_space)
         if self.value_type is tuple:
-            check_outputs(output, 1, self._acting_argument)
+            check_outputs(output, 1, self._acting_network_name)
         distribution = output[0] if self.value_type is tuple else output
-        check_distribution(self._acting_argument, distribution, densities=True)
+        check_distribution(self._acting_network_name, distribution, densities=True)
         if action_space is not None:
-            check_policy_fits(distribution, action_space, self._acting_argument)
+            check_policy_fits(distribution, action_space, self._acting_network_name)
 
     # Observing
 
@@ -280,10 +280,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         else:
             self._next_obs = next_obs
         added = self._rollout.append(env_ids, ended, **columns)
-        cut_off = ended & ~terminated
+        truncated_rows = ended & ~terminated
         self._bootstrap_inputs = self._make_bootstrap_inputs
-        if cut_off.any():
-            self._truncate(env_ids[cut_off], added[cut_off])
+        if truncated_rows.any():
+            self._truncate(env_ids[truncated_rows], added[truncated_rows])
         self.t += len(env_ids)
         self._cumulative_steps += len(env_ids)
 
@@ -330,7 +330,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         if batch is None:
             return self.learn(episodes_of_rollout(self))
         episodes, order = episodes_of_batch(self, batch)
-        if self._hooked_episodes is None:
+        if self._override_episodes is None:
             error, stats = self._learn_once(episodes, batch)
         else:
             error, stats = self.learn(episodes)
@@ -342,7 +342,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         self.guard.before()
         try:
-            with learning(*(getattr(self, name) for name in self.saved_attributes)):
+            with block_evaluation(*(getattr(self, name) for name in self.saved_attributes)):
                 error, stats = self.learn(episodes)
         except NonFiniteError as failure:
             batch = batch_of_episodes(episodes) if batch is None else batch
@@ -376,7 +376,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """Decrease `n_updates` by `updates`, the number of updates that a GPU has skipped."""
         self.n_updates -= updates
 
-    def _evaluated(self, episodes: Episodes, gae_lambda: float) -> Batch:
+    def _with_advantages(self, episodes: Episodes, gae_lambda: float) -> Batch:
         """Return the steps with the columns `log_prob`, `value`, `advantage` and `returns`.
 
         The columns are computed with the current model. Columns that the steps already have do not change.
@@ -389,7 +389,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             NonFiniteError: If one of these columns contains NaN or infinity.
         """
         steps = episodes.steps
-        with torch.no_grad(), evaluating_readers(self.model):
+        with torch.no_grad(), evaluation_mode(self.model):
             distribution, value = self._evaluate(steps.obs, steps.action_mask, episodes.states)
             last_value = value[:0]
             if len(episodes.last_rows):
@@ -401,7 +401,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
                 next_value = episodes.next_values(value, last_value)
                 advantage = gae(steps.reward, steps.discount, value, next_value, episodes.continues, gae_lambda)
             returns = advantage + value if steps.returns is None else steps.returns
-            check_numbers(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
+            check_all_finite(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
@@ -422,7 +422,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return distribution if action_mask is None else allowed(distribution, action_mask), value.squeeze(-1)
 
 
-def check_numbers(**columns: Tensor) -> None:
+def check_all_finite(**columns: Tensor) -> None:
     """Check that all numbers in the columns are finite.
 
     Raises:

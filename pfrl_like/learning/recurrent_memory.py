@@ -198,14 +198,14 @@ def _advance(module: Callable[..., Any], inputs: Any, rows: Tensor, state: Any, 
     before = recurrent.map_recurrent_state(lambda part: part[:, :running].contiguous(), state)
     inputs = map_nested(lambda leaf: leaf[rows], inputs)
     advanced = recurrent.forward(module, inputs, before, n_steps[:running])[1]
-    return _pairwise(partial(_join, n_waiting=len(n_steps) - running), advanced, state)
+    return _pairwise(partial(_join, n_unchanged=len(n_steps) - running), advanced, state)
 
 
-def _join(advanced: Any, state: Any, n_waiting: int) -> Any:
-    if advanced is None or n_waiting == 0:
+def _join(advanced: Any, state: Any, n_unchanged: int) -> Any:
+    if advanced is None or n_unchanged == 0:
         return advanced
-    waiting = advanced.new_zeros(advanced.shape[0], n_waiting, *advanced.shape[2:])
-    return torch.cat([advanced, waiting if state is None else state[:, -n_waiting:]], dim=1)
+    waiting = advanced.new_zeros(advanced.shape[0], n_unchanged, *advanced.shape[2:])
+    return torch.cat([advanced, waiting if state is None else state[:, -n_unchanged:]], dim=1)
 
 
 def store_step(

@@ -283,7 +283,7 @@ def saved_rollout(agent: Any) -> dict[str, Any]:
         "t": agent.t,
         "n_updates": agent.n_updates,
         "cumulative_steps": agent._cumulative_steps,
-        "numbers": [_finite(getattr(agent, name)) for name in agent._kept_numbers],
+        "numbers": [_finite(getattr(agent, name)) for name in agent._saved_numbers],
         "windows": {name: plain_record(getattr(agent, record)) for name, record in agent._records.items()},
     }
     if agent.memory is not None:
@@ -308,8 +308,8 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     if not all(type(count) is int and count >= 0 for count in counts):
         raise ValueError(f"the state has the counters {counts}, expected integers of at least 0")
     numbers, windows = state.get("numbers", ()), state.get("windows", {})
-    if len(numbers) != len(agent._kept_numbers):
-        raise ValueError(f"the state has {len(numbers)} numbers, expected {len(agent._kept_numbers)}")
+    if len(numbers) != len(agent._saved_numbers):
+        raise ValueError(f"the state has {len(numbers)} numbers, expected {len(agent._saved_numbers)}")
     if windows.keys() != agent._records.keys():
         raise ValueError(f"the state has the records {sorted(windows)}, expected {sorted(agent._records)}")
     numbers = [math.nan if number is None else float(number) for number in numbers]
@@ -321,7 +321,7 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     if "rollout" in state:
         bootstrap_inputs = rollout.load_state_dict(state["rollout"], agent.device)
     agent.t, agent.n_updates, agent._cumulative_steps = counts
-    for name, number in zip(agent._kept_numbers, numbers, strict=True):
+    for name, number in zip(agent._saved_numbers, numbers, strict=True):
         setattr(agent, name, number)
     set_values(agent, values)
     agent.memory, agent._rollout, agent._bootstrap_inputs = memory, rollout, bootstrap_inputs

@@ -101,7 +101,7 @@ class GradientStep:
         if self._calls == CHECK_INTERVAL:
             self.settle()
         optimizer = self.optimizer
-        state, n_states, groups, n_groups = self._cached_for
+        state, n_states, groups, n_groups = self._cache_key
         if (
             state is not optimizer.state  # load_state_dict sets new objects
             or n_states != len(state)  # the state was cleared
@@ -209,7 +209,7 @@ class GradientStep:
         self._counts.clear()
         optimizer = self.optimizer
         state, groups = optimizer.state, optimizer.param_groups
-        self._cached_for = (state, len(state), groups, len(groups))
+        self._cache_key = (state, len(state), groups, len(groups))
         self._hooks = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
         params = [param for group in optimizer.param_groups for param in group["params"]]
         self.params = [param for param in params if param.requires_grad]

@@ -63,7 +63,7 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
                     part.training = training
 
 
-def learning(*modules: Any) -> AbstractContextManager[Any]:
+def block_evaluation(*modules: Any) -> AbstractContextManager[Any]:
     """Return a context manager that prevents other threads from switching modules to evaluation mode.
 
     The result is `NO_LOCK` if the forward pass of no module reads its mode.
@@ -82,7 +82,7 @@ def _is_plain(part: nn.Module) -> bool:
     return methods == (nn.Module.train, nn.Module.eval, nn.Module.__setattr__) and "training" in vars(part)
 
 
-def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
+def evaluation_mode(module: nn.Module) -> AbstractContextManager[nn.Module]:
     """Return `evaluating(module)` if the forward pass reads the mode, else a context manager that does nothing."""
     reads = getattr(module, _READS_TRAINING, None)
     if reads is None:
@@ -90,8 +90,8 @@ def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
     return evaluating(module) if reads else contextlib.nullcontext(module)
 
 
-def evaluating_readers_among(*modules: nn.Module) -> AbstractContextManager[None]:
-    """Return a context manager that enters `evaluating_readers` for each module."""
+def evaluation_mode_of_all(*modules: nn.Module) -> AbstractContextManager[None]:
+    """Return a context manager that enters `evaluation_mode` for each module."""
     readers = [module for module in modules if _reads_training(module)]
     return _evaluating_all(readers) if readers else contextlib.nullcontext()
 

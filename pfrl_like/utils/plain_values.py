@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_KINDS = "biufcUSmM"
+_DTYPE_KINDS = "biufcUSmM"
 _MOST_DIMENSIONS = 64  # NumPy's limit; torch has no limit
 #: Maximum number of nested JSON containers, and number of nested containers of an array or scalar.
 _LEVELS, _LEAF_LEVELS = 22, 3
@@ -37,7 +37,7 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
         raise TypeError("a value is nested too deeply to be saved")
     if isinstance(value, Tensor):
         return {"tensor": _text_of_tensor(value)}
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _KINDS:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _DTYPE_KINDS:
         return {"array" if isinstance(value, np.ndarray) else "scalar": _text_of(np.asarray(value))}
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
@@ -97,7 +97,7 @@ def many_to_json(values: Sequence[Any]) -> Any:
         TypeError: If a value contains a type that `to_json` does not support, or is nested too deeply.
     """
     kinds = {(type(value), getattr(value, "dtype", None), getattr(value, "shape", None)) for value in values}
-    alike = len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _KINDS
+    alike = len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _DTYPE_KINDS
     if alike and values[0].nbytes:  # not for empty arrays, because a short text could encode too many of them
         return {"stack": _text_of(np.stack(values)), "scalars": isinstance(values[0], np.generic)}
     return [to_json(value) for value in values]
@@ -109,7 +109,7 @@ def _text_of(array: NDArray[Any]) -> list[Any]:
 
 def _array_of(dtype: str, shape: Sequence[int], text: str) -> NDArray[Any]:
     kind = np.dtype(dtype)
-    if kind.kind not in _KINDS:
+    if kind.kind not in _DTYPE_KINDS:
         raise ValueError(dtype)
     return np.frombuffer(base64.b64decode(text, validate=True), kind).reshape(shape).copy()
 

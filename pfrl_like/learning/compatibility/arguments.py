@@ -34,7 +34,7 @@ def arguments_for(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
     return {name: args[name] for name in inspect.signature(base).parameters if name in args}
 
 
-def passed_on(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
+def keywords_for(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the constructor arguments of an agent that are keyword-only arguments of its base class, keyed by name.
 
     Args:
@@ -94,7 +94,7 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
             raise ValueError(f"{name} is {getattr(agent, name)!r}, {unsupported}: leave {name} out")
     for name, module in modules.items():
         kind = type(module).__name__
-        if agent.recurrent and name == agent._acting_argument and not is_recurrent(module):
+        if agent.recurrent and name == agent._acting_network_name and not is_recurrent(module):
             text = f"recurrent is True, but {name} is {kind}, which keeps no recurrent state"
             raise TypeError(f"{text}: compose it with pfrl_like.nn.RecurrentSequential, or leave recurrent out")
         if not agent.recurrent and is_recurrent(module):
@@ -221,7 +221,7 @@ def numbered(
     return dict(zip(names, q_funcs.values(), strict=True)), named
 
 
-def two_or_more(args: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+def critics_and_optimizers(args: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
     """Apply `numbered` to the arguments `q_func1`, `q_func2`, `further_q_funcs` and the arguments of their optimisers.
 
     If `q_func1` is an ensemble, `q_func2` and its optimiser may be None.

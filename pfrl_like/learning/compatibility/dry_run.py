@@ -15,12 +15,12 @@ from pfrl_like.learning.model_outputs import INPUT_ERRORS, OutputError, pair_hin
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.nn.fast_forward import repeat_rows
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.recurrent import forward
 
 
 @torch.no_grad()
-def try_parts(agent: Any, obs: Any, distribution: Distribution) -> None:
+def dry_run_losses(agent: Any, obs: Any, distribution: Distribution) -> None:
     """Call `agent.try_parts` with a batch of two copies of an observation.
 
     For an acting copy of an agent, which has no critics, nothing is called. Networks and random generators do not
@@ -37,11 +37,11 @@ def try_parts(agent: Any, obs: Any, distribution: Distribution) -> None:
         stack.enter_context(isolated_rng())
         for module in {id(part): part for part in vars(agent).values() if isinstance(part, nn.Module)}.values():
             stack.enter_context(holding_still(module))
-            stack.enter_context(evaluating_readers(module))
+            stack.enter_context(evaluation_mode(module))
         agent.try_parts(_two_rows(agent, obs, distribution), distribution)
 
 
-def try_critics(agent: Any, batch: Batch) -> None:
+def dry_run_critics(agent: Any, batch: Batch) -> None:
     """Check that the values and losses of an agent's critics can be computed.
 
     Args:

@@ -116,7 +116,7 @@ def _bound_text(bound: Any) -> str:
     return f"{values[0]:g}" if len(values) == 1 else str(np.asarray(bound).tolist())
 
 
-_NO_INDEX = re.compile(r"index (-?\d+) is out of bounds for dimension \d+ with size (\d+)")
+_INDEX_ERROR = re.compile(r"index (-?\d+) is out of bounds for dimension \d+ with size (\d+)")
 
 
 def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
@@ -149,7 +149,7 @@ def raise_for_unknown_action(batch: Any, error: RuntimeError) -> None:
     Raises:
         ValueError: If the minibatch contains a discrete action that the networks do not have.
     """
-    match, action = _NO_INDEX.search(str(error)), batch.action
+    match, action = _INDEX_ERROR.search(str(error)), batch.action
     if (
         match
         and isinstance(action, torch.Tensor)
@@ -198,7 +198,7 @@ def check_size(agent: Any, dataset: Any, size: int) -> None:
         raise ValueError(f"{name} has actions of size {size}, but the dataset has actions of size {data_size}")
 
 
-def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) -> None:
+def warn_of_actions_outside_bounds(agent: Any, dataset: Any, distribution: Any) -> None:
     """Log a warning if a policy of continuous actions cannot produce some of the dataset's actions."""
     actions = dataset.actions
     lowest, highest = actions.min(0), actions.max(0)

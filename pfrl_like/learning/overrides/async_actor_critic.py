@@ -50,9 +50,9 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
         agent.update_from_replay()
 
 
-def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -> None:
+def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], min_updates: int = 1) -> None:
     """Call `hooks`, overridden methods that learn from a batch of features. Count at least `least` updates."""
-    updates, agent._hooked_updates = agent.optim_t, 0
+    updates, agent._override_updates = agent.optim_t, 0
     stats = _loss(agent, batch)[2]
     try:
         params = {"the model": [*agent.shared_model.parameters()]}
@@ -64,7 +64,7 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -
             error.batch = batch
         raise
     if agent.optim_t == updates:  # this library's `learn`, which counts updates, was not called
-        n_updates = max(agent._hooked_updates, least)
+        n_updates = max(agent._override_updates, min_updates)
         agent.optim_t += n_updates
         for name in ("value", "entropy"):
             if n_updates and name in stats:
@@ -96,15 +96,15 @@ def batch_of_steps(agent: Any, statevar: Any) -> Batch:
     """
     if isinstance(statevar, Batch):
         return statevar
-    hooked: Batch = agent._hooked_batch
-    if hooked is None or not agent.past_rewards:
+    steps: Batch = agent._override_batch
+    if steps is None or not agent.past_rewards:
         raise TypeError("batch is not a Batch, which only overridden methods of PFRL's agent may leave out")
     times = range(agent.t_start, agent.t)
     obs = agent.features([agent.past_obs[time] for time in times], agent.device)
-    last = map_nested(lambda leaf: leaf[-1:], hooked.next_obs) if statevar is None else statevar
-    discount = torch.full_like(hooked.discount, agent.gamma)
+    last = map_nested(lambda leaf: leaf[-1:], steps.next_obs) if statevar is None else statevar
+    discount = torch.full_like(steps.discount, agent.gamma)
     discount[-1] *= statevar is not None
-    return hooked.replace(
+    return steps.replace(
         obs=obs,
         action=torch.stack([torch.as_tensor(agent.past_action[time]) for time in times]),
         reward=torch.tensor([float(agent.past_rewards[time]) for time in times]),
@@ -148,9 +148,9 @@ def update_on_policy(agent: Any, statevar: Any) -> None:
         )  # fmt: skip
 
 
-def fill_outputs(agent: Any) -> None:
+def store_model_outputs(agent: Any) -> None:
     """Compute the models' outputs for the last steps, and store them in the attributes that PFRL's ACER fills."""
-    outputs = _outputs(agent, agent._hooked_batch, agent.t_start)
+    outputs = _outputs(agent, agent._override_batch, agent.t_start)
     agent.past_values, agent.past_action_values = outputs["values"], outputs["action_values"]
     agent.past_action_distrib = outputs["action_distribs"]
     agent.past_avg_action_distrib = outputs["avg_action_distribs"]
@@ -180,7 +180,7 @@ def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Te
 
 
 def _update_from_replay(agent: Any) -> None:
-    batch: Batch = agent._hooked_batch
+    batch: Batch = agent._override_batch
     if update_takes_batch(agent):
         agent.update(batch)
         return
@@ -196,7 +196,7 @@ def _update_from_replay(agent: Any) -> None:
     )  # fmt: skip
 
 
-def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+def step_on_compute_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
     """Make a gradient step on `compute_loss`. This is the default of ACER's `update` with PFRL's arguments.
 
     If an overridden method calls this function again, the models' outputs for the steps are recomputed.
@@ -211,14 +211,14 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
     Raises:
         TypeError: If no overridden method is running.
     """
-    if agent._hooked_batch is None:
+    if agent._override_batch is None:
         raise TypeError(f"update got {', '.join(steps)}, expected a batch: PFRL's arguments need an overridden update")
-    if agent._hooked_updates:  # the first backward pass has freed the graph
-        steps = {**steps, **_outputs(agent, agent._hooked_batch, steps["t_start"])}
+    if agent._override_updates:  # the first backward pass has freed the graph
+        steps = {**steps, **_outputs(agent, agent._override_batch, steps["t_start"])}
     loss = call_loss_hook(agent, "compute_loss", **steps)
     agent._step_shared(loss)
     copy_grad(agent.shared_model, agent.model)  # as PFRL does
-    agent._hooked_updates += 1
+    agent._override_updates += 1
     return loss.new_zeros(0), {"loss": loss.detach()}
 
 

@@ -102,11 +102,11 @@ def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
         "next_state": batch.next_obs,
         **{name: getattr(batch, field) for name, field in _FIELDS.items()},
     }
-    host = {name: map_nested(lambda leaf: leaf.numpy(force=True), column) for name, column in columns.items()}
+    arrays = {name: map_nested(lambda leaf: leaf.numpy(force=True), column) for name, column in columns.items()}
     reward, discount = batch.reward.tolist(), batch.discount.tolist()
     steps = [
         {
-            **{name: map_nested(lambda leaf: leaf[i], column) for name, column in host.items() if column is not None},  # noqa: B023
+            **{name: map_nested(lambda leaf: leaf[i], column) for name, column in arrays.items() if column is not None},  # noqa: B023
             "reward": reward[i],
             "is_state_terminal": discount[i] == 0,
             "env_id": 0,
@@ -119,10 +119,10 @@ def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
             step["weight"] = float(step.pop("weights"))
     if batch.lengths is not None:
         return _sequences(steps, batch)
-    return [[step, *_following_dicts(step, factor, gamma)] for step, factor in zip(steps, discount, strict=True)]
+    return [[step, *_padding_dicts(step, each, gamma)] for step, each in zip(steps, discount, strict=True)]
 
 
-def _following_dicts(first: dict[str, Any], discount: float, gamma: float) -> list[dict[str, Any]]:
+def _padding_dicts(first: dict[str, Any], discount: float, gamma: float) -> list[dict[str, Any]]:
     n_steps = round(math.log(discount) / math.log(gamma)) if 0 < gamma < 1 and discount > 0 else 1
     return [{**first, "reward": 0.0} for _ in range(n_steps - 1)]
 

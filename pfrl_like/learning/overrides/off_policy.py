@@ -89,13 +89,13 @@ def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Itera
 
 @contextlib.contextmanager
 def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
-    """Context in which the agent's attribute `_hooked_batch` is the minibatch."""
-    before = agent._hooked_batch
-    agent._hooked_batch = batch
+    """Context in which the agent's attribute `_override_batch` is the minibatch."""
+    before = agent._override_batch
+    agent._override_batch = batch
     try:
         yield
     finally:
-        agent._hooked_batch = before
+        agent._override_batch = before
 
 
 def _params_of(agent: Any) -> dict[str, list[Tensor]]:
@@ -104,7 +104,7 @@ def _params_of(agent: Any) -> dict[str, list[Tensor]]:
 
 def steps_of_update(agent: Any) -> StepsOfUpdate:
     """Return the gradient steps of the running update. If no update is running, return new gradient steps."""
-    if agent._hooked_batch is None or not isinstance(agent._last_steps, StepsOfUpdate):
+    if agent._override_batch is None or not isinstance(agent._last_steps, StepsOfUpdate):
         agent._last_steps = StepsOfUpdate(agent.gradient_steps)
     steps: StepsOfUpdate = agent._last_steps
     return steps
@@ -113,7 +113,7 @@ def steps_of_update(agent: Any) -> StepsOfUpdate:
 # Q-learning
 
 
-def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+def loss_of_override(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Return the loss that a DQN's overridden `_compute_loss` computes, the TD errors and statistics.
 
     If the override fills its argument `errors_out`, these errors are returned. Otherwise this library computes the TD

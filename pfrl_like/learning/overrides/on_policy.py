@@ -62,7 +62,7 @@ def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, T
             is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
             these methods are not rolled back.
     """
-    updates, agent._hooked_episodes = agent.n_updates, episodes
+    updates, agent._override_episodes = agent.n_updates, episodes
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
             if "update" in agent._overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]:
@@ -71,7 +71,7 @@ def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, T
                 _fill_rollout_attributes(agent, episodes)
                 result = agent.update()
     finally:
-        agent._hooked_episodes = None
+        agent._override_episodes = None
     agent.n_updates = max(agent.n_updates, updates + 1)
     agent.t_start = agent.t
     return (torch.zeros_like(episodes.steps.reward), {}) if result is None else result
@@ -102,7 +102,7 @@ def _fill_rollout_attributes(agent: Any, episodes: Any) -> None:
             ("A2C", "cut off"), "the update() of PFRL's A2C treats an episode that is truncated within the rollout as "
             "terminated: override update(batch) instead, which bootstraps from the last observation", UserWarning,
         )  # fmt: skip
-    value = agent._evaluated(episodes, 1.0).value
+    value = agent._with_advantages(episodes, 1.0).value
     agent.t_start = agent.t - len(steps)
     agent.states, agent.obs_shape = states.float(), states.shape[2:]
     agent.actions = _by_time(agent, steps.action).float()
@@ -121,17 +121,17 @@ def episodes_of_rollout(agent: Any) -> Any:
     Raises:
         TypeError: If no overridden `update()` is running.
     """
-    hooked = agent._hooked_episodes
-    if hooked is None:
+    stored = agent._override_episodes
+    if stored is None:
         raise TypeError("batch is None, expected a Batch: None is allowed only within an overridden update()")
-    n_steps, steps = agent.update_steps, hooked.steps
+    n_steps, steps = agent.update_steps, stored.steps
 
     def rows(column: Tensor) -> Tensor:
         return column.transpose(0, 1).reshape(len(steps), *column.shape[2:])
 
-    discount = torch.where(_truncations(hooked, n_steps), steps.discount, agent.gamma * rows(agent.masks))
-    env, at_end = hooked.last_rows // n_steps, (hooked.last_rows + 1) % n_steps == 0
-    last_obs = hooked.last_obs.clone()
+    discount = torch.where(_truncations(stored, n_steps), steps.discount, agent.gamma * rows(agent.masks))
+    env, at_end = stored.last_rows // n_steps, (stored.last_rows + 1) % n_steps == 0
+    last_obs = stored.last_obs.clone()
     last_obs[at_end] = agent.states[-1, env[at_end]].to(last_obs.dtype)
     steps = steps.replace(
         obs=rows(agent.states[:-1]).to(steps.obs.dtype),
@@ -139,12 +139,12 @@ def episodes_of_rollout(agent: Any) -> Any:
         reward=rows(agent.rewards),
         discount=discount,
     )
-    episodes = dataclasses.replace(hooked, steps=steps, last_obs=last_obs)
+    episodes = dataclasses.replace(stored, steps=steps, last_obs=last_obs)
     if "_compute_returns" not in agent._overridden_hooks:
         return episodes
     with torch.no_grad():
         agent._compute_returns(agent.model(agent.states[-1])[1][:, 0])
-    returns, value = rows(agent.returns[:-1]), agent._evaluated(episodes, 1.0).value
+    returns, value = rows(agent.returns[:-1]), agent._with_advantages(episodes, 1.0).value
     return dataclasses.replace(episodes, steps=steps.replace(returns=returns, value=value, advantage=returns - value))
 
 
@@ -210,7 +210,7 @@ def _fill_sequence_attributes(agent: Any, episodes: Sequence[Batch]) -> None:
 
     These are rewards, log-probabilities and entropies, each a list of one list per episode.
     """
-    agent._hooked_sequences = episodes
+    agent._override_sequences = episodes
     rewards, log_probs, entropies = [], [], []
     for batch in episodes:
         distribution = policy_of(agent.model, batch)
@@ -231,7 +231,7 @@ def accumulate_gradient(agent: Any) -> None:
     Raises:
         TypeError: If there are no collected episodes.
     """
-    episodes = agent._hooked_sequences
+    episodes = agent._override_sequences
     if not episodes:
         raise TypeError("accumulate_grad was called, but no episodes are collected: only observe may call it")
     if not any(agent.log_prob_sequences):
@@ -247,7 +247,7 @@ def accumulate_gradient(agent: Any) -> None:
         loss = loss - (torch.from_numpy(returns.copy()).to(log_prob) * log_prob + agent.beta * entropy).sum()
     (loss / agent.batchsize).backward()
     _fill_sequence_attributes(agent, ())
-    agent._hooked_sequences = episodes
+    agent._override_sequences = episodes
     agent.n_backward += 1
 
 

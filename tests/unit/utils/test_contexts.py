@@ -12,8 +12,8 @@ from pfrl_like.q_functions import (
 )
 from pfrl_like.utils.contexts import (
     evaluating,
-    evaluating_readers,
-    evaluating_readers_among,
+    evaluation_mode,
+    evaluation_mode_of_all,
     ignores_training,
     reads_training,
 )
@@ -62,7 +62,7 @@ def patched() -> nn.Module:
 )
 def test_known_modules_do_not_read_the_mode_and_are_left_alone(module: nn.Module) -> None:
     assert not reads_training(module)
-    with evaluating_readers(module) as same:
+    with evaluation_mode(module) as same:
         assert same is module
         assert module.training
 
@@ -70,11 +70,11 @@ def test_known_modules_do_not_read_the_mode_and_are_left_alone(module: nn.Module
 def test_readers_are_switched_among_several_modules_and_put_back_after_an_error() -> None:
     plain, own, fixed = nn.Linear(1, 1), OwnForward(), nn.Dropout(0.5).eval()
     for _ in range(2):
-        with pytest.raises(KeyError), evaluating_readers_among(plain, own, fixed):
+        with pytest.raises(KeyError), evaluation_mode_of_all(plain, own, fixed):
             assert (plain.training, own.training, fixed.training) == (True, False, False)
             raise KeyError
         assert (plain.training, own.training, fixed.training) == (True, True, False)
-    with evaluating_readers_among(plain):
+    with evaluation_mode_of_all(plain):
         assert plain.training
 
 
