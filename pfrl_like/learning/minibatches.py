@@ -17,7 +17,7 @@ from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
 Rows = NDArray[np.int64]
-#: Column of `Batch.extra` that marks rows whose observations are already features.
+#: Key of `Batch.extra`. If a batch has this column, its observations are already features.
 FEATURES = "features"
 
 
@@ -42,15 +42,19 @@ def episode_batches(episodes: Episodes) -> Iterator[Batch]:
 
 
 def epochs_of(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
-    """Yield the minibatches of each epoch, in random order. Minibatches of recurrent models contain sequences.
+    """Yield epochs. Each epoch yields its minibatches, in random order.
 
-    Every minibatch of steps has `size` steps: the last minibatch of an epoch is filled with steps of the next
-    permutation. The total number of minibatches is the smallest number with which each step is used `epochs` times.
+    If the model is recurrent, the minibatches contain sequences, as in `shuffled_sequences`. Otherwise they contain
+    steps.
+
+    Every minibatch of steps has exactly `size` steps: the last minibatch of an epoch also contains steps of the next
+    permutation. There are ceil(n * epochs / size) minibatches in total, where n is the number of steps. Therefore each
+    step is used at least `epochs` times.
 
     Args:
         episodes: All steps.
         size: Number of steps per minibatch.
-        epochs: Number of times that each step is used. Steps that fill the last minibatch are used one more time.
+        epochs: Number of times that each step is used. The steps that fill the last minibatch are used once more.
         max_len: Maximum number of steps per sequence. If None, each sequence is a whole episode.
     """
     if episodes.states is not None:
@@ -84,10 +88,11 @@ def _split(steps: Batch, rows: Tensor, size: int) -> Iterator[Batch]:
 def shuffled_sequences(
     episodes: Episodes, size: int, epochs: int, max_len: int | None = None
 ) -> Iterator[Iterator[Batch]]:
-    """Yield the minibatches of each epoch: sequences whose lengths add up to `size`.
+    """Yield epochs. Each epoch yields minibatches of sequences whose lengths add up to `size`.
 
-    The sequences are concatenated in random order and cut when a minibatch is full. Steps at the end that do not fill a
-    minibatch are left out. If there are fewer than `size` steps in total, one minibatch contains all steps.
+    The sequences are concatenated in random order and cut when a minibatch is full. Steps at the end of an epoch that
+    do not fill a minibatch are omitted. If there are fewer than `size` steps in total, one minibatch contains all
+    steps.
 
     Args:
         episodes: All steps.
@@ -114,7 +119,11 @@ def cut_episodes(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
 
 
 def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
-    """Return packed sequences. They begin at the rows `begin`, with the recurrent states before these rows."""
+    """Return packed sequences.
+
+    Sequence i begins at row `begin[i]` and has `lengths[i]` steps. Its initial recurrent state is the state before this
+    row.
+    """
     order = np.argsort(-lengths, kind="stable")
     begin, lengths = begin[order], lengths[order]
     step = np.arange(lengths[0])[:, None]
@@ -141,9 +150,9 @@ def _full_minibatches(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Ro
 
 
 def next_obs_rows(episodes: Episodes) -> Tensor:
-    """Return the row of each step's next observation in the concatenation of `obs` and `last_obs`, [N].
+    """Return for each step the index of its next observation, [N].
 
-    For a terminal step, the result is the row of the step itself.
+    The indices refer to the concatenation of `obs` and `last_obs`. For a terminal step, the index is the row of the step itself.
     """
     n, device = len(episodes), episodes.steps.reward.device
     ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1).to(device)
@@ -173,7 +182,7 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
             step.
 
     Returns:
-        The episodes, and the batch row of each of their steps, [N], on the CPU.
+        The episodes, and for each of their steps the row in `batch`, [N], on the CPU.
 
     Raises:
         ValueError: If the agent is recurrent and the batch contains transitions.
@@ -207,7 +216,7 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
 
 
 def _recurrent_states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
-    """Return the recurrent states before each packed row, and after the last row of each sequence, batch first."""
+    """Return two recurrent states: before each packed row, and after each sequence. The first axis is the batch."""
     state, start, before, after = batch.recurrent_state, 0, [], []
     sizes = [*batch_sizes_of(lengths).tolist(), 0]
     with torch.no_grad(), evaluation_mode(agent.model):
@@ -222,9 +231,10 @@ def _recurrent_states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, A
 
 
 def features_of_batch(agent: Any, batch: Batch) -> Batch:
-    """Return the batch with features on the agent's device, after burn-in.
+    """Return the batch with features on the agent's device, without the steps of the burn-in.
 
-    If the batch contains sequences, the returned rewards and discounts are those of n-step returns.
+    If the batch contains sequences and `num_steps` of the agent is above 1, the returned batch contains the rewards and
+    discounts of n-step returns.
     """
     if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may remove the mask
         batch = batch.replace(
@@ -249,7 +259,7 @@ def features_of_batch(agent: Any, batch: Batch) -> Batch:
 
 
 def row_shape_error(batch: Batch) -> ValueError:
-    """Return the error for a minibatch whose columns are not one number per row."""
+    """Return the exception for a minibatch in which a column does not contain one number per row."""
     columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
     shapes = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
     return ValueError(f"batch has columns of the shapes {shapes}, expected one number for each row, [N]")
