@@ -152,7 +152,8 @@ def _full_minibatches(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Ro
 def next_obs_rows(episodes: Episodes) -> Tensor:
     """Return for each step the index of its next observation, [N].
 
-    The indices refer to the concatenation of `obs` and `last_obs`. For a terminal step, the index is the row of the step itself.
+    The indices refer to the concatenation of `obs` and `last_obs`. For a terminal step, the index is the row of the
+    step itself.
     """
     n, device = len(episodes), episodes.steps.reward.device
     ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1).to(device)

@@ -218,7 +218,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         raise NotImplementedError
 
     def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Check the classes of the modules. `modules` is keyed by argument name. `dry_run` checks inputs and outputs."""
+        """Check the classes of the modules, keyed by argument name. `dry_run` checks their inputs and outputs."""
 
     def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
         """Make the checks of `dry_run`.
@@ -355,8 +355,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """Learn once from a minibatch. No other method changes the parameters.
 
         If no environment steps are counted (training on a dataset or in a learner process), this method also updates
-        the target networks. They are updated after as many updates as the agent would make in `target_update_interval`
-        steps.
+        the target networks. The target networks are then updated before an update, once in as many updates as the agent
+        makes in `target_update_interval` steps.
 
         Args:
             batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
@@ -442,9 +442,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             TD errors, [N], and statistics.
         """
         if self._compiled is not None:
-            overrides.check_not_compiled(
-                self, True
-            )  # a method of the class may have been replaced after the constructor call
+            overrides.check_not_compiled(self, True)  # methods of the class may have been replaced later
             return self._compiled(batch)
         td_error, stats = self.update_step(batch, lambda name, loss: self.gradient_steps[name](loss))
         self.guard.restore_moments(self._last_steps.refused)

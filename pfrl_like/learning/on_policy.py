@@ -167,7 +167,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return outputs[0]
 
     def _record_acting(self, distribution: Any, value: Any, active_rows: Any) -> None:
-        """Add the entropy and value of the rows that `acting` selects to the records."""
+        """Add the entropies and values of some rows to the records. `active_rows` is the index of these rows."""
         if self._records:
             statistics.add_values(
                 self, self._records, {"entropy": distribution.entropy()[active_rows], "value": value[active_rows]}
@@ -411,7 +411,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
-        """Update the normaliser with `steps.obs`. Return the episodes with `steps` and newly normalised observations."""
+        """Update the normaliser with `steps.obs`. Return the episodes with `steps`, normalised with the update."""
         if self.obs_normalizer is not None:
             self.obs_normalizer.experience(steps.obs)
         return dataclasses.replace(episodes, steps=steps.replace(obs=self._normalized(steps.obs)))
