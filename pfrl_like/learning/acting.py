@@ -224,7 +224,7 @@ class Acting:
             else:
                 value = self.memory.forward(module, obs, self.training, active)
         except INPUT_ERRORS as error:
-            if type(error) not in INPUT_ERRORS:  # out of memory, not implemented, ...
+            if type(error) not in INPUT_ERRORS:  # subclasses of RuntimeError, such as out-of-memory errors
                 raise
             raise input_error(obs, error, self._acting_network_name) from error
         if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):

@@ -341,7 +341,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             td_error, _ = self.update(batch)
             buffer.update_priorities(batch.index, td_error)
         except BaseException:
-            buffer.update_priorities(batch.index[:0], [])  # without this call, the buffer would wait for the errors
+            buffer.update_priorities(batch.index[:0], [])  # otherwise the buffer would wait for the errors
             raise
 
     @property
