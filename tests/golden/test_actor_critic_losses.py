@@ -213,7 +213,7 @@ class Sum(nn.Module):
 
 
 def test_what_is_no_value_of_one_action_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"a critic gives numbers of shape \(2, 2\) for 2 rows, expected one for each"):
+    with pytest.raises(ValueError, match=r"a critic gives numbers of shape \(2, 2\) for 2 rows, expected one"):
         value_of(Sum(), BATCH)
     with pytest.raises(TypeError, match="a critic gives str, expected DiscreteActionValue"):
         value_of(lambda pair: "value", BATCH)

@@ -1,4 +1,4 @@
-"""The dry run: all parts are called with the first observation, so that wrong shapes and types are found early."""
+"""The dry run: all networks are called with one observation, so that wrong shapes and types are found early."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ from pfrl_like.utils.recurrent import forward
 def dry_run_losses(agent: Any, obs: Any, distribution: Distribution) -> None:
     """Call `agent.try_parts` with a batch of two copies of an observation.
 
-    For an acting copy of an agent, which has no critics, nothing is called. Networks and random generators do not
+    If the agent is an acting copy, it has no critics, and nothing is called. Networks and random generators do not
     change.
 
     Args:
         agent: An `OffPolicyActorCritic`.
         obs: Features of the observation, [1, ...].
-        distribution: Output of the policy for the observation, from which the actions of the batch are sampled.
+        distribution: Output of the policy for the observation. The actions of the batch are samples of it.
     """
     if any(getattr(agent, name, None) is None for name in agent.saved_attributes):
         return
@@ -42,7 +42,7 @@ def dry_run_losses(agent: Any, obs: Any, distribution: Distribution) -> None:
 
 
 def dry_run_critics(agent: Any, batch: Batch) -> None:
-    """Check that the values and losses of an agent's critics can be computed.
+    """Dry-run the critics: check that their values and losses can be computed.
 
     Args:
         agent: An `OffPolicyActorCritic`.
@@ -102,7 +102,7 @@ def _two_rows(agent: Any, obs: Any, distribution: Distribution) -> Batch:
 
 @contextlib.contextmanager
 def name_in_errors(parts: str, batch: Batch) -> Iterator[None]:
-    """Context in which the messages of shape and type errors get the names of the parts and describe their inputs."""
+    """Context manager that adds the names of networks and the shapes of their inputs to shape and type errors."""
     try:
         yield
     except (*INPUT_ERRORS, AttributeError) as error:

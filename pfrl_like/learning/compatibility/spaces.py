@@ -14,7 +14,7 @@ from pfrl_like.nn import BoundByTanh
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.utils.env_values import space_kind
 
-#: Suitable last layers of a policy, keyed by the kind of the action space.
+#: Suitable last layers of a policy, keyed by the kind of action space.
 _HEADS = {
     "discrete": "SoftmaxCategoricalHead",
     "multi_discrete": "MultiCategoricalHead",
@@ -33,8 +33,9 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
         argument: Name of the policy in error messages.
 
     Raises:
-        TypeError: If policy and environment have different kinds of actions.
-        ValueError: If the number or shape of actions is different, or if the environment's first action is not 0.
+        TypeError: If policy and environment have different kinds of actions, for example discrete and continuous.
+        ValueError: If policy and environment differ in the number or shape of actions, or if the environment's first
+            action is not 0.
     """
     kind = space_kind(action_space)
     if kind == "other":
@@ -79,10 +80,10 @@ def bounds_of(policy: Any, distribution: Any) -> Bounds | None:
 
 
 def bounds_warning(bounds: Mapping[str, Bounds | None], action_space: Any) -> str:
-    """Return a warning if a part's action bounds differ from the environment's bounds; otherwise an empty string.
+    """Return a warning if action bounds of the agent differ from the environment's bounds, else an empty string.
 
     Args:
-        bounds: Bounds of the actions, keyed by the part that applies the bounds, such as "policy". None if unknown.
+        bounds: Bounds of the actions, keyed by what applies them, "policy" or "explorer". None if unknown.
         action_space: Action space of the environment.
     """
     if space_kind(action_space) != "box":
@@ -101,8 +102,8 @@ def _bounds_text(bounds: Mapping[str, Bounds]) -> str:
 
 _ROUNDING = 1e-5
 _ADVICE = (
-    "pass the environment's bounds to this part, or wrap the environment in NormalizeActionSpace if its actions are "
-    "meant to be normalised to [-1, 1]"
+    "pass the environment's bounds to them, or wrap the environment in NormalizeActionSpace, which scales actions from "
+    "[-1, 1] to its bounds"
 )
 
 
@@ -140,7 +141,7 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
 
 
 def raise_for_unknown_action(batch: Any, error: RuntimeError) -> None:
-    """Raise an error that names the action and its row, if `error` is an index error of an unknown action.
+    """If `error` is an index error that an unknown action caused, raise an error with the action and its row.
 
     Args:
         batch: Minibatch whose update failed.
@@ -199,7 +200,7 @@ def check_size(agent: Any, dataset: Any, size: int) -> None:
 
 
 def warn_of_actions_outside_bounds(agent: Any, dataset: Any, distribution: Any) -> None:
-    """Log a warning if a policy of continuous actions cannot produce some of the dataset's actions."""
+    """Log a warning if the agent cannot produce some of the dataset's continuous actions."""
     actions = dataset.actions
     lowest, highest = actions.min(0), actions.max(0)
     narrow = {
@@ -209,6 +210,6 @@ def warn_of_actions_outside_bounds(agent: Any, dataset: Any, distribution: Any) 
     }
     if narrow:
         agent.logger.warning(
-            f"the dataset's actions lie in [{_bound_text(lowest.min())}, {_bound_text(highest.max())}], but are "
-            f"limited by {_bounds_text(narrow)}: scale the actions, and wrap the environment in NormalizeActionSpace"
+            f"the dataset's actions lie in [{_bound_text(lowest.min())}, {_bound_text(highest.max())}], but the agent "
+            f"is limited by {_bounds_text(narrow)}: scale the actions, and wrap the environment in NormalizeActionSpace"
         )

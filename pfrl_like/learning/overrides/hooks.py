@@ -270,7 +270,7 @@ def resolve_hooks(cls: HookType) -> None:
 
 
 def _hooks_of(cls: type) -> Iterator[Hook]:
-    """Yield the table rows that apply to a class: for each method, the row of the nearest base class in this package."""
+    """Yield the table rows of a class: for each method, the row of the nearest base class in this package."""
     names = set()
     for base in cls.__mro__:
         for name in NAMES if _is_ours(base) else ():
