@@ -1,7 +1,7 @@
 """Action values: outputs of Q-functions that represent the values of all actions of a state.
 
-The method `td_loss` of each class compares the values of the executed actions with targets that are computed from
-the values of the next states. All methods work on batches.
+The method `td_loss` of each class compares the values of the executed actions with targets. The targets are computed
+from the values of the next states. All methods process batches.
 """
 
 from pfrl_like.action_value.base import ActionValue
