@@ -268,8 +268,7 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         return loss + self.fraction_loss(action), error, value
 
     def fraction_loss(self, action: Tensor) -> Tensor:
-        """Return a loss, [B]. With respect to the fractions, its gradient is that of a Wasserstein distance (section
-        3.2).
+        """Return a loss, [B]. Its gradient for the fractions is that of a Wasserstein distance (section 3.2).
 
         The distance is measured between the quantile function F and its step approximation. The derivative of the
         distance with respect to tau_i is 2 F(tau_i) - F(midpoint before tau_i) - F(midpoint after tau_i). The weighted
