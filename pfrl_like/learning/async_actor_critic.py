@@ -248,7 +248,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
                 if steps is None:
                     state = None if self.memory is None else self.memory.train_previous_state
                     steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
-                obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)  # noqa: B023 - called at once
+                obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)  # noqa: B023 - called immediately
                 mask = None if self._last_mask is None else self._last_mask[i]
                 reward = float(batch_reward[i])
                 steps.rows.append((obs, self.batch_last_obs[i], self.batch_last_action[i], reward, mask))

@@ -179,7 +179,7 @@ def _recurrent_states(critic: Any, batch: Batch, after: bool) -> Any:
     assert batch.lengths is not None
     state, start, count, states = None, 0, len(batch.lengths), []
     for size in recurrent.batch_sizes_of(batch.lengths).tolist():
-        before = recurrent.map_recurrent_state(lambda part: part[:, :size].contiguous(), state)  # noqa: B023 - called at once
+        before = recurrent.map_recurrent_state(lambda part: part[:, :size].contiguous(), state)  # noqa: B023 - called immediately
         step = map_nested(lambda leaf: leaf[start : start + size], (batch.obs, batch.action))  # noqa: B023
         _, state = recurrent.one_step_forward(critic, step, before)
         states.append(state if after else before)

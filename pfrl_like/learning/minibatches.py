@@ -223,7 +223,7 @@ def _recurrent_states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, A
     with torch.no_grad(), evaluation_mode(agent.model):
         for size, next_size in zip(sizes, sizes[1:], strict=False):
             step_rows = slice(start, start + size)
-            obs = agent._normalized(map_nested(lambda leaf: leaf[step_rows], batch.obs))  # noqa: B023 - called at once
+            obs = agent._normalized(map_nested(lambda leaf: leaf[step_rows], batch.obs))  # noqa: B023 - called immediately
             _, new = one_step_forward(agent.model, obs, state)
             before.append(batch_first(state, new))
             after.append(batch_first(get_recurrent_state_at(new, slice(next_size, None), detach=True), new))

@@ -344,7 +344,7 @@ def _check(name: str, column: Any, values: Any) -> None:
     """Check that the values have the same nested structure and the same shapes as the column."""
     forms: list[list[tuple[int, ...]]] = [[], []]
     for nested, form in ((column, forms[0]), (values, forms[1])):
-        map_nested(lambda leaf: form.append(tuple(leaf.shape[1:])), nested)  # noqa: B023 - called at once
+        map_nested(lambda leaf: form.append(tuple(leaf.shape[1:])), nested)  # noqa: B023 - called immediately
     if forms[0] != forms[1]:
         raise ValueError(f"{name} has the shapes {forms[1]}, expected {forms[0]} as in the first step")
 
@@ -415,7 +415,7 @@ class Steps:
         try:
             recurrent_state, obs, action, reward, masks, *raw_obs = from_saved(state, "cpu")
             k = len(reward)
-            features = [map_nested(lambda leaf: leaf[i : i + 1], obs) for i in range(k)]  # noqa: B023 - called at once
+            features = [map_nested(lambda leaf: leaf[i : i + 1], obs) for i in range(k)]  # noqa: B023 - called immediately
             single_obs = raw_obs[0] if raw_obs else [map_nested(lambda leaf: leaf[0], each) for each in features]
             raw = [map_nested(lambda leaf: leaf.numpy(), each) for each in single_obs]
             columns = action.numpy(), reward.tolist(), [None] * k if masks is None else masks.numpy()

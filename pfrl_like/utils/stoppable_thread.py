@@ -28,10 +28,10 @@ class StoppableThread(threading.Thread):
 
 
 def start_time(pid: int) -> int:
-    """Return the start time of a process in clock ticks since boot. It tells processes apart that have the same id one
-    after the other.
+    """Return the start time of a process, in clock ticks since boot.
 
-    Return -1 if the process does not exist, and 0 if the system does not report the start time.
+    Processes that have the same id, one after the other, have different start times. Return -1 if the process does not
+    exist, and 0 if the system does not report the start time.
     """
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

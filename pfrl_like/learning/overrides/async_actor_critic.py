@@ -230,7 +230,7 @@ def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]
     distributions, action_values, values, averages = [], [], [], []
     state = average_state = batch.recurrent_state
     for i in range(len(batch)):
-        obs = map_nested(lambda leaf: leaf[i : i + 1], batch.obs)  # noqa: B023 - called at once
+        obs = map_nested(lambda leaf: leaf[i : i + 1], batch.obs)  # noqa: B023 - called immediately
         outputs, state = forward(agent.model, obs, state)
         with torch.no_grad():
             average, average_state = forward(agent.shared_average_model, obs, average_state)

@@ -146,8 +146,8 @@ _DIRECT = {("OffPolicyAgent", "update")}
 class HookMethod:
     """Descriptor of a method of PFRL's agent that users may override.
 
-    Assigning a function to the attribute of an agent counts as an override. If the outcome of the hook is "refused",
-    the assignment raises TypeError.
+    A function that is assigned to an attribute of an agent is treated as an override. If the outcome of the hook is
+    "refused", the assignment raises TypeError.
 
     Args:
         hook: Row of the table for this method.
