@@ -25,10 +25,10 @@ def min_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
         action: Actions whose means are compared, [B], if `q_values` are [B, n_actions].
 
     Returns:
-        An action value of the same class.
+        An action value of the critics' class.
 
     Raises:
-        TypeError: If the classes differ.
+        TypeError: If the critics' action values have different classes.
     """
     if len(values) == 1:
         return values[0]
@@ -52,10 +52,10 @@ def soft_min_of(values: Sequence[Any], lam: float) -> Any:
         lam: Weight of the minimum over the critics, in [0, 1].
 
     Returns:
-        An action value of the same class.
+        An action value of the critics' class.
 
     Raises:
-        TypeError: If the classes differ.
+        TypeError: If the critics' action values have different classes.
     """
     _check_same_class(values)
     means = torch.stack([value.q_values for value in values])

@@ -400,7 +400,7 @@ def _rows_of(action_mask: Any, k: int) -> Tensor:
 def samples_from_policy(agent: Any) -> bool:
     """Return True if training actions are samples of the agent's attribute `policy`.
 
-    This is False, for example, for BCQ, which acts with other modules.
+    BCQ, for example, does not sample from `policy`: it acts with other modules.
     """
     return (
         getattr(type(agent), "select_actions", None) is Acting.select_actions

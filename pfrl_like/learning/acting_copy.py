@@ -158,7 +158,8 @@ def export(
 
     The file has the following inputs, in this order:
 
-    - `input_0`, `input_1`, ...: the parts of the observation. The parts of a dict are sorted by key.
+    - `input_0`, `input_1`, ...: the arrays of the observation. If the observation is a dict, the arrays are sorted by
+    key.
     - `action_mask`: only if the argument `action_mask` is given.
     - `state_0`, `state_1`, ...: the recurrent state, [layers, B, ...]. Pass zeros at the start of an episode.
     - `noise_0`, `noise_1`, ...: random numbers, only if `noise` is "input".
@@ -175,13 +176,13 @@ def export(
             input. If a wrapper of the environment only casts float64 observations, pass float64 observations from
             before this wrapper, or `env.unwrapped.observation_space`. The file then contains the cast.
         action_mask: Example of an action mask, [n_actions], True where an action is allowed. If an example is given,
-            the file has the input `action_mask`. Masks in observations, under the key "action_mask", are parts of the
-            observation.
+            the file has the input `action_mask`. A mask in the observation, under the key "action_mask", belongs to the
+            inputs `input_0`, ....
         noise: Treatment of random numbers that greedy action selection draws, as in IQN, BCQ, BEAR and noisy networks.
             "fixed": the file draws no random numbers. Quantile fractions are evenly spaced, weights have no noise, and
             other random numbers are drawn once and are the same for every observation. "input": the random numbers are
             inputs of the file.
-        format: File format, ".pt", ".onnx" or ".pt2", if `path` has a different extension.
+        format: File format, ".pt", ".onnx" or ".pt2". Needed only if `path` has none of these extensions.
 
     Returns:
         Names, shapes and dtypes of inputs and outputs. The file contains the same data as JSON ("signature.json").

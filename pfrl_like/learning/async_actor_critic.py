@@ -1,4 +1,4 @@
-"""The base class of A3C and ACER, whose processes act for a few steps and then update a shared model."""
+"""The base class of A3C and ACER: several processes act for a few steps, then update a shared model."""
 
 import copy
 import logging
@@ -384,7 +384,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         last update are always replaced. If `state` has no steps, they are removed.
 
         Raises:
-            ValueError: If `state` has an unknown entry or a value of a wrong type. The agent is not changed.
+            ValueError: If `state` has an unknown entry, or a value of the wrong type. The agent is not changed.
         """
         state = dict(state)
         steps = {int(i): Steps.from_state(each) for i, each in state.pop("steps", {}).items()}

@@ -98,7 +98,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     _is_offline: bool = False
     #: True if the losses use the next observations.
     bootstraps: bool = True
-    #: True if a network processes states and next states in one batch, so that batch normalisation uses both.
+    #: True if a network processes states and next states in one batch. Batch normalisation then uses the statistics of
+    #: both.
     joins_next_states: bool = False
     _ignores_modes: bool | None = None  # True if no network has layers such as dropout; None if unknown
     #: True if the agent can learn from sequences with recurrent networks.
@@ -367,7 +368,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             returned, [B].
 
         Raises:
-            ValueError: If rewards, discounts or weights are not one number per row.
+            ValueError: If the rewards, the discounts or the weights do not contain one number per row.
             NonFiniteError: If the loss or a gradient is NaN or infinite. The attribute `batch` of the error is the
                 minibatch. The update is rolled back and learning can continue. If an update makes several gradient
                 steps, for example for the critics and then for the policy, earlier steps of the same update are not

@@ -103,7 +103,7 @@ class Rollout:
             Row numbers of the steps, [m].
 
         Raises:
-            ValueError: If a value has a different shape than in earlier calls. Nothing is stored.
+            ValueError: If the shape of a value differs from earlier calls. Nothing is stored.
         """
         start, stop = self._n, self._n + len(env_ids)
         if stop > len(self._env):
@@ -145,12 +145,12 @@ class Rollout:
         return self._env[last], last
 
     def end(self, rows: Rows) -> None:
-        """Mark the steps in `rows` as the last steps of their episodes."""
+        """Mark the steps in `rows` as last steps of episodes."""
         self._ended[rows] = True
         self.n_ended += len(rows)
 
     def forget(self, rows: Rows) -> None:
-        """Remove the episodes, complete or not, whose last steps are in `rows`."""
+        """Remove episodes, complete or incomplete. `rows` are the episodes' last steps."""
         order, lengths, ends = self._by_episode()
         removed = np.repeat(np.isin(order[ends], rows), lengths)
         self._keep(np.sort(order[~removed]))

@@ -216,8 +216,8 @@ def saved_progress(agent: Any) -> dict[str, Any]:
 def restore_progress(agent: Any, state: dict[str, Any]) -> None:
     """Restore the result of `saved_progress`. If an entry is missing in `state`, its attribute does not change.
 
-    If the saved explorer has a different class than the agent's explorer, its state is not restored and a warning is
-    logged.
+    If the class of the saved explorer differs from the class of the agent's explorer, the state of the explorer is not
+    restored, and a warning is logged.
 
     Raises:
         ValueError: If `state` has an unknown entry or an invalid value. The agent is not changed.

@@ -1,10 +1,10 @@
-"""Compiled functions of tensors, which run the generated code without the compiler's wrappers.
+"""Compiled functions of tensors. Their later calls run the generated code without the compiler's wrappers.
 
 For networks of a few thousand parameters, the wrappers take longer than the computation. The wrappers include the frame
 evaluation of TorchDynamo, the bookkeeping of AOTAutograd, and reading every parameter from its module. The first call
 uses the wrappers, and `CompiledRegion` records the parameters and values that this call reads. Later calls pass the
 recorded parameters directly to the generated code. If a recorded value has changed, or if direct calls are impossible,
-a call uses the wrappers. Both kinds of calls have the same results.
+a call uses the wrappers. Calls with and without the wrappers have the same results.
 
 The compiler inlines small matrix products and the addition of biases into the generated code, because library calls
 would take longer.

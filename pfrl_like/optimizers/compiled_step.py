@@ -1,4 +1,4 @@
-"""A complete update, compiled as one region: forward, backward, check, clip and step. For small networks on a CPU.
+"""A complete update, compiled as one region for small networks on a CPU: forward, backward, check, clip and step.
 
 The region calls the user's modules. It computes gradients with `torch.autograd.grad`, and makes the optimiser's step
 with tensor operations, because a compiled region cannot contain `backward()` and `Optimizer.step()`.
@@ -113,13 +113,13 @@ class CompiledStep:
 
     Args:
         learn: Function called as (batch, step, additional arguments). It makes gradient steps with `step(name of the
-            optimiser, loss)` and returns the TD errors and the statistics, which include "loss".
+            optimiser, loss)` and returns the TD errors and the statistics. One of the statistics must be "loss".
         optimizers: Optimisers of the classes in `DESCENTS`, keyed by name: torch's Adam, AdamW, RMSprop and SGD, and
             `RMSpropEpsInsideSqrt`.
         max_grad_norm: Maximum L2 norm of each optimiser's gradient. If None, gradients are not clipped.
 
     Raises:
-        TypeError: If an optimiser has a different class.
+        TypeError: If the class of an optimiser is none of these.
         NonFiniteError: At a call, if a loss or gradient of the batch is NaN or infinite. The gradient step on this loss
             and the later steps of the update are not made. If there are several optimisers, the message contains the
             names of the optimiser of this loss and of the optimisers that have made steps.
@@ -179,7 +179,7 @@ class CompiledStep:
             try:
                 step.settle()
             except NonFiniteError as error:
-                error.skipped = 0  # the step is part of this update
+                error.skipped = 0  # the skipped step belongs to this update, not to an earlier one
                 raise
             self.trail, step.trail = hash((self.trail, step.trail)), 0
         self._made[arguments] = steps.made

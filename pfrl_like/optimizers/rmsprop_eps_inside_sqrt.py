@@ -21,7 +21,7 @@ class RMSpropEpsInsideSqrt(RMSprop):
         alpha: Decay of the running means, in [0, 1).
         eps: Number added to the variance.
         weight_decay: Weight of the L2 regularisation.
-        momentum: Weight of the previous step, which is added to the new step.
+        momentum: Weight with which the previous step is added to the new step.
         centered: True to use the variance of the gradient: its running mean square minus its squared running mean.
         maximize: True to maximise the objective instead of minimising it.
 

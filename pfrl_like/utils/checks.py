@@ -63,7 +63,7 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         reward: Reward of the step.
 
     Raises:
-        ValueError: If the observation does not match the space in structure, shape or kind of numbers.
+        ValueError: If the observation and the space differ in structure, shape or kind of numbers.
         NonFiniteError: If the observation or the reward is not finite.
         TypeError: If the reward is not a single number.
     """

@@ -171,11 +171,11 @@ def build(what: str, value: Any, types: Mapping[str, type[_Part]], base: type[An
     """Return the object that `value` describes.
 
     Args:
-        what: Name of the kind of object in messages, for example "scaler".
+        what: Noun for the object in messages, for example "scaler".
         value: Name of a type: the object is constructed with the default arguments. Or a result of `describe`. Or the
             object itself.
         types: The types, keyed by name.
-        base: Base class of all objects of this kind, including user-defined classes.
+        base: Base class of all types, including user-defined types.
 
     Raises:
         ValueError: If the name is unknown (the message contains the most similar name), or if the description is

@@ -29,7 +29,7 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
 
     Args:
         distribution: Output of the policy for an arbitrary observation.
-        action_space: Action space of the environment. If the kind of the space is unknown, nothing is checked.
+        action_space: Action space of the environment. If the space is of an unknown kind, nothing is checked.
         argument: Name of the policy in error messages.
 
     Raises:
@@ -132,7 +132,7 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
 
     Raises:
         TypeError: If dataset and agent have different kinds of actions.
-        ValueError: If continuous actions have a different size, if the dataset has more discrete actions than the
+        ValueError: If the sizes of the continuous actions differ, if the dataset has more discrete actions than the
             agent, or if observations have the wrong shape.
     """
     obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
@@ -189,7 +189,8 @@ def check_size(agent: Any, dataset: Any, size: int) -> None:
         size: Number of the agent's discrete actions, or size of a continuous action.
 
     Raises:
-        ValueError: If the dataset has more discrete actions than the agent, or continuous actions of a different size.
+        ValueError: If the dataset has more discrete actions than the agent, or if the sizes of the continuous actions
+            differ.
     """
     name, data_size = type(agent).__name__, dataset.get_action_size()
     if dataset.is_action_discrete():
