@@ -93,10 +93,6 @@ def test_few_functions_are_longer_than_a_screen() -> None:
     assert len(found) <= LONGER_FUNCTIONS, found
 
 
-def is_ours(kind: type) -> bool:
-    return kind.__module__.split(".")[0] == "pfrl_like"
-
-
 def line_to_interface(kind: Any) -> list[Any]:
     """The classes from an agent to `Agent`, by its longest way."""
     if kind is Agent:
@@ -110,6 +106,6 @@ def test_agents_stand_near_the_interface_with_few_ancestors_beside() -> None:
         if not (inspect.isclass(kind) and issubclass(kind, Agent)):
             continue
         line = line_to_interface(kind)
-        beside = {base for base in kind.__mro__ if is_ours(base)} - {*line}
+        beside = {base for base in kind.__mro__ if base.__module__.startswith("pfrl_like")} - {*line}
         assert len({*line} - {BatchAgent}) <= LONGEST_LINE + (name in VARIANTS_OF_VARIANTS), line
         assert len(beside - {AsyncAgent}) <= MOST_BESIDE, beside  # which is PFRL's interface of A3C and ACER

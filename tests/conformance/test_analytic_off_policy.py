@@ -5,22 +5,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import analytic_parts
 import analytic_tables as known
 import numpy as np
 import pytest
 import torch
-from analytic_parts import (
-    ENDINGS,
-    GAMMA,
-    KnownPolicy,
-    QuadraticCritic,
-    Table,
-    Trial,
-    forms_of_trials,
-    n_step_return,
-    softmax,
-    state_of,
-)
 from faulty_agents import FAULTY_ENDS, GammaForDiscount, with_fault
 from gymnasium.vector import AutoresetMode
 from torch import nn
@@ -87,20 +76,20 @@ class Atoms(nn.Module):
 def q_network(kind: type[Any], rows: Any) -> nn.Module:
     """The table as a Q-function of the form that the agent needs."""
     if issubclass(kind, agents.IQN):
-        return ImplicitQuantileQFunction(Table(rows), Ones(), nn.Identity())
+        return ImplicitQuantileQFunction(analytic_parts.Table(rows), Ones(), nn.Identity())
     if issubclass(kind, agents.FQF):
         proposal = nn.Linear(2, 3, dtype=torch.float64)  # other masses in each state, of each network
-        return FullyParametrizedQFunction(Table(rows), Twice(), nn.Identity(), proposal)
+        return FullyParametrizedQFunction(analytic_parts.Table(rows), Twice(), nn.Identity(), proposal)
     heads: dict[type[Any], Callable[[], nn.Module]] = {
         agents.QRDQN: Quantiles,
         agents.CategoricalDQN: Atoms,
         agents.CategoricalDoubleDQN: Atoms,
     }
-    return nn.Sequential(Table(rows), heads.get(kind, DiscreteActionValueHead)())
+    return nn.Sequential(analytic_parts.Table(rows), heads.get(kind, DiscreteActionValueHead)())
 
 
 def q(rows: Any, obs: Any) -> Any:
-    return rows[state_of(obs)]
+    return rows[analytic_parts.state_of(obs)]
 
 
 def best(rows: Any, obs: Any) -> int:
@@ -112,11 +101,11 @@ def gap(rows: Any, obs: Any, action: Any) -> float:
 
 
 def largest(steps: list[Step]) -> float:
-    return n_step_return(steps, lambda obs: max(q(TARGET, obs)))
+    return analytic_parts.n_step_return(steps, lambda obs: max(q(TARGET, obs)))
 
 
 def doubly(steps: list[Step]) -> float:
-    return n_step_return(steps, lambda obs: q(TARGET, obs)[best(ONLINE, obs)])
+    return analytic_parts.n_step_return(steps, lambda obs: q(TARGET, obs)[best(ONLINE, obs)])
 
 
 def advantage(steps: list[Step], base: Callable[[list[Step]], float] = largest) -> float:
@@ -131,12 +120,12 @@ def persistent(steps: list[Step], base: Callable[[list[Step]], float] = largest)
 
 def preference(steps: list[Step], mean: Callable[[Any], float]) -> float:
     first = steps[0]
-    return q(TARGET, first.obs)[int(first.action)] + n_step_return(steps, mean) - mean(first.obs)
+    return q(TARGET, first.obs)[int(first.action)] + analytic_parts.n_step_return(steps, mean) - mean(first.obs)
 
 
 def boltzmann(obs: Any) -> float:
     values = q(TARGET, obs)
-    return sum(p * v for p, v in zip(softmax([ETA * v for v in values]), values, strict=True))
+    return sum(p * v for p, v in zip(analytic_parts.softmax([ETA * v for v in values]), values, strict=True))
 
 
 def log_sum(obs: Any) -> float:
@@ -156,18 +145,15 @@ def distance_of_means(steps: list[Step], target: Callable[[list[Step]], float]) 
 
 def cross_entropy(steps: list[Step], target: Callable[[list[Step]], float], next_action: Any) -> float:
     """Of the next state's distribution, moved and shrunk, its mass shared by the nearest atoms (arXiv:1707.06887)."""
-    last, first, discount = steps[-1].next_obs, steps[0], discount_of(steps)
-    reward, wanted = n_step_return(steps, lambda obs: 0.0), dict.fromkeys(ATOMS, 0.0)
+    last, first = steps[-1].next_obs, steps[0]
+    discount = 0.0 if steps[-1].terminated else analytic_parts.GAMMA ** len(steps)
+    reward, wanted = analytic_parts.n_step_return(steps, lambda obs: 0.0), dict.fromkeys(ATOMS, 0.0)
     for atom, mass in zip(ATOMS, masses(q(TARGET, last)[next_action(last)]), strict=True):
         place = min(max(reward + discount * atom, ATOMS[0]), ATOMS[-1])
         for other in ATOMS:
             wanted[other] += mass * max(0.0, 1 - abs(place - other))
     own = masses(q(ONLINE, first.obs)[int(first.action)])
     return -sum(mass * math.log(p) for mass, p in zip(wanted.values(), own, strict=True))
-
-
-def discount_of(steps: list[Step]) -> float:
-    return 0.0 if steps[-1].terminated else GAMMA ** len(steps)
 
 
 ERRORS: dict[str, Callable[..., float]] = {
@@ -205,7 +191,7 @@ def make_discrete(name: str, n: int, **options: Any) -> Any:
     kind, own, _ = DISCRETE[name]
     network = q_network(kind, ONLINE)
     agent = kind(
-        network, torch.optim.SGD(network.parameters(), lr=0.0), known.buffer_of(n), GAMMA,
+        network, torch.optim.SGD(network.parameters(), lr=0.0), known.buffer_of(n), analytic_parts.GAMMA,
         ConstantEpsilonGreedy(0.5, lambda: np.random.randint(2)), target_update_interval=10_000,
         **{**known.SCHEDULE, **own, **options},
     )  # fmt: skip
@@ -216,10 +202,10 @@ def make_discrete(name: str, n: int, **options: Any) -> Any:
 def make_continuous(name: str, n: int, **options: Any) -> Any:
     n_critics, _ = CONTINUOUS[name]
     soft_agent = name == "SoftActorCritic"
-    policy: nn.Module = KnownPolicy(known.POLICY)
+    policy: nn.Module = analytic_parts.KnownPolicy(known.POLICY)
     if not soft_agent:
-        policy = nn.Sequential(Table([row[:1] for row in known.POLICY]), DeterministicHead())
-    parts = [policy, *map(QuadraticCritic, known.CRITICS[:n_critics])]
+        policy = nn.Sequential(analytic_parts.Table([row[:1] for row in known.POLICY]), DeterministicHead())
+    parts = [policy, *map(analytic_parts.QuadraticCritic, known.CRITICS[:n_critics])]
     optimizers = [torch.optim.SGD(part.parameters(), lr=0.0) for part in parts]
     own: dict[str, Any] = {
         "DDPG": {"target_update_interval": 10_000, "explorer": Uniform()},
@@ -230,7 +216,7 @@ def make_continuous(name: str, n: int, **options: Any) -> Any:
         },
     }[name]  # fmt: skip
     agent = getattr(agents, name)(
-        *parts, *optimizers, known.buffer_of(n), gamma=GAMMA, **{**known.SCHEDULE, **own, **options}
+        *parts, *optimizers, known.buffer_of(n), gamma=analytic_parts.GAMMA, **{**known.SCHEDULE, **own, **options}
     )
     for target, rows in zip(agent.target_critics, known.TARGET_CRITICS, strict=False):
         known.put(target, rows)
@@ -246,14 +232,14 @@ class Uniform(Greedy):
         return np.random.uniform(-1, 1, 1).astype(np.float32)
 
 
-def check_agent_of(name: str, n: int, trial: Trial) -> None:
+def check_agent_of(name: str, n: int, trial: analytic_parts.Trial) -> None:
     """The agent of a trial, which is one of these with n-step returns, learns what follows from its tables."""
     if name in DISCRETE:
         return known.check_rows(trial, functools.partial(ERRORS.get(name, plain_error), target=DISCRETE[name][2]), n)
     n_critics, next_value = CONTINUOUS[name]
 
     def error(steps: list[Step]) -> float:
-        target, first = n_step_return(steps, next_value), steps[0]
+        target, first = analytic_parts.n_step_return(steps, next_value), steps[0]
         errors = [target - known.critic_value(rows, first.obs, first.action) for rows in known.CRITICS[:n_critics]]
         return errors[0] if n_critics == 1 else sum(map(abs, errors)) / n_critics
 
@@ -274,12 +260,12 @@ def check_sequences(name: str, n: int, ending: str, mode: AutoresetMode | None, 
     kind, own, target = DISCRETE[name]
     network = RecurrentSequential(*q_network(kind, ONLINE))
     agent = kind(
-        network, torch.optim.SGD(network.parameters(), lr=0.0), known.buffer_of(1, "episodic"), GAMMA,
+        network, torch.optim.SGD(network.parameters(), lr=0.0), known.buffer_of(1, "episodic"), analytic_parts.GAMMA,
         ConstantEpsilonGreedy(0.5, lambda: np.random.randint(2)), target_update_interval=10_000, recurrent=True,
         episodic_update_len=4, num_steps=n, replay_start_size=6, minibatch_size=3, **own,
     )  # fmt: skip
     known.put(agent.target_model, TARGET)
-    trial, seen = Trial(agent, ending, mode, n_envs), set()
+    trial, seen = analytic_parts.Trial(agent, ending, mode, n_envs), set()
 
     def see(batch: Any, result: Any) -> None:
         left = sequence_lengths(batch.lengths)
@@ -291,7 +277,7 @@ def check_sequences(name: str, n: int, ending: str, mode: AutoresetMode | None, 
 
     trial.watch("loss", see)
     trial.run()
-    assert seen >= {(1, *end) for end in ENDINGS[ending]} | {(n, False, False)}
+    assert seen >= {(1, *end) for end in analytic_parts.ENDINGS[ending]} | {(n, False, False)}
 
 
 @pytest.mark.representatives(2)
@@ -304,12 +290,12 @@ def test_td_errors_of_sequences_follow_from_the_tables(name: str, n: int) -> Non
 @pytest.mark.representatives(17)
 @pytest.mark.parametrize(
     ("name", "n", "ending", "mode", "n_envs"),
-    forms_of_trials((*DISCRETE, *CONTINUOUS), ("DQN", "SoftActorCritic"), 1, 3),
+    analytic_parts.forms_of_trials((*DISCRETE, *CONTINUOUS), ("DQN", "SoftActorCritic"), 1, 3),
 )
 def test_td_errors_follow_from_the_tables(
     name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int
 ) -> None:
-    check_agent_of(name, n, Trial(make(name, n), ending, mode, n_envs, continuous=name in CONTINUOUS))
+    check_agent_of(name, n, analytic_parts.Trial(make(name, n), ending, mode, n_envs, continuous=name in CONTINUOUS))
 
 
 @pytest.mark.parametrize("name", ["DQN", "TD3"])
@@ -326,4 +312,4 @@ def test_gamma_in_place_of_the_discount_shows() -> None:
 
 def check_faulty(name: str, fault: type, mode: AutoresetMode) -> None:
     agent = with_fault(fault, make(name, 3))
-    check_agent_of(name, 3, Trial(agent, "every", mode, 2, continuous=name in CONTINUOUS))
+    check_agent_of(name, 3, analytic_parts.Trial(agent, "every", mode, 2, continuous=name in CONTINUOUS))

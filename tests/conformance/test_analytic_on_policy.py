@@ -40,16 +40,12 @@ def value(obs: Any) -> float:
     return VALUES[state_of(obs)]
 
 
-def policy_table(rows: Any = LOGITS) -> nn.Module:
-    return nn.Sequential(Table(rows), SoftmaxCategoricalHead())
-
-
 def still(module: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(module.parameters(), lr=0.0)
 
 
 def make(name: str) -> Any:
-    policy, vf = policy_table(), Table([[each] for each in VALUES])
+    policy, vf = nn.Sequential(Table(LOGITS), SoftmaxCategoricalHead()), Table([[each] for each in VALUES])
     if name == "REINFORCE":
         return agents.REINFORCE(policy, still(policy), batchsize=2)
     if name == "TRPO":

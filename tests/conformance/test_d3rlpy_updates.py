@@ -111,10 +111,6 @@ def actor_critic(
     return kind(policy, *critics, adam_of(policy), *optimizers, buffer, problem.GAMMA, *rest, **options)
 
 
-def deterministic() -> nn.Module:
-    return deterministic_policy(of_state(), problem.ACTION_SIZE)
-
-
 class Clamped(Independent):
     """Samples are cut off at +-1, which their density does not know."""
 
@@ -266,7 +262,7 @@ def conservative_draws(draws: Sequence[Array]) -> Sequence[Array]:
 
 
 def td3_like(kind: Any) -> Any:
-    return actor_critic(kind, deterministic(), Greedy())
+    return actor_critic(kind, deterministic_policy(of_state(), problem.ACTION_SIZE), Greedy())
 
 
 Reported = dict[str, tuple[str, float]]
@@ -449,18 +445,13 @@ def autoencoder(latent_size: int = 2 * problem.ACTION_SIZE) -> ConditionalVAE:
     )
 
 
-def imitator_last(draws: Sequence[Array]) -> Sequence[Array]:
-    """d3rlpy's model learns first, ours last."""
-    return [*draws[1:], draws[0]]
-
-
 def test_bcqs_model_learns_last_and_squashes_where_d3rlpys_learns_first_and_does_not() -> None:
     imitator = autoencoder()
     agent = actor_critic(
         agents.BCQ, bounded_network(of_pair(), problem.ACTION_SIZE), imitator=imitator,
         imitator_optimizer=adam_of(imitator, 0.0), n_action_samples=4,
     )  # fmt: skip
-    theirs, stats = LOSSES["BCQ"], updated(agent, "BCQ", imitator_last)
+    theirs, stats = LOSSES["BCQ"], updated(agent, "BCQ", lambda draws: [*draws[1:], draws[0]])
     assert theirs["vae_loss"] == near(stats["imitator_loss"])
     assert theirs["critic_loss"] == near(stats["loss"])
     assert theirs["actor_loss"] == near(stats["policy_loss"])

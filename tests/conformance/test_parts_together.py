@@ -133,11 +133,6 @@ def covering(cases: Iterable[Case], pairs: Callable[[Case], set[Any]] = pairs_of
     return chosen
 
 
-def parts_of_agent(case: Case) -> set[Any]:
-    """Its agent with each of its parts."""
-    return {(case["agent"], part) for part in case.items()}
-
-
 def parts_of_family(case: Case) -> set[Any]:
     """The family of its agent with each of its parts."""
     return {(LEARNERS[case["agent"]].family, part) for part in case.items() if part[0] != "agent"}
@@ -149,7 +144,10 @@ LIGHT = [case for case in FITTING if {*HEAVY}.isdisjoint(case.values())]
 #: The default run: pairs of parts that fit, and what is heavy once each.
 CHOSEN = covering(LIGHT) + covering(FITTING, lambda case: {part for part in case.items() if part[1] in HEAVY})
 #: Agents with each part that does not fit, of which the default run has those that cover every family.
-REFUSED = covering((case for case, misfits in EVERY if len(misfits) == 1), parts_of_agent)
+REFUSED = covering(
+    (case for case, misfits in EVERY if len(misfits) == 1),
+    lambda case: {(case["agent"], part) for part in case.items()},
+)
 REFUSED_FIRST = covering(REFUSED, parts_of_family)
 
 

@@ -118,31 +118,28 @@ def test_the_projected_gradient_reaches_the_logits() -> None:
     assert_close(logits.grad, torch.tensor([[1.6, -1.6]]))
 
 
+AVERAGE = DiagonalGaussian(torch.full((1, 1), -1.0), torch.ones(1, 1))
+
+
+def loss_of_two(distribution: DiagonalGaussian) -> Tensor:
+    return -distribution.log_prob(torch.full((1, 1), 2.0))
+
+
 def test_the_projected_gradient_of_gaussians_is_that_of_means_and_deviations() -> None:
     loc, scale = torch.zeros(1, 1, requires_grad=True), torch.ones(1, 1, requires_grad=True)
-    average = DiagonalGaussian(torch.full((1, 1), -1.0), torch.ones(1, 1))
-
-    def loss(distribution: DiagonalGaussian) -> Tensor:
-        return -distribution.log_prob(torch.full((1, 1), 2.0))
-
-    within_trust_region(DiagonalGaussian(loc, scale), average, loss, 1.0)[0].sum().backward()  # type: ignore[no-untyped-call]
+    within_trust_region(DiagonalGaussian(loc, scale), AVERAGE, loss_of_two, 1.0)[0].sum().backward()  # type: ignore[no-untyped-call]
     # g: d/dloc = 2, d/dscale = (2 / 1)**2 - 1 = 3.  KL = log(scale) + (1 + (loc + 1)**2) / (2 scale**2) - 1/2, so
     # k: d/dloc = 1, d/dscale = 1 - 2 = -1;  k . g = -1 < delta, so that z = g.
     assert_close((loc.grad, scale.grad), (torch.tensor([[-2.0]]), torch.tensor([[-3.0]])))
     loc.grad = scale.grad = None
-    within_trust_region(DiagonalGaussian(loc, scale), average, loss, -3.0)[0].sum().backward()  # type: ignore[no-untyped-call]
+    within_trust_region(DiagonalGaussian(loc, scale), AVERAGE, loss_of_two, -3.0)[0].sum().backward()  # type: ignore[no-untyped-call]
     # (k . g - delta) / |k|**2 = (-1 + 3) / 2 = 1;  z = (2 - 1, 3 + 1)
     assert_close((loc.grad, scale.grad), (torch.tensor([[-1.0]]), torch.tensor([[-4.0]])))
 
 
 def test_a_deviation_that_is_fixed_takes_no_part() -> None:
     loc = torch.zeros(1, 1, requires_grad=True)
-    average = DiagonalGaussian(torch.full((1, 1), -1.0), torch.ones(1, 1))
-
-    def loss(distribution: DiagonalGaussian) -> Tensor:
-        return -distribution.log_prob(torch.full((1, 1), 2.0))
-
-    within_trust_region(DiagonalGaussian(loc, torch.ones(1, 1)), average, loss, 1.0)[0].sum().backward()  # type: ignore[no-untyped-call]
+    within_trust_region(DiagonalGaussian(loc, torch.ones(1, 1)), AVERAGE, loss_of_two, 1.0)[0].sum().backward()  # type: ignore[no-untyped-call]
     assert_close(loc.grad, torch.tensor([[-1.0]]))  # g = 2, k = 1: z = 2 - (2 - 1) / 1
 
 

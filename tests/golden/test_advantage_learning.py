@@ -84,11 +84,8 @@ def test_an_action_that_is_forbidden_next_has_an_infinite_gap_there(alpha: float
 
 
 def test_dynamic_policy_programming_adds_up_the_differences_from_the_mean() -> None:
-    next_mean, value, mean = (
-        torch.tensor([4.0, 8.0, 70.0]),
-        torch.tensor([1.0, 2.0, 3.0]),
-        torch.tensor([3.0, 2.0, 1.0]),
-    )
+    next_mean = torch.tensor([4.0, 8.0, 70.0])
+    value, mean = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([3.0, 2.0, 1.0])
     # 1 + (1 + 0.5 * 4) - 3,   2 + (3 + 0.25 * 8) - 2,   3 + 5 - 1
     close(dynamic_policy_programming_target(REWARD, DISCOUNT, next_mean, value, mean), [1.0, 5.0, 7.0])
 

@@ -15,12 +15,7 @@ from pfrl_like.nn import RecurrentSequential
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 
 DATA = Path(__file__).parents[1] / "data"
-CASES = [
-    ("iqn", agents.IQN),
-    ("iqn", agents.DoubleIQN),
-    ("recurrent_iqn", agents.IQN),
-    ("recurrent_iqn", agents.DoubleIQN),
-]
+CASES = [(case, kind) for case in ("iqn", "recurrent_iqn") for kind in (agents.IQN, agents.DoubleIQN)]
 
 
 def load(case: str, kind: Any) -> Any:

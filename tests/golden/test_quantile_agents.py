@@ -153,13 +153,11 @@ def test_parametrized_loss_weights_the_next_quantiles_with_their_masses() -> Non
     close(error, [2.0 - 1.6])  # 0.1 + 0.25 * 6
 
 
-def curve(features: Tensor, taus: Tensor) -> Tensor:
-    return (features[:, :1] * taus**2).unsqueeze(2)
-
-
 def test_the_fractions_feel_the_slope_of_the_wasserstein_distance() -> None:
     masses = torch.tensor([[0.2, 0.4, 0.4]], dtype=torch.float64, requires_grad=True)
-    value = FullyParametrizedActionValue(torch.tensor([[3.0]], dtype=torch.float64), curve, masses)
+    value = FullyParametrizedActionValue(
+        torch.tensor([[3.0]], dtype=torch.float64), lambda x, taus: (x[:, :1] * taus**2).unsqueeze(2), masses
+    )
     (gradient,) = torch.autograd.grad(value.fraction_loss(torch.tensor([0])).sum(), masses)
     # F = 3 tau^2; edges 0.2 and 0.6, middles 0.1, 0.4, 0.8
     slopes = [3 * (2 * 0.04 - 0.01 - 0.16), 3 * (2 * 0.36 - 0.16 - 0.64)]

@@ -65,10 +65,6 @@ def replay() -> ReplayBuffer:
     return buffer
 
 
-def from_replay() -> MDPDataset:
-    return MDPDataset.from_buffer(replay())
-
-
 def frame() -> MDPDataset:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(
@@ -86,7 +82,7 @@ def steps_of(dataset: MDPDataset) -> list[tuple]:
 
 
 EXPECTED = [(o, a, r, None if t else n, t) for o, a, r, n, t in STEPS]
-SHOWN_AS_DOCUMENTED = [document, same_row, from_replay, frame]
+SHOWN_AS_DOCUMENTED = [document, same_row, lambda: MDPDataset.from_buffer(replay()), frame]
 WAYS = [*SHOWN_AS_DOCUMENTED, declared]
 
 

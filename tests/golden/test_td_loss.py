@@ -139,10 +139,7 @@ def quadratic(v: float) -> ActionValue:
 
 
 def single(v: float) -> ActionValue:
-    def evaluate(action: Tensor) -> Tensor:
-        return v - 2.0 * (action[:, 0] - 1.0) ** 2
-
-    return SingleActionValue(evaluate, lambda: torch.tensor([[1.0]]))
+    return SingleActionValue(lambda action: v - 2.0 * (action[:, 0] - 1.0) ** 2, lambda: torch.tensor([[1.0]]))
 
 
 @pytest.mark.parametrize("form", [quadratic, single])

@@ -55,7 +55,8 @@ class Fault:
         with pytest.MonkeyPatch.context() as patch:
             for name in self.names:
                 if name == "flush":  # a method of a class that cannot be changed
-                    patch.setattr(mmap, "mmap", self._failing_map())
+                    flush = self._failing("flush", mmap.mmap.flush)
+                    patch.setattr(mmap, "mmap", type("FailingMap", (mmap.mmap,), {"flush": flush}))
                 elif getattr(CALLS[name], name, None) is not None:
                     patch.setattr(CALLS[name], name, self._failing(name, getattr(CALLS[name], name)))
             yield
@@ -76,6 +77,3 @@ class Fault:
             raise OSError(self.error, os.strerror(self.error), *arguments[:1])
 
         return call
-
-    def _failing_map(self) -> type:
-        return type("FailingMap", (mmap.mmap,), {"flush": self._failing("flush", mmap.mmap.flush)})

@@ -234,10 +234,6 @@ def write_run(folder: Path, number: int) -> None:
     atomic_write(folder / "run.json", json.dumps(record).encode())
 
 
-def last_epoch(folder: Path) -> int:
-    return epoch_runner(folder / "run").restore() - 1
-
-
 #: What is saved again and again.
 SAVED: dict[str, Subject] = {
     "agent": Subject(write_agent, read_agent),
@@ -259,7 +255,7 @@ SAVED: dict[str, Subject] = {
 LOADED = SAVED | {
     "pickles": Subject(write_buffer, functools.partial(read_buffer, allow_pickle=True)),
     "minari": Subject(write_minari, read_minari),
-    "epochs": Subject(write_epochs, last_epoch),
+    "epochs": Subject(write_epochs, lambda folder: epoch_runner(folder / "run").restore() - 1),
 }
 #: Those whose first state takes a second or more.
 SLOWLY_MADE = ("epochs", "evaluation")

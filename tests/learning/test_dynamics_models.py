@@ -10,10 +10,7 @@ from torch import Tensor, nn
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dynamics import MOPO, DynamicsModel, ProbabilisticEnsemble
-from pfrl_like.metrics.scorer import (
-    dynamics_observation_prediction_error_scorer,
-    dynamics_reward_prediction_error_scorer,
-)
+from pfrl_like.metrics import scorer
 
 #: x' = A x + B a with noise of these deviations, and reward c x + a with noise 0.2.
 A, B, C = torch.tensor([[0.9, 0.2], [-0.1, 0.8]]), torch.tensor([[0.5], [0.3]]), torch.tensor([1.0, -1.0])
@@ -81,9 +78,9 @@ def test_what_mopo_imagines_follows_the_system() -> None:
 
     # what cannot be predicted remains: the variance of the noise
     noise = NOISE.square()
-    observation_error = -dynamics_observation_prediction_error_scorer(model, dataset)
+    observation_error = -scorer.dynamics_observation_prediction_error_scorer(model, dataset)
     assert observation_error == pytest.approx(noise[:2].sum().item(), rel=0.1)
-    assert -dynamics_reward_prediction_error_scorer(model, dataset) == pytest.approx(noise[2].item(), rel=0.1)
+    assert -scorer.dynamics_reward_prediction_error_scorer(model, dataset) == pytest.approx(noise[2].item(), rel=0.1)
 
     made = model.generate(Proportional(), [step for episode in dataset for step in episode])
     obs, action, next_obs = (

@@ -16,17 +16,11 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from pfrl_like import agents
+from pfrl_like import agents, policies
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.explorers import Greedy
 from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE, Lambda, ReturnConditionedTransformer
-from pfrl_like.policies import (
-    DeterministicHead,
-    GaussianHeadWithFixedCovariance,
-    SoftmaxCategoricalHead,
-    SquashedGaussianHead,
-)
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 from pfrl_like.utils import set_random_seed
 
@@ -93,10 +87,6 @@ def mlp(n_inputs: int, n_outputs: int, *last: nn.Module, pair: bool = False) -> 
     return nn.Sequential(*first, nn.Linear(n_inputs, 32), nn.ReLU(), nn.Linear(32, n_outputs), *last)
 
 
-def vae() -> ConditionalVAE:
-    return ConditionalVAE(mlp(2, 4, pair=True), mlp(3, 1, nn.Tanh(), pair=True), 2)
-
-
 def actor_critic(kind: Any, policy: nn.Module, **options: Any) -> Any:
     critics = [mlp(2, 1, pair=True) for _ in range(2)]
     optimizers = [adam(part.parameters()) for part in (policy, *critics)]
@@ -105,19 +95,19 @@ def actor_critic(kind: Any, policy: nn.Module, **options: Any) -> Any:
 
 
 def with_imitator(kind: Any, policy: nn.Module, **options: Any) -> Any:
-    imitator = vae()
+    imitator = ConditionalVAE(mlp(2, 4, pair=True), mlp(3, 1, nn.Tanh(), pair=True), 2)
     return actor_critic(kind, policy, imitator=imitator, imitator_optimizer=adam(imitator.parameters()), **options)
 
 
 def conservative(kind: Any) -> Any:
     options = {"initial_temperature": 0.01, "alpha_threshold": None, "initial_alpha": 0.5, "n_action_samples": 4}
-    return actor_critic(kind, mlp(1, 2, SquashedGaussianHead()), **options)
+    return actor_critic(kind, mlp(1, 2, policies.SquashedGaussianHead()), **options)
 
 
 def edac() -> Any:
     further = [mlp(2, 1, pair=True) for _ in range(2)]
     ensemble = {"further_q_funcs": further, "further_q_func_optimizers": [adam(part.parameters()) for part in further]}
-    return actor_critic(agents.EDAC, mlp(1, 2, SquashedGaussianHead()), initial_temperature=0.01, **ensemble)
+    return actor_critic(agents.EDAC, mlp(1, 2, policies.SquashedGaussianHead()), initial_temperature=0.01, **ensemble)
 
 
 def awr(kind: Any, policy: nn.Module) -> Any:
@@ -128,7 +118,7 @@ def awr(kind: Any, policy: nn.Module) -> Any:
 
 
 def discrete_bcq() -> Any:
-    q_function, imitator = mlp(1, 3, Lambda(DiscreteActionValue)), mlp(1, 3, SoftmaxCategoricalHead())
+    q_function, imitator = mlp(1, 3, Lambda(DiscreteActionValue)), mlp(1, 3, policies.SoftmaxCategoricalHead())
     optimizer = adam([*q_function.parameters(), *imitator.parameters()])
     options = {"target_update_interval": 50, "minibatch_size": 64, "imitator": imitator}
     return agents.DiscreteBCQ(q_function, optimizer, ReplayBuffer(), GAMMA, Greedy(), **options)
@@ -145,19 +135,20 @@ def transformer(kind: Any, n_actions: int, *head: nn.Module) -> Any:
 
 #: Each agent, whether its actions are discrete, how many updates it takes, what part of the way to the best it goes.
 AGENTS: dict[str, tuple[Callable[[], Any], bool, int, float]] = {
-    "AWR": (lambda: awr(agents.AWR, mlp(1, 1, nn.Tanh(), GaussianHeadWithFixedCovariance(0.4))), False, 300, 0.8),
+    "AWR": (lambda: awr(
+        agents.AWR, mlp(1, 1, nn.Tanh(), policies.GaussianHeadWithFixedCovariance(0.4))), False, 300, 0.8),
     "BCQ": (lambda: with_imitator(
         agents.BCQ, mlp(2, 1, nn.Tanh(), pair=True), n_action_samples=10), False, 1000, 0.8),
     "BEAR": (lambda: with_imitator(
-        agents.BEAR, mlp(1, 2, SquashedGaussianHead()), initial_temperature=0.01), False, 1000, 0.8),
+        agents.BEAR, mlp(1, 2, policies.SquashedGaussianHead()), initial_temperature=0.01), False, 1000, 0.8),
     "CQL": (lambda: conservative(agents.CQL), False, 500, 0.9),
     "CalQL": (lambda: conservative(agents.CalQL), False, 1000, 0.8),
     "DecisionTransformer": (lambda: transformer(
-        agents.DecisionTransformer, 1, nn.Tanh(), DeterministicHead()), False, 1000, 0.6),
-    "DiscreteAWR": (lambda: awr(agents.DiscreteAWR, mlp(1, 3, SoftmaxCategoricalHead())), True, 300, 0.8),
+        agents.DecisionTransformer, 1, nn.Tanh(), policies.DeterministicHead()), False, 1000, 0.6),
+    "DiscreteAWR": (lambda: awr(agents.DiscreteAWR, mlp(1, 3, policies.SoftmaxCategoricalHead())), True, 300, 0.8),
     "DiscreteBCQ": (discrete_bcq, True, 1000, 0.8),
     "DiscreteDecisionTransformer": (lambda: transformer(
-        agents.DiscreteDecisionTransformer, 3, SoftmaxCategoricalHead()), True, 1000, 0.5),
+        agents.DiscreteDecisionTransformer, 3, policies.SoftmaxCategoricalHead()), True, 1000, 0.5),
     "EDAC": (edac, False, 500, 0.9),
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from agent_parts import AGENTS, MAKE_BUFFER, sparing
 from on_policy_parts import Table
 from torch import nn
 
+from pfrl_like import q_functions
 from pfrl_like.action_value import DistributionalDiscreteActionValue, QuantileDiscreteActionValue
 from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
@@ -19,13 +20,6 @@ from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.nn import RecurrentSequential
-from pfrl_like.q_functions import (
-    CosineBasisLinear,
-    DiscreteActionValueHead,
-    FullyParametrizedQFunction,
-    ImplicitQuantileQFunction,
-    fqf_parameter_groups,
-)
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import STAY
 from pfrl_like.utils import set_random_seed
@@ -40,7 +34,7 @@ ATOMS = torch.linspace(0.0, 6.0, 13)  # the largest value is 3 + 0.5 * 22 / 7 = 
 
 
 def table() -> nn.Module:
-    return nn.Sequential(Table(np.zeros((SIZE + 1, 2), np.float32)), DiscreteActionValueHead())
+    return nn.Sequential(Table(np.zeros((SIZE + 1, 2), np.float32)), q_functions.DiscreteActionValueHead())
 
 
 class DistributionTable(nn.Module):
@@ -74,13 +68,13 @@ def implicit_table(agent: str) -> nn.Module:
     outputs = nn.Linear(size, 2, bias=False)
     outputs.weight.data = torch.eye(2).repeat(1, SIZE + 1)
     outputs.requires_grad_(False)
-    embedding = CosineBasisLinear(3, size)
+    embedding = q_functions.CosineBasisLinear(3, size)
     nn.init.zeros_(embedding.linear.weight)
     nn.init.zeros_(embedding.linear.bias)
     if agent == "FQF":
-        return FullyParametrizedQFunction(features, embedding, outputs, nn.Linear(size, 8))
+        return q_functions.FullyParametrizedQFunction(features, embedding, outputs, nn.Linear(size, 8))
     counts = {"quantile_thresholds_N": 8, "quantile_thresholds_N_prime": 8, "quantile_thresholds_K": 8}
-    return ImplicitQuantileQFunction(features, embedding, outputs, **counts)
+    return q_functions.ImplicitQuantileQFunction(features, embedding, outputs, **counts)
 
 
 def make_table(agent: str) -> nn.Module:
@@ -96,7 +90,7 @@ def make_agent(agent: str, buffer: str = "uniform", **options: Any) -> DQN:
     """An agent that acts at random and learns fast."""
     distributional = agent.startswith("Categorical")
     q_function = make_table(agent)
-    params: Any = fqf_parameter_groups(q_function, lr=1e-3) if agent == "FQF" else q_function.parameters()
+    params: Any = q_functions.fqf_parameter_groups(q_function, lr=1e-3) if agent == "FQF" else q_function.parameters()
     if agent in GAP_INCREASING:
         options["alpha"] = ALPHA
     return AGENTS[agent](
@@ -228,7 +222,7 @@ class DistributionalHead(nn.Module):
 def test_recurrent_agent_learns_what_only_a_memory_can_tell(agent: str, buffer: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     distributional = agent.startswith("Categorical")
-    head = DistributionalHead() if distributional else DiscreteActionValueHead()
+    head = DistributionalHead() if distributional else q_functions.DiscreteActionValueHead()
     q_function = RecurrentSequential(nn.GRU(4, 16), nn.Linear(16, 2 * len(ATOMS) if distributional else 2), head)
     one = AGENTS[agent](
         q_function,

@@ -431,11 +431,7 @@ OVERRIDES: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
 }
 REPLAY = {"replay": True, "disable_online_update": True}
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
-    "PPO": {
-        "": {},
-        "clipped values": {"clip_eps_vf": 0.1, "max_grad_norm": 2.0},
-        "recurrent": {"recurrent": True},
-    },
+    "PPO": {"": {}, "clipped values": {"clip_eps_vf": 0.1, "max_grad_norm": 2.0}, "recurrent": {"recurrent": True}},
     "A2C": {"": {}, "gae": {"use_gae": True, "tau": 0.8}},
     "REINFORCE": {"": {}},
     "REINFORCE separately": {"": {"backward_separately": True, "max_grad_norm": 0.5}},

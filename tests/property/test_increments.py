@@ -13,27 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_replay_buffers import CAPACITY, OBSERVATIONS, STEP, STEPS, equal, feed, release_everything, transitions
 
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    HindsightReplayBuffer,
-    PersistentEpisodicReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-    prune,
-)
+from pfrl_like import replay_buffers
 
 QUICK = settings(max_examples=40, deadline=None)
 
 MAKERS: dict[str, Callable[..., Any]] = {
-    "uniform": ReplayBuffer,
-    "n-step": lambda capacity, rng: ReplayBuffer(capacity, 3, rng=rng),
-    "prioritised": PrioritizedReplayBuffer,
-    "prioritised n-step": lambda capacity, rng: PrioritizedReplayBuffer(capacity, num_steps=3, rng=rng),
-    "episodic": EpisodicReplayBuffer,
-    "episodic by length": lambda capacity, rng: EpisodicReplayBuffer(capacity, by_length=True, rng=rng),
-    "prioritised episodic": PrioritizedEpisodicReplayBuffer,
+    "uniform": replay_buffers.ReplayBuffer,
+    "n-step": lambda capacity, rng: replay_buffers.ReplayBuffer(capacity, 3, rng=rng),
+    "prioritised": replay_buffers.PrioritizedReplayBuffer,
+    "prioritised n-step": lambda capacity, rng: replay_buffers.PrioritizedReplayBuffer(capacity, num_steps=3, rng=rng),
+    "episodic": replay_buffers.EpisodicReplayBuffer,
+    "episodic by length": lambda capacity, rng: replay_buffers.EpisodicReplayBuffer(capacity, by_length=True, rng=rng),
+    "prioritised episodic": replay_buffers.PrioritizedEpisodicReplayBuffer,
 }
 
 #: What happens: so many steps, a draw, a save, going on from the save so many before, forgetting old saves, or the end
@@ -72,11 +63,11 @@ def draw(buffer: Any, n: int) -> Any:
     """What a draw gives, whose errors are written back where it takes them."""
     if not len(buffer):
         return None
-    if isinstance(buffer, PrioritizedEpisodicReplayBuffer):
+    if isinstance(buffer, replay_buffers.PrioritizedEpisodicReplayBuffer):
         drawn = buffer.sample_episodes(min(n, buffer.n_episodes), 2)
         buffer.update_errors([1.0 + i for i in range(len(drawn[0]))])
         return drawn
-    if isinstance(buffer, EpisodicReplayBuffer):
+    if isinstance(buffer, replay_buffers.EpisodicReplayBuffer):
         return buffer.sample_episodes(min(n, buffer.n_episodes), 2)
     drawn = buffer.sample(min(n, len(buffer)))
     if buffer.prioritized:
@@ -100,7 +91,7 @@ def edit(buffer: Any, place: int, what: int) -> None:
         {"state": other["next_state"] if other["next_state"] is not None else other["state"], "action": np.int64(3)},
         {"next_state": None},
     ]
-    if isinstance(buffer, HindsightReplayBuffer):
+    if isinstance(buffer, replay_buffers.HindsightReplayBuffer):
         del values[-1]
     step.update(values[what % len(values)])
 
@@ -116,7 +107,7 @@ def same_content(buffer: Any, other: Any) -> None:
     same(buffer, other)
     (header, arrays), (other_header, other_arrays) = map(saved_state, (buffer, other))
     assert header == other_header and equal(arrays, other_arrays)
-    if buffer.num_steps > 1 and len(buffer) and not isinstance(buffer, HindsightReplayBuffer):
+    if buffer.num_steps > 1 and len(buffer) and not isinstance(buffer, replay_buffers.HindsightReplayBuffer):
         columns = [each._columns.lookahead[each._rows(np.arange(each._first, each._next))] for each in (buffer, other)]
         assert equal(*columns)
     assert buffer._columns.lacks_next == other._columns.lacks_next
@@ -172,7 +163,7 @@ def check(
                 buffer._rng.set_state(original._rng.get_state())
             elif kind == "prune":
                 del saves[:-number]
-                prune(folder, [save[0] for save in saves])
+                replay_buffers.prune(folder, [save[0] for save in saves])
                 last = saves[-1][0] if saves else None
         same(buffer, original)
         assert equal(draw(buffer, 3), draw(original, 3))
@@ -231,7 +222,9 @@ def test_changes_of_what_was_saved_before_are_saved(tmp_path_factory, steps, rou
 def test_a_restored_hindsight_buffer_is_the_one_that_went_on(steps, events, capacity, num_steps, strategy):
     def make() -> Any:
         options = {"num_steps": num_steps, "strategy": strategy, "terminated_fn": test_hindsight.terminated_fn}
-        return HindsightReplayBuffer(capacity, test_hindsight.reward_fn, rng=np.random.default_rng(3), **options)
+        return replay_buffers.HindsightReplayBuffer(
+            capacity, test_hindsight.reward_fn, rng=np.random.default_rng(3), **options
+        )
 
     # A step that reaches its goal has another one than the observation before it told, with which its episode goes on.
     made = test_hindsight.transitions([(env_id, "fallen" if end == "reached" else end) for env_id, end in steps])
@@ -246,15 +239,15 @@ def test_a_persistent_buffer_goes_back_to_its_saves_also_after_a_crash(steps, ev
         def make() -> Any:
             options: Any = {"rng": np.random.RandomState(3), "sync_every": 3, "journal_length": 9}
             if num_steps is None:
-                return PersistentEpisodicReplayBuffer(folder, capacity, **options)
-            return PersistentReplayBuffer(folder, capacity, num_steps=num_steps, **options)
+                return replay_buffers.PersistentEpisodicReplayBuffer(folder, capacity, **options)
+            return replay_buffers.PersistentReplayBuffer(folder, capacity, num_steps=num_steps, **options)
 
         def again(buffer: Any) -> Any:
             buffer._directory.close()  # what is left when a process is killed: the files as they are, and no lock
             return make()
 
         rng = np.random.RandomState(3)
-        original: Any = EpisodicReplayBuffer(capacity, rng=rng)
+        original: Any = replay_buffers.EpisodicReplayBuffer(capacity, rng=rng)
         if num_steps is not None:
-            original = ReplayBuffer(capacity, num_steps, rng=rng)
+            original = replay_buffers.ReplayBuffer(capacity, num_steps, rng=rng)
         check(make, steps_for(steps, events, kind), events, again, original).close()

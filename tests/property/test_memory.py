@@ -11,26 +11,20 @@ from hypothesis import strategies as st
 from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer, ReferenceHindsightBuffer, reference_target
 from test_replay_buffers import CAPACITY, OBSERVATIONS, STEP, equal, feed, release_everything, transitions
 
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    HindsightReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-)
+from pfrl_like import replay_buffers
 
 QUICK = settings(max_examples=40, deadline=None)
 
 #: A buffer and its reference, by the capacity.
 PAIRS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
-    "plain": lambda n: (ReplayBuffer(n), ReferenceBuffer(n)),
-    "n-step": lambda n: (ReplayBuffer(n, 3), ReferenceBuffer(n, 3)),
-    "prioritised": lambda n: (PrioritizedReplayBuffer(n), ReferenceBuffer(n)),
-    "prioritised n-step": lambda n: (PrioritizedReplayBuffer(n, num_steps=3), ReferenceBuffer(n, 3)),
-    "episodic": lambda n: (EpisodicReplayBuffer(n), ReferenceEpisodicBuffer(n)),
+    "plain": lambda n: (replay_buffers.ReplayBuffer(n), ReferenceBuffer(n)),
+    "n-step": lambda n: (replay_buffers.ReplayBuffer(n, 3), ReferenceBuffer(n, 3)),
+    "prioritised": lambda n: (replay_buffers.PrioritizedReplayBuffer(n), ReferenceBuffer(n)),
+    "prioritised n-step": lambda n: (replay_buffers.PrioritizedReplayBuffer(n, num_steps=3), ReferenceBuffer(n, 3)),
+    "episodic": lambda n: (replay_buffers.EpisodicReplayBuffer(n), ReferenceEpisodicBuffer(n)),
     "prioritised episodic": lambda n: (
-        PrioritizedEpisodicReplayBuffer(n, wait_priority_after_sampling=False), ReferenceEpisodicBuffer(n),
+        replay_buffers.PrioritizedEpisodicReplayBuffer(n, wait_priority_after_sampling=False),
+        ReferenceEpisodicBuffer(n),
     ),
 }  # fmt: skip
 
@@ -60,7 +54,7 @@ def lists_of(buffer: Any, way: str) -> Any:
     """Lists of transitions that a buffer hands out."""
     if way == "a sample":
         return buffer.sample(len(buffer))
-    if way == "episodes" and isinstance(buffer, EpisodicReplayBuffer):
+    if way == "episodes" and isinstance(buffer, replay_buffers.EpisodicReplayBuffer):
         drawn = buffer.sample_episodes(buffer.n_episodes)
         return drawn[0] if isinstance(drawn, tuple) else drawn
     return buffer.memory[:]
@@ -171,7 +165,7 @@ def change(step: Any, twin: Any, values: dict[str, Any], buffer: Any, reference:
 def test_changes_of_what_a_hindsight_buffer_stores_are_sampled(steps, edits, capacity, num_steps):
     functions = (test_hindsight.reward_fn, test_hindsight.terminated_fn)
     reference = ReferenceHindsightBuffer(capacity, num_steps, "future", *functions)
-    buffer = HindsightReplayBuffer(
+    buffer = replay_buffers.HindsightReplayBuffer(
         capacity, functions[0], n_goals=0, num_steps=num_steps, terminated_fn=functions[1]
     )  # fmt: skip
     for each in (buffer, reference):
@@ -204,7 +198,7 @@ def without_env(step: Any) -> dict[str, Any]:
 
 
 def test_a_persistent_buffer_refuses_changes_and_keeps_what_it_has(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 10, num_steps=2) as buffer:
+    with replay_buffers.PersistentReplayBuffer(tmp_path, 10, num_steps=2) as buffer:
         feed(buffer, transitions([(0, "on", True, True)] * 5, "vector"))
         before = [[dict(step) for step in item] for item in buffer.memory]
         for what in ("action", "reward", "is_state_terminal", "state", "next_state", "note"):

@@ -10,27 +10,21 @@ from network_parts import HIDDEN, VALUES
 from pair_base import MAKE_BUFFER
 from torch import nn
 
-from pfrl_like import agents
+from pfrl_like import agents, policies
 from pfrl_like.batch import Batch
 from pfrl_like.envs.abc import ABC
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.nn import ConcatObsAndAction, RecurrentSequential
-from pfrl_like.policies import (
-    DeterministicHead,
-    GaussianHeadWithDiagonalCovariance,
-    GaussianHeadWithFixedCovariance,
-    SquashedGaussianHead,
-)
 
 #: Observations of 4 numbers, actions of 2.
 ENV = ABC(size=2, discrete=False)
 OBS, ACTION = 4, 2
 
 HEADS: dict[str, tuple[int, Callable[[], nn.Module]]] = {
-    "deterministic": (ACTION, lambda: nn.Sequential(nn.Tanh(), DeterministicHead())),
-    "gaussian": (2 * ACTION, GaussianHeadWithDiagonalCovariance),
-    "fixed gaussian": (ACTION, lambda: GaussianHeadWithFixedCovariance(0.3)),
-    "squashed": (2 * ACTION, SquashedGaussianHead),
+    "deterministic": (ACTION, lambda: nn.Sequential(nn.Tanh(), policies.DeterministicHead())),
+    "gaussian": (2 * ACTION, policies.GaussianHeadWithDiagonalCovariance),
+    "fixed gaussian": (ACTION, lambda: policies.GaussianHeadWithFixedCovariance(0.3)),
+    "squashed": (2 * ACTION, policies.SquashedGaussianHead),
 }
 #: The last layers of critics, from `HIDDEN` numbers.
 CRITICS: dict[str, Callable[[], list[nn.Module]]] = {

@@ -232,10 +232,7 @@ def lambda_return(steps: Sequence[Step], value: Callable[[Any], float], lambd: f
 
 
 def retrace_target(
-    steps: Sequence[Step],
-    q: Callable[[Step], float],
-    value: Callable[[Any], float],
-    trace: Callable[[Step], float],
+    steps: Sequence[Step], q: Callable[[Step], float], value: Callable[[Any], float], trace: Callable[[Step], float]
 ) -> float:
     """Q(s_0, a_0) + sum over k of gamma^k c_1 ... c_k delta_k (arXiv:1606.02647, eq. 3)."""
     total = q(steps[0])

@@ -61,12 +61,7 @@ def actor_critic(kind: Any = agents.SoftActorCritic, **changes: Any) -> Any:
     given = {"policy": make_policy("squashed"), "q_func1": make_critic("numbers"), "q_func2": make_critic("numbers")}
     given |= {name: part for name, part in changes.items() if name in given}
     optimizers = {f"{name}_optimizer": adam(part) for name, part in given.items()}
-    rest = {
-        "replay_buffer": replay_buffers.ReplayBuffer(100),
-        "gamma": 0.9,
-        "replay_start_size": 8,
-        "minibatch_size": 4,
-    }
+    rest = dict(replay_buffer=replay_buffers.ReplayBuffer(100), gamma=0.9, replay_start_size=8, minibatch_size=4)
     return kind(**{**given, **optimizers, **rest, **changes})
 
 

@@ -252,10 +252,7 @@ def table(path: Path) -> Numbers:
 
 # Replay buffers
 
-BUFFERS: dict[str, Callable[[Path], Any]] = {
-    **pair_base.BUFFERS,
-    "ReplayBuffer": lambda folder: ReplayBuffer(100, num_steps=3),
-}
+BUFFERS = {**pair_base.BUFFERS, "ReplayBuffer": lambda folder: ReplayBuffer(100, num_steps=3)}
 
 
 def goal_obs(i: int) -> dict[str, Any]:

@@ -177,12 +177,6 @@ def test_quadratic_value_has_off_diagonal_terms() -> None:
     close(value.evaluate_actions(torch.ones(1, 2)), [-3.0])
 
 
-def test_quadratic_maximum_lies_at_mu() -> None:
-    value = quadratic()
-    close(value.greedy_actions, [[1.0, 0.0], [0.0, 3.0]])
-    close(value.max, [5.0, 6.0])
-
-
 def test_quadratic_greedy_action_is_clipped_to_the_bounds() -> None:
     value = quadratic(min_action=np.array([-1.0, 0.5]), max_action=2.0)
     close(value.greedy_actions, [[1.0, 0.5], [0.0, 2.0]])

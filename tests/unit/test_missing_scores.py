@@ -69,9 +69,7 @@ def test_rows_of_a_stage_get_a_seed_each_in_turn(script: Any, tmp_path: Path) ->
     ]  # fmt: skip
 
 
-def test_a_seed_that_failed_is_not_missing_and_has_no_score(
-    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_seed_that_failed_is_not_missing_and_has_no_score(script: Any, tmp_path: Path, capsys: Any) -> None:
     scores, queue = script("scores"), script("score_queue")
     lines = [score_line(scores, "hopper", "TD3", 0), score_line(scores, "hopper", "TD3", 1, error="ValueError: NaN")]
     path = write(tmp_path / "scores.jsonl", lines)
@@ -215,9 +213,7 @@ def test_a_line_is_committed_alone(missing: Any, tmp_path: Path) -> None:
     assert [json.loads(line) for line in path.read_text().splitlines()] == [{"seed": 0}, {"seed": 1}]
 
 
-def test_what_cannot_resume_is_not_begun_without_time_for_it(
-    missing: Any, place: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_resume_is_not_begun_without_time_for_it(missing: Any, place: Any, monkeypatch: Any) -> None:
     place.peer_python.touch()
     items = [
         missing.Item("offline", ("pendulum", "CQL", "d3rlpy"), 0, 7_200.0, False),

@@ -110,9 +110,7 @@ def test_so_many_steps_are_recorded_and_the_same_ones_again(script: Any) -> None
     assert list(data.chunks(25, 10)) == [(0, 10), (1, 10), (2, 5)]
 
 
-def test_the_sets_of_mujoco_are_made_and_are_not_made_again(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_sets_of_mujoco_are_made_and_are_not_made_again(script: Any, tmp_path: Path, monkeypatch: Any) -> None:
     pytest.importorskip("mujoco")
     pytest.importorskip("h5py")
     maker = script("make_offline_datasets")
@@ -129,9 +127,7 @@ def test_the_sets_of_mujoco_are_made_and_are_not_made_again(
 
 
 @pytest.mark.slow
-def test_what_a_model_brings_is_measured_once(
-    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_model_brings_is_measured_once(script: Any, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     measuring, results = script("model_based"), tmp_path / "results.jsonl"
     monkeypatch.setattr(measuring, "N_TRIALS", 2)
     few = ["--data", "medium", "--algorithms", "SAC", "--seeds", "0", "--updates", "2", "--model-updates", "2"]

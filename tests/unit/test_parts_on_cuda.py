@@ -10,12 +10,7 @@ import torch
 from estimator_parts import QUIET, make, vectors
 from torch import nn
 
-from pfrl_like.action_value import (
-    DiscreteActionValue,
-    DistributionalDiscreteActionValue,
-    QuadraticActionValue,
-    QuantileDiscreteActionValue,
-)
+from pfrl_like import action_value, q_functions
 from pfrl_like.augmentation.pipeline import AUGMENTATIONS, make_augmentation
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy
@@ -32,15 +27,6 @@ from pfrl_like.nn import (
 from pfrl_like.optimizers import RMSpropEpsInsideSqrt
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.preprocessing.features import FeatureExtractor
-from pfrl_like.q_functions import (
-    DiscreteActionValueHead,
-    DistributionalDuelingDQN,
-    DistributionalFCStateQFunctionWithDiscreteAction,
-    DuelingDQN,
-    FCBNLateActionSAQFunction,
-    FCLSTMSAQFunction,
-    FCSAQFunction,
-)
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import forward, max_over_sequences
 
@@ -50,13 +36,13 @@ LENGTHS = torch.tensor([3, 1])
 
 def value_of(form: str, x: Any) -> Any:
     if form == "discrete":
-        return DiscreteActionValue(x)
+        return action_value.DiscreteActionValue(x)
     if form == "distributional":
         probs = torch.softmax(x.unsqueeze(2) * torch.arange(3, device=x.device), 2)
-        return DistributionalDiscreteActionValue(probs, torch.linspace(-1, 1, 3, device=x.device))
+        return action_value.DistributionalDiscreteActionValue(probs, torch.linspace(-1, 1, 3, device=x.device))
     if form == "quantile":
-        return QuantileDiscreteActionValue(torch.stack([x, x + 1], dim=1))
-    return QuadraticActionValue(x, torch.eye(4, device=x.device).expand(5, 4, 4), x[:, :1], -1, np.ones(4))
+        return action_value.QuantileDiscreteActionValue(torch.stack([x, x + 1], dim=1))
+    return action_value.QuadraticActionValue(x, torch.eye(4, device=x.device).expand(5, 4, 4), x[:, :1], -1, np.ones(4))
 
 
 @pytest.mark.parametrize("form", ["discrete", "distributional", "quantile", "quadratic"])
@@ -69,7 +55,7 @@ def test_losses_are_the_same(form: str) -> None:
 
 
 def test_masks_are_brought_to_the_device() -> None:
-    value = DiscreteActionValue(torch.tensor([[1.0, 2.0]]).cuda()).masked(np.array([True, False]))
+    value = action_value.DiscreteActionValue(torch.tensor([[1.0, 2.0]]).cuda()).masked(np.array([True, False]))
     assert value.greedy_actions.tolist() == [0]
     assert ConstantEpsilonGreedy(1.0, lambda: 1).select_action(0, lambda: 1, value) == 0
     assert Boltzmann().select_action(0, lambda: 1, value) == 0
@@ -83,7 +69,7 @@ def test_features_go_to_the_device() -> None:
 
 
 def test_networks_move_with_their_buffers() -> None:
-    network = DistributionalFCStateQFunctionWithDiscreteAction(2, 2, 3, -1, 1, 4, 1).cuda()
+    network = q_functions.DistributionalFCStateQFunctionWithDiscreteAction(2, 2, 3, -1, 1, 4, 1).cuda()
     assert network(torch.zeros(1, 2).cuda()).max.is_cuda
 
 
@@ -99,7 +85,7 @@ def test_targets_follow_across_a_move() -> None:
 
 def test_sequences_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # which recurrent layers use unless told not to
-    model = RecurrentSequential(nn.LSTM(2, 3), DiscreteActionValueHead())
+    model = RecurrentSequential(nn.LSTM(2, 3), q_functions.DiscreteActionValueHead())
     rows = torch.randn(4, 2)
     batch = Batch(rows, rows, rows[:, 0], rows, rows[:, 0], lengths=LENGTHS)
     rest = burn_in(model, batch, 1)
@@ -120,10 +106,10 @@ def test_sequences_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: FactorizedNoisyLinear(nn.Linear(3, 2), sigma_scale=0.0), [(6, 3)]),
         (SmallAtariCNN, [(2, 4, 84, 84)]),
         (LargeAtariCNN, [(2, 4, 84, 84)]),
-        (lambda: DuelingDQN(3), [(2, 4, 84, 84)]),
-        (lambda: DistributionalDuelingDQN(3, 5, -1, 1), [(2, 4, 84, 84)]),
-        (lambda: FCSAQFunction(3, 2, 4, 1), [(6, 3), (6, 2)]),
-        (lambda: FCBNLateActionSAQFunction(3, 2, 4, 1), [(6, 3), (6, 2)]),
+        (lambda: q_functions.DuelingDQN(3), [(2, 4, 84, 84)]),
+        (lambda: q_functions.DistributionalDuelingDQN(3, 5, -1, 1), [(2, 4, 84, 84)]),
+        (lambda: q_functions.FCSAQFunction(3, 2, 4, 1), [(6, 3), (6, 2)]),
+        (lambda: q_functions.FCBNLateActionSAQFunction(3, 2, 4, 1), [(6, 3), (6, 2)]),
     ],
 )
 def test_networks_give_the_same(make: Any, shapes: list[tuple[int, ...]]) -> None:
@@ -143,7 +129,7 @@ def test_noise_is_drawn_on_the_device() -> None:
 
 def test_recurrent_q_function_of_state_and_action_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    q_function, inputs = FCLSTMSAQFunction(3, 2, 4, 1), (torch.randn(4, 3), torch.randn(4, 2))
+    q_function, inputs = q_functions.FCLSTMSAQFunction(3, 2, 4, 1), (torch.randn(4, 3), torch.randn(4, 2))
     on_cpu = forward(q_function, inputs, None, LENGTHS)[0]
     on_gpu = forward(q_function.cuda(), tuple(x.cuda() for x in inputs), None, LENGTHS)[0]
     torch.testing.assert_close(on_gpu.cpu(), on_cpu, atol=1e-5, rtol=1e-4)

@@ -78,10 +78,6 @@ def make_bcq(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
     return entry.kind(policy, *critics, pair_base.adam(policy), *of_critics, **options)
 
 
-def bcq_space(case: pair_base.Case) -> spaces.Space[Any]:
-    return BOX
-
-
 def of_bcq(entry: Entry, recurrent: bool) -> Arguments:
     policy, vae, common = of_pairs(4 + 2, 2), make_vae(), pair_base.of_replay(entry.kind, False)
     critics = {f"q_func{i}": critic_of_pairs("numbers") for i in (1, 2)}
@@ -110,12 +106,7 @@ OF_BCQ: Table = {
 def make_discrete_bcq(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
     q_function, imitator = make_q_function(case["q_function"], pair_base.of_networks(case)), make_policy("softmax")
     explorer = pair_base.EXPLORERS[case["explorer"]](functools.partial(pair_base.draw, discrete_bcq_space(case)))
-    options = {
-        "explorer": explorer,
-        "imitator": imitator,
-        "target_update_interval": 4,
-        **pair_base.replay(case, folder),
-    }
+    options = dict(explorer=explorer, imitator=imitator, target_update_interval=4, **pair_base.replay(case, folder))
     return entry.kind(q_function, pair_base.adam(q_function, imitator), **options)
 
 
@@ -192,7 +183,7 @@ ENTRIES = (
         {"policy": HEADS, "q_func": CRITICS, "imitator": IMITATORS, **SURROUNDINGS, "n_critics": (2, 3)}, fits=DENSE,
     ),
     Entry(
-        agents.BCQ, Family(of_bcq, OF_BCQ, 4, make_bcq, misfits, bcq_space),
+        agents.BCQ, Family(of_bcq, OF_BCQ, 4, make_bcq, misfits, lambda case: BOX),
         {"q_func": CRITICS, **SURROUNDINGS, "n_critics": (2, 3)},
     ),
     Entry(

@@ -16,17 +16,7 @@ from pfrl_like import agents
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.policies import GaussianHeadWithFixedCovariance, SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer
-from registry.actor_critics import (
-    ANY_HEAD,
-    BURN_IN,
-    DENSE,
-    IMITATING,
-    IMITATION,
-    OF_WEIGHTED,
-    SOFTMAX,
-    discrete_policy,
-    value_of_states,
-)
+from registry import actor_critics
 from registry.effects import ONE_REGION, REPLAY, anew, learnt, not_compiled, not_recurrent, slower, small
 from registry.entry import Entry, Family, Table
 
@@ -46,7 +36,7 @@ def misfits(case: pair_base.Case) -> Iterator[str]:
 
 def of_imitators(entry: Entry, recurrent: bool) -> Arguments:
     discrete = entry.kind is agents.DiscreteBC
-    policy = discrete_policy(recurrent) if discrete else policy_of_pairs("gaussian", recurrent)
+    policy = actor_critics.discrete_policy(recurrent) if discrete else policy_of_pairs("gaussian", recurrent)
     common = {name: value for name, value in pair_base.of_replay(entry.kind, recurrent).items() if name != "gamma"}
     return {"policy": policy, "optimizer": pair_base.sgd(policy), **common}
 
@@ -56,9 +46,9 @@ OF_BC: Table = {
     "policy": anew("policy"),
     "optimizer": slower("policy"),
     "act_deterministically": Effect(False, "evaluation"),
-    "logger": Effect(held_by=IMITATING + "bcs_logger_hears_of_a_refused_update"),
+    "logger": Effect(held_by=actor_critics.IMITATING + "bcs_logger_hears_of_a_refused_update"),
     "compile": not_compiled("optimizer", "policy", ONE_REGION),
-    "beta": learnt(5.0, IMITATION + "discrete_bc_is_cross_entropy_and_the_mean_of_squared_logits"),
+    "beta": learnt(5.0, actor_critics.IMITATION + "discrete_bc_is_cross_entropy_and_the_mean_of_squared_logits"),
 }  # fmt: skip
 
 IMITATORS = Family(of_imitators, OF_BC, 4, make_imitator, misfits, pair_base.policy_space)
@@ -82,8 +72,8 @@ def regressing_misfits(case: pair_base.Case) -> Iterator[str]:
 
 def of_regressing(entry: Entry, recurrent: bool) -> Arguments:
     discrete = entry.kind is agents.DiscreteAWR
-    policy = discrete_policy(recurrent) if discrete else policy_of_pairs("fixed gaussian", recurrent)
-    v_func = value_of_states(recurrent)
+    policy = actor_critics.discrete_policy(recurrent) if discrete else policy_of_pairs("fixed gaussian", recurrent)
+    v_func = actor_critics.value_of_states(recurrent)
     iteration = {"n_critic_updates": 2, "n_actor_updates": 3, "batch_size_per_update": 3, "update_interval": 3}
     optimizers = {"policy_optimizer": pair_base.sgd(policy), "v_func_optimizer": pair_base.sgd(v_func)}
     common = {**pair_base.of_replay(entry.kind, recurrent), "minibatch_size": 6}
@@ -92,7 +82,7 @@ def of_regressing(entry: Entry, recurrent: bool) -> Arguments:
 
 AWR = "golden/test_awr.py::test_"
 OF_AWR: Table = {
-    **OF_WEIGHTED,
+    **actor_critics.OF_WEIGHTED,
     "v_func": anew("v_func"),
     "v_func_optimizer": slower("v_func"),
     "lam": learnt(0.1, AWR + "returns_reach_to_the_end_of_the_episode"),
@@ -141,11 +131,7 @@ def of_transformers(entry: Entry, recurrent: bool) -> Arguments:
     head = nn.Sequential(last, SoftmaxCategoricalHead() if discrete else GaussianHeadWithFixedCovariance(0.3))
     sizes = {"hidden_size": 8, "context_size": 4, "n_layers": 1}
     policy = ReturnConditionedTransformer(nn.Linear(4, 8), 2, head, discrete=discrete, **sizes)
-    parts = {
-        "policy": policy,
-        "optimizer": pair_base.sgd(policy, lr=3e-3),
-        "replay_buffer": EpisodicReplayBuffer(1_000),
-    }
+    parts = {"policy": policy, "optimizer": pair_base.sgd(policy, lr=3e-3), "replay_buffer": EpisodicReplayBuffer(1000)}
     return {**parts, "replay_start_size": 10, "minibatch_size": 2, "target_return": 3.0}
 
 
@@ -177,10 +163,10 @@ ONLY_LEARNT: Table = {
 }
 
 ENTRIES = (
-    Entry(agents.BC, IMITATORS, PARTS, fits=ANY_HEAD),
-    Entry(agents.DiscreteBC, IMITATORS, PARTS, fits=SOFTMAX),
-    Entry(agents.AWR, REGRESSING, PARTS, fits=DENSE),
-    Entry(agents.DiscreteAWR, REGRESSING, PARTS, fits=SOFTMAX, effects=BURN_IN),
+    Entry(agents.BC, IMITATORS, PARTS, fits=actor_critics.ANY_HEAD),
+    Entry(agents.DiscreteBC, IMITATORS, PARTS, fits=actor_critics.SOFTMAX),
+    Entry(agents.AWR, REGRESSING, PARTS, fits=actor_critics.DENSE),
+    Entry(agents.DiscreteAWR, REGRESSING, PARTS, fits=actor_critics.SOFTMAX, effects=actor_critics.BURN_IN),
     Entry(agents.DecisionTransformer, TRANSFORMERS, OF_SEQUENCES),
     Entry(agents.DiscreteDecisionTransformer, TRANSFORMERS, OF_SEQUENCES, effects=ONLY_LEARNT),
 )

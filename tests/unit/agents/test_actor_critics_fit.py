@@ -209,9 +209,7 @@ def test_actions_within_other_bounds_than_the_environments_are_told_of_once(
     assert (told or "") in caplog.text
 
 
-def test_bounds_that_are_those_of_the_environment_or_not_known_are_not_told_of(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_bounds_that_are_those_of_the_environment_or_not_known_are_not_told_of(caplog: Any) -> None:
     low, high = np.array([-2.0, -1.0], np.float32), np.array([2.0, 3.0], np.float32)
     bounded = nn.Sequential(nn.Linear(OBS, ACTION), nn.Sequential(BoundByTanh(low, high), DeterministicHead()))
     options = {"target_policy_smoothing_func": lambda action: action, "explorer": AdditiveGaussian(0.1, low, high)}

@@ -144,11 +144,7 @@ def test_updates_do_not_wait_for_the_gpu(optimizer: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [Adam, AdamW, RMSprop, functools.partial(SGD, momentum=0.9)])
 def test_compiled_updates_are_those_of_ordinary_ones(optimizer: Any) -> None:
-    options: dict[str, Any] = {
-        "optimizer": functools.partial(optimizer, lr=1e-2),
-        "target_update_interval": 100,
-        "gpu": 0,
-    }
+    options = dict(optimizer=functools.partial(optimizer, lr=1e-2), target_update_interval=100, gpu=0)
     eager, compiled = make_agent(**options), make_agent(compile=True, **options)
     compiled.load_state_dict(copy.deepcopy(eager.state_dict()))
     for seed in range(10):

@@ -11,6 +11,7 @@ from pair_base import sgd
 from registry import made
 from torch import nn
 
+from pfrl_like import q_functions
 from pfrl_like.action_value import QuantileDiscreteActionValue
 from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC
 from pfrl_like.agents.discrete_sac import discrete_sac_next_value, discrete_sac_policy_loss
@@ -19,11 +20,6 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import truncated_mixture
 from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import SoftmaxCategoricalHead
-from pfrl_like.q_functions import (
-    DiscreteActionValueHead,
-    DropoutFCSAQFunction,
-    QuantileSingleModelStateQFunctionWithDiscreteAction,
-)
 from pfrl_like.testing.play import play_one
 
 
@@ -94,7 +90,7 @@ def test_redq_refuses_what_it_cannot_do() -> None:
 
 
 def test_droqs_critics_leave_units_out_only_while_they_learn() -> None:
-    critic = DropoutFCSAQFunction(4, 2, 32, 2, dropout=0.5)
+    critic = q_functions.DropoutFCSAQFunction(4, 2, 32, 2, dropout=0.5)
     batch = make_batch()
     assert not torch.equal(critic((batch.obs, batch.action)), critic(batch.obs, batch.action))
     critic.eval()
@@ -171,7 +167,7 @@ def test_crossq_may_have_a_recurrent_policy() -> None:
 
 
 def q_of(*numbers: float) -> nn.Module:
-    return nn.Sequential(Table([numbers]), DiscreteActionValueHead())
+    return nn.Sequential(Table([numbers]), q_functions.DiscreteActionValueHead())
 
 
 FIELDS = ("obs", "action", "reward", "next_obs", "discount")
@@ -205,7 +201,7 @@ def test_the_discrete_policy_weighs_value_against_entropy() -> None:
 def quantiles_of(*quantiles: list[float]) -> nn.Module:
     """A critic whose quantiles, [n_actions] for each, do not depend on the state."""
     table = nn.Sequential(Table([sum(quantiles, [])]), nn.Unflatten(1, (len(quantiles), len(quantiles[0]))))
-    return QuantileSingleModelStateQFunctionWithDiscreteAction(table)
+    return q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(table)
 
 
 def test_discrete_critics_of_distributions_learn_from_one_action_of_the_policy() -> None:
@@ -229,7 +225,5 @@ def test_discrete_critics_are_of_one_form() -> None:
     critics = [quantiles_of([0.0, 4.0]), q_of(0.0, 4.0)]
     for pair in (critics, critics[::-1]):
         agent = made(DiscreteSAC, policy=POLICY, q_func1=pair[0], q_func2=pair[1])
-        with pytest.raises(
-            TypeError, match="the critics return .*ActionValue, .*ActionValue, which cannot be compared"
-        ):
+        with pytest.raises(TypeError, match="critics return .*ActionValue, .*ActionValue, which cannot be compared"):
             agent.update(BATCH)

@@ -161,9 +161,7 @@ def test_epochs_are_yielded_with_their_metrics() -> None:
 
 
 @pytest.mark.parametrize(("largest", "told"), [(1.0, 0), (2.0, 1)])
-def test_actions_that_policies_cannot_reach_are_told_of(
-    largest: float, told: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_actions_that_policies_cannot_reach_are_told_of(largest: float, told: int, caplog: Any) -> None:
     actions = largest * np.array([[1.0], [-1.0], [0.5], [0.0]], np.float32)
     data = MDPDataset.from_arrays(np.zeros((4, 4), np.float32), actions, np.zeros(4), np.arange(4) == 3)
     make("DDPG", batch_size=4).fit(data, n_epochs=1, **QUIET)
@@ -244,10 +242,7 @@ def test_files_of_something_else_are_refused(content: Any) -> None:
 @pytest.mark.parametrize(
     ("params", "text"),
     [
-        (
-            {"algorithm": "SAC", "observation_shape": [4]},
-            "has hyperparameters of 'SAC', expected hyperparameters of DQN",
-        ),
+        ({"algorithm": "SAC", "observation_shape": [4]}, "of 'SAC', expected hyperparameters of DQN"),
         ({"algorithm": "DQN"}, "expected action_size, observation_shape"),
     ],
 )

@@ -156,9 +156,7 @@ def test_a_model_is_saved_before_scorers_may_fail(tmp_path: Path) -> None:
     algo.load_model(str(model))
 
 
-def test_secret_parameters_reach_neither_console_nor_file_nor_adapter(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_secret_parameters_reach_neither_console_nor_file_nor_adapter(tmp_path: Path, capsys: Any) -> None:
     given: list[Any] = []
 
     class Adapter(NoAdapter):

@@ -14,10 +14,6 @@ def append(columns, i, next_obs=None, env_id=0, **extra):
     return columns.append(vector(i), i, float(i), vector(i + 1) if next_obs is None else next_obs, False, env_id, extra)
 
 
-def n_observations(columns):
-    return columns.obs_rows.size - 1 - len(columns.obs_rows.free)
-
-
 def batch_of(columns, rows, **kwargs):
     arguments = dict(index=np.array(rows), weight=None, num_steps=1, gamma=0.9, device="cpu") | kwargs
     return columns.batch(np.array(rows), **arguments)
@@ -36,16 +32,13 @@ def test_nan_does_not_break_the_sharing_of_observations():
     columns, odd = Columns(), np.array([np.nan, 0, 1], np.float32)
     columns.append(vector(0), 0, 0.0, odd, False, 0, {})
     columns.append(odd.copy(), 0, 0.0, vector(2), False, 0, {})
-    assert n_observations(columns) == 3
+    assert columns.obs_rows.size - 1 - len(columns.obs_rows.free) == 3
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (
-            dict(obs=np.zeros(3)),
-            "obs: got ndarray of shape \\(3,\\), float64, expected an array of shape \\(3,\\), float32",
-        ),
+        (dict(obs=np.zeros(3)), "obs: got ndarray of shape \\(3,\\), float64, expected .*, float32"),
         (dict(obs=np.zeros(4, np.float32)), "obs: got ndarray of shape \\(4,\\)"),
         (dict(next_obs=np.zeros((3, 1), np.float32)), "next_obs: got ndarray of shape \\(3, 1\\)"),
         (dict(obs={"a": vector(0)}), "obs: got dict, expected a single value"),

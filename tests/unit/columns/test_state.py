@@ -35,14 +35,7 @@ def test_names_that_json_cannot_hold_go_into_an_array_of_objects():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("successor", 5),
-        ("successor", -2),
-        ("obs_row", 0),
-        ("next_row", 6),
-        ("extra/0/index", 2),
-    ],
+    ("name", "value"), [("successor", 5), ("successor", -2), ("obs_row", 0), ("next_row", 6), ("extra/0/index", 2)]
 )
 def test_row_numbers_out_of_range_are_refused(name, value):
     header, arrays = dump(*made())

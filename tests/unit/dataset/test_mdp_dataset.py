@@ -182,12 +182,7 @@ BAD = [
     (0, np.array([[0], [np.nan], [0]]), NonFiniteError, "observations: got .* in row 1"),
     (0, np.zeros((0, 1)), ValueError, "observations: got an empty array"),
     (0, "text", ValueError, "observations"),
-    (
-        0,
-        np.array([[0], [None], [0]]),
-        ValueError,
-        "observations: got ndarray of object, expected arrays of real numbers",
-    ),
+    (0, np.array([[0], [None], [0]]), ValueError, "observations: got ndarray of object, expected arrays of real"),
     (0, np.zeros((3, 1), complex), ValueError, r"observations: got .* complex128, expected arrays of real numbers"),
     (0, {"a": np.zeros((3, 1), complex)}, ValueError, "observations: .* expected arrays of real numbers"),
     (1, np.zeros((2, 1)), ValueError, "actions: got 2 rows, expected 3"),

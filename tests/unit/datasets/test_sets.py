@@ -224,9 +224,7 @@ def minari_files(tmp_path: Path, env_spec: str | None) -> dict[str, bytes]:
     return {address + path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_minari_sets_are_read_where_they_are_or_fetched(
-    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_minari_sets_are_read_where_they_are_or_fetched(server: FileServer, tmp_path: Path, monkeypatch: Any) -> None:
     server.files = minari_files(tmp_path, datasets.get_pendulum()[1].unwrapped.spec.to_json())
     dataset, env = datasets.get_minari("classic/pendulum/mixed-v0", mirror=server.url)
     assert env.spec.id == "Pendulum-v1" and len(server.asked) == 2

@@ -218,9 +218,7 @@ def test_texts_of_a_crash_have_no_secrets() -> None:
     assert diagnosis_record(found)["error_again"] == f"token={MASK} is not finite"
 
 
-def test_of_a_program_that_cannot_be_started_nobody_says_that_it_is(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_a_program_that_cannot_be_started_nobody_says_that_it_is(tmp_path: Path, capsys: Any) -> None:
     record = {
         "t": 3, "error": "", "parameters": ["w"], "layer": None, "gradients": {}, "settings": {},
         "directory": str(tmp_path), "started_as": ["python", "train.py", f"--token={MASK}"],

@@ -238,11 +238,7 @@ DEEP = json.loads('{"a":' * 11 + "0" + "}" * 11)
     [
         ("state_dict", {"return_value": DEEP}, "cannot be saved: TypeError('a value is nested too deeply"),
         ("state_dict", {"side_effect": RuntimeError("not now")}, "cannot be saved: RuntimeError('not now')"),
-        (
-            "load_state_dict",
-            {"side_effect": ValueError("not mine")},
-            "could not be restored: ValueError('not mine')",
-        ),
+        ("load_state_dict", {"side_effect": ValueError("not mine")}, "could not be restored: ValueError('not mine')"),
     ],
 )
 def test_what_cannot_be_saved_or_taken_up_is_told_and_ends_no_run(method, answer, reason, tmp_path, monkeypatch):
@@ -256,18 +252,15 @@ def test_what_cannot_be_saved_or_taken_up_is_told_and_ends_no_run(method, answer
 
 def test_what_an_agent_leaves_out_is_told(tmp_path, monkeypatch):
     def unsaved(self):
-        return [] if self.t == 0 else ["its dreams are not saved"]
+        return [] if self.t == 0 else ["dreams are not saved"]
 
     monkeypatch.setattr(DQN, "unsaved", unsaved)
     stopped(tmp_path, Weight())
-    assert state_of_checkpoint(tmp_path)["reasons"] == ["its dreams are not saved"]
-    monkeypatch.setattr(DQN, "unsaved", lambda self: ["its dreams are another's"])
+    assert state_of_checkpoint(tmp_path)["reasons"] == ["dreams are not saved"]
+    monkeypatch.setattr(DQN, "unsaved", lambda self: ["dreams are another's"])
     run(tmp_path, [Weight()], resume=True)
     told = resumed(tmp_path)
-    assert (told["resume"], told["reasons"]) == (
-        "approximate",
-        ["its dreams are not saved", "its dreams are another's"],
-    )
+    assert (told["resume"], told["reasons"]) == ("approximate", ["dreams are not saved", "dreams are another's"])
 
 
 # Workers that fail when they are asked for a checkpoint: runs go on, or end with an error that says why

@@ -34,10 +34,6 @@ class Saving(Recorder):
         Path(dirname, "t").write_text(str(self.t))
 
 
-def warnings_in(caplog):
-    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-
-
 def run(directory, last, agent=None, **options):
     arguments = {"eval_n_steps": None, "eval_n_episodes": 1, "eval_interval": 10, "checkpoint_freq": 10, **options}
     train_agent_with_evaluation(agent or Saving(), Counting(4), last, outdir=directory, **arguments)
@@ -204,7 +200,7 @@ class TestASecondRunInTheSameDirectory:
         run(tmp_path, 20)
         assert "earlier" not in caplog.text
         run(tmp_path, 20)
-        told = warnings_in(caplog)
+        told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         assert len(told) == 1
         assert re.fullmatch(
             f"the files of an earlier run are now in {tmp_path}/earlier-{AGE}; to continue that run, pass "

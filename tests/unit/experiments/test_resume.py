@@ -15,17 +15,11 @@ from resume_parts import noisy_env, small_dqn
 from run_parts import Stopped, change_record, contents, names_in, record, resumed, stop_at, table
 from stopped_runs import digests
 
+from pfrl_like import experiments
 from pfrl_like.agents import DQN, DoubleDQN
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments import (
-    train_agent,
-    train_agent_batch,
-    train_agent_batch_with_evaluation,
-    train_agent_offline,
-    train_agent_with_evaluation,
-)
 from pfrl_like.experiments.callbacks import Evaluation
 from pfrl_like.experiments.resume import Configuration
 from pfrl_like.experiments.signals import Terminated
@@ -54,7 +48,7 @@ class Sum:
 def serial(outdir: Path, steps: int = 90, **options: Any) -> Any:
     env = noisy_env(0)
     agent = small_dqn(env)
-    _, history = train_agent_with_evaluation(
+    _, history = experiments.train_agent_with_evaluation(
         agent, env, steps, None, 2, 20, outdir, eval_env=noisy_env(1), checkpoint_freq=25, **options
     )
     return agent, history
@@ -63,7 +57,7 @@ def serial(outdir: Path, steps: int = 90, **options: Any) -> Any:
 def several(outdir: Path, steps: int = 90, **options: Any) -> Any:
     env = SerialVectorEnv([noisy_env(seed) for seed in range(3)])
     agent = small_dqn(env.envs[0])
-    _, history = train_agent_batch_with_evaluation(
+    _, history = experiments.train_agent_batch_with_evaluation(
         agent, env, steps, None, 2, 20, outdir, eval_env=noisy_env(4), checkpoint_freq=25, log_interval=30, **options
     )
     return agent, history
@@ -73,7 +67,7 @@ def offline(outdir: Path, steps: int = 90, agent: Any = None, **options: Any) ->
     rng, agent = np.random.default_rng(0), agent or small_dqn(noisy_env(0))
     observations, actions = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(2, size=50)
     dataset = MDPDataset.from_arrays(observations, actions, rng.normal(size=50), np.arange(50) % 10 == 9)
-    _, history = train_agent_offline(
+    _, history = experiments.train_agent_offline(
         agent, dataset, steps, outdir, eval_env=noisy_env(1), eval_n_episodes=2, eval_interval=20, checkpoint_freq=25,
         log_interval=10, rng=rng, **options,
     )  # fmt: skip
@@ -209,7 +203,9 @@ def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
         env = noisy_env(0)
         agent = small_dqn(env)
         with PersistentReplayBuffer(tmp_path / "buffer", None) as agent.replay_buffer, pytest.raises(Stopped):
-            train_agent(agent, env, 90, tmp_path / outdir, checkpoint_freq=50, resume=True, hooks=[stop_at(t)])
+            experiments.train_agent(
+                agent, env, 90, tmp_path / outdir, checkpoint_freq=50, resume=True, hooks=[stop_at(t)]
+            )
         shutil.rmtree(tmp_path / outdir / f"{t}_except")  # as if it had been killed
 
     begin(30)
@@ -235,7 +231,7 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path):
 @pytest.mark.slow
 def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path):
     env = SerialVectorEnv([noisy_env(seed) for seed in range(3)])
-    train_agent_batch(small_dqn(env.envs[0]), env, 12, tmp_path, checkpoint_freq=1)
+    experiments.train_agent_batch(small_dqn(env.envs[0]), env, 12, tmp_path, checkpoint_freq=1)
     assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{t}_checkpoint" for t in range(1, 13)}
     whole = {"9_checkpoint", "12_checkpoint", "12_finish"}
     assert {path.parent.name for path in tmp_path.glob("*/run")} == whole
@@ -315,10 +311,10 @@ class Own:
 @pytest.mark.parametrize("content", ["", "7"])
 def test_agents_of_somebody_elses_are_checked_too(content, tmp_path):
     with pytest.raises(Stopped):
-        train_agent(Own(), noisy_env(0), 90, tmp_path, 25, hooks=[stop_at(80)])
+        experiments.train_agent(Own(), noisy_env(0), 90, tmp_path, 25, hooks=[stop_at(80)])
     (tmp_path / "75_checkpoint" / "steps").write_text(content)
     agent = Own()
-    train_agent(agent, noisy_env(0), 90, tmp_path, 25, resume=True)
+    experiments.train_agent(agent, noisy_env(0), 90, tmp_path, 25, resume=True)
     assert (resumed(tmp_path)["checkpoint"], agent.steps) == ("50_checkpoint", 90)
 
 
@@ -327,7 +323,7 @@ def test_agents_of_somebody_elses_are_checked_too(content, tmp_path):
 
 def take_up(outdir: Path, env_id: str = "CartPole-v1", hooks: Any = (), **options: Any) -> None:
     env = noisy_env(0, env_id)
-    train_agent(small_dqn(env, **options), env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
+    experiments.train_agent(small_dqn(env, **options), env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
 
 
 @pytest.fixture

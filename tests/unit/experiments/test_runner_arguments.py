@@ -182,11 +182,7 @@ OF_EVALUATOR = {
     "success_threshold": Effect(3.0, "calls", given={"evaluation_hooks": HEARS}),
     "env_choice": Effect("fresh", "resets"),
 }
-OF_EVAL_PERFORMANCE = {
-    **OF_EVALUATOR,
-    "env": Effect(Made(lambda _: Counting(4)), "result"),
-    "max_episode_len": Effect(2, "result"),
-}
+OF_EVAL = {**OF_EVALUATOR, "env": Effect(Made(lambda _: Counting(4)), "result"), "max_episode_len": Effect(2, "result")}
 OF_DEMONSTRATIONS = {
     **RUNNING,
     "env": Effect(Made(lambda _: Counting(4)), "evaluated"),
@@ -200,7 +196,7 @@ EFFECTS = {
     experiments.train_agent_with_evaluation: RUNNING,
     experiments.train_agent_batch_with_evaluation: OF_BATCH,
     experiments.Evaluator: OF_EVALUATOR,
-    experiments.eval_performance: OF_EVAL_PERFORMANCE,
+    experiments.eval_performance: OF_EVAL,
     experiments.collect_demonstrations: OF_DEMONSTRATIONS,
 }
 CASES = [(function, name) for function in EFFECTS for name in inspect.signature(function).parameters]

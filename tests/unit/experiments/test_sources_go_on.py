@@ -89,10 +89,6 @@ def test_a_run_goes_on_more_than_once_and_in_the_same_objects():
         text = saved(source)
 
 
-def _stacked() -> Any:
-    return VectorFrameStack(SerialVectorEnv([Images(seeded(Noisy(seed=i), i)) for i in range(3)]), 2)
-
-
 def _sync(mode: AutoresetMode, shared: bool = False) -> Any:
     env = SyncVectorEnv([partial(Noisy, shared, i) for i in range(3)], autoreset_mode=mode)
     env.reset(seed=5)
@@ -102,7 +98,7 @@ def _sync(mode: AutoresetMode, shared: bool = False) -> Any:
 VECTORS = {
     "serial": lambda: SerialVectorEnv([seeded(Noisy(seed=i), i) for i in range(3)]),
     "serial, global streams": lambda: SerialVectorEnv([seeded(Noisy(True, i), i) for i in range(3)]),
-    "stacked": _stacked,
+    "stacked": lambda: VectorFrameStack(SerialVectorEnv([Images(seeded(Noisy(seed=i), i)) for i in range(3)]), 2),
     **{str(mode): partial(_sync, mode) for mode in AutoresetMode},
     "sync, global streams": partial(_sync, AutoresetMode.NEXT_STEP, True),
     "sync, stacked": lambda: VectorFrameStack(SyncVectorEnv([lambda: Images(seeded(Noisy(), 7)) for _ in range(2)]), 2),
@@ -147,10 +143,7 @@ def test_another_environment_is_told_of():
     ("make", "reason"),
     [
         (lambda: gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point"), "CartPoleVectorEnv"),
-        (
-            lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(VECTORS[str(AutoresetMode.NEXT_STEP)]()),
-            "has attributes, but no saved_state",
-        ),
+        (lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(_sync(AutoresetMode.NEXT_STEP)), "no saved_state"),
     ],
 )
 def test_a_vector_environment_of_which_nobody_knows_begins_anew(make, reason):

@@ -516,11 +516,8 @@ def test_steps_are_counted_over_all_environments(agent, tmp_path):
 def test_first_observation_of_every_episode_has_to_be_finite(agent, tmp_path):
     env = vector(2, 9)
 
-    def spoiled():
-        return np.array([np.nan], np.float32), {}
-
     def hook(clock):
-        env.envs[0].reset = spoiled
+        env.envs[0].reset = lambda: (np.array([np.nan], np.float32), {})
 
     with pytest.raises(NonFiniteError, match=r"obs\[0\]"):
         train_agent_batch(agent, env, 8, tmp_path, hooks=[hook])

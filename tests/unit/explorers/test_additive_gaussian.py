@@ -35,10 +35,7 @@ def test_greedy_actions_are_not_written_into() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ({"scale": [1.0, float("nan")]}, "scale is"),
-        ({"scale": 1.0, "low": [0.0, 2.0], "high": 1.0}, "expected low <= high"),
-    ],
+    [({"scale": [1.0, np.nan]}, "scale is"), ({"scale": 1.0, "low": [0.0, 2.0], "high": 1.0}, "expected low <= high")],
 )
 def test_values_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):

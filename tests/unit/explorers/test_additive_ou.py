@@ -146,9 +146,7 @@ def by_assignment(monkeypatch: pytest.MonkeyPatch) -> AdditiveOU:
 
 
 @pytest.mark.parametrize("way", [by_class, by_mixin, by_assignment_to_the_class, by_assignment])
-def test_an_overridden_evolve_moves_each_process_by_itself(
-    way: Callable[[pytest.MonkeyPatch], AdditiveOU], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overridden_evolve_moves_each_process_by_itself(way: Callable[[Any], AdditiveOU], monkeypatch: Any) -> None:
     seen.clear()
     explorer = way(monkeypatch)
     first = explorer.select_actions(0, ZERO, active=np.array([True, True, False]))

@@ -9,15 +9,8 @@ import pytest
 import torch
 
 from pfrl_like import explorer as interface
+from pfrl_like import explorers
 from pfrl_like.action_value import DiscreteActionValue
-from pfrl_like.explorers import (
-    AdditiveGaussian,
-    AdditiveOU,
-    Boltzmann,
-    ConstantEpsilonGreedy,
-    ExponentialDecayEpsilonGreedy,
-    LinearDecayEpsilonGreedy,
-)
 
 
 def random_action() -> int:
@@ -28,37 +21,37 @@ VALUE = DiscreteActionValue(torch.tensor([[1.0, 2.0, 0.5]]))
 
 CASES: dict[str, tuple[Callable[[], Any], list[Any], float]] = {
     "constant": (
-        lambda: ConstantEpsilonGreedy(0.5, random_action),
+        lambda: explorers.ConstantEpsilonGreedy(0.5, random_action),
         [-1, -1, -1, -1, 5, 7, -1, -1, 6, -1, 1, -1, 9, -1, 5, -1, -1, -1, -1, 3],
         0.6788795301189603,
     ),
     "linear": (
-        lambda: LinearDecayEpsilonGreedy(1.0, 0.1, 15, random_action),
+        lambda: explorers.LinearDecayEpsilonGreedy(1.0, 0.1, 15, random_action),
         [5, 3, 3, 4, 8, -1, 6, -1, 1, -1, 9, -1, -1, -1, 0, -1, -1, -1, -1, -1],
         0.6399210213275238,
     ),
     "exponential": (
-        lambda: ExponentialDecayEpsilonGreedy(1.0, 0.1, 0.9, random_action),
+        lambda: explorers.ExponentialDecayEpsilonGreedy(1.0, 0.1, 0.9, random_action),
         [5, 3, -1, 2, 6, 1, -1, -1, -1, -1, 9, -1, -1, -1, 0, -1, -1, -1, -1, 0],
         0.5820197920751071,
     ),
     "boltzmann": (
-        lambda: Boltzmann(0.7),
+        lambda: explorers.Boltzmann(0.7),
         [1, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 0, 0, 0, 1, 1, 1],
         0.978618342232764,
     ),
     "gaussian clipped": (
-        lambda: AdditiveGaussian(0.5, low=-0.6, high=[0.4, 0.7]),
+        lambda: explorers.AdditiveGaussian(0.5, low=-0.6, high=[0.4, 0.7]),
         [[0.4, 0.2000786], [0.4, 0.7], [0.4, -0.4886389], [0.4, -0.0756786], [-0.0516094, 0.2052993]],
         0.7917250380826646,
     ),
     "gaussian of two scales": (
-        lambda: AdditiveGaussian([0.5, 2.0]),
+        lambda: explorers.AdditiveGaussian([0.5, 2.0]),
         [[0.8820262, 0.8003144], [0.489369, 4.4817863], [0.933779, -1.9545557]],
         0.4375872112626925,
     ),
     "ou": (
-        AdditiveOU,
+        explorers.AdditiveOU,
         [
             [1.0046186, 0.2278875],
             [1.1475472, 0.8659723],
@@ -69,7 +62,7 @@ CASES: dict[str, tuple[Callable[[], Any], list[Any], float]] = {
         0.7917250380826646,
     ),
     "ou from mu": (
-        lambda: AdditiveOU(mu=0.2, theta=0.5, sigma=np.array([0.1, 0.4]), start_with_mu=True),
+        lambda: explorers.AdditiveOU(mu=0.2, theta=0.5, sigma=np.array([0.1, 0.4]), start_with_mu=True),
         [[0.2, 0.2], [0.3764052, 0.3600629], [0.3860764, 1.1763887], [0.479794, 0.2972832]],
         0.4375872112626925,
     ),

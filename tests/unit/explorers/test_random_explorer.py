@@ -5,18 +5,13 @@ import numpy as np
 import pytest
 import torch
 
+from pfrl_like import explorers
 from pfrl_like.action_value import DiscreteActionValue
-from pfrl_like.explorers import (
-    AdditiveGaussian,
-    AdditiveOU,
-    Boltzmann,
-    ConstantEpsilonGreedy,
-    ExponentialDecayEpsilonGreedy,
-    LinearDecayEpsilonGreedy,
+
+
+@pytest.mark.parametrize(
+    "explorer", [explorers.AdditiveGaussian(0.5), explorers.AdditiveOU()], ids=lambda made: type(made).__name__
 )
-
-
-@pytest.mark.parametrize("explorer", [AdditiveGaussian(0.5), AdditiveOU()], ids=lambda made: type(made).__name__)
 def test_noise_on_integers_is_refused_with_a_way_out(explorer: Any) -> None:
     message = f"{type(explorer).__name__}: greedy actions have dtype int64, expected floating.* epsilon-greedy explorer"
     with pytest.raises(TypeError, match=message):
@@ -29,12 +24,12 @@ def test_noise_on_integers_is_refused_with_a_way_out(explorer: Any) -> None:
 @pytest.mark.parametrize(
     "explorer",
     [
-        functools.partial(AdditiveGaussian, 1.0),
-        AdditiveOU,
-        Boltzmann,
-        functools.partial(ConstantEpsilonGreedy, 0.5, lambda: 7),
-        functools.partial(LinearDecayEpsilonGreedy, 0.5, 0.5, 1, lambda: 7),
-        functools.partial(ExponentialDecayEpsilonGreedy, 0.5, 0.5, 0.5, lambda: 7),
+        functools.partial(explorers.AdditiveGaussian, 1.0),
+        explorers.AdditiveOU,
+        explorers.Boltzmann,
+        functools.partial(explorers.ConstantEpsilonGreedy, 0.5, lambda: 7),
+        functools.partial(explorers.LinearDecayEpsilonGreedy, 0.5, 0.5, 1, lambda: 7),
+        functools.partial(explorers.ExponentialDecayEpsilonGreedy, 0.5, 0.5, 0.5, lambda: 7),
     ],
 )
 def test_generator_of_its_own_is_all_that_is_drawn_from(explorer: Any, make: Any) -> None:

@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 from disk_parts import full_from
 
+from pfrl_like import loggers
 from pfrl_like.errors import CheckpointError
-from pfrl_like.loggers import (
-    CombineAdapterFactory,
-    CSVLogger,
-    FileAdapterFactory,
-    NoopAdapterFactory,
-    TensorBoardLogger,
-)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
@@ -24,7 +18,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def logged(path: Path, *calls: tuple[int, dict[str, Any]], append: bool = False) -> list[dict[str, str]]:
     """What a logger leaves that is called so."""
-    logger = CSVLogger(path, append=append)
+    logger = loggers.CSVLogger(path, append=append)
     for step, metrics in calls:
         logger.log(step, metrics)
     logger.close()
@@ -44,12 +38,12 @@ def test_each_call_is_a_line_whose_columns_are_those_of_the_first(tmp_path: Path
 
 def test_a_first_line_that_was_damaged_is_mended_by_what_was_saved(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
-    logger = CSVLogger(path)
+    logger = loggers.CSVLogger(path)
     logger.log(1, {"loss": 2})
     state = logger.saved_state()
     logger.close()
     path.write_bytes(path.read_bytes().replace(b"loss", b"lost"))
-    logger = CSVLogger(path, append=True)
+    logger = loggers.CSVLogger(path, append=True)
     logger.restore_state(state)
     logger.log(2, {"loss": 3})
     logger.close()
@@ -69,11 +63,11 @@ def test_a_file_is_gone_on_with_in_its_own_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("append", [False, True])
 def test_other_metrics_are_refused(append: bool, tmp_path: Path) -> None:
-    logger = CSVLogger(tmp_path / "metrics.csv")
+    logger = loggers.CSVLogger(tmp_path / "metrics.csv")
     logger.log(10, {"loss": 0.5})
     if append:
         logger.close()
-        logger = CSVLogger(tmp_path / "metrics.csv", append=True)
+        logger = loggers.CSVLogger(tmp_path / "metrics.csv", append=True)
     with pytest.raises(ValueError, match=r"metrics has \['return'\], expected \['loss'\] as in .*metrics.csv"):
         logger.log(20, {"return": 1.0})
     logger.close()
@@ -98,7 +92,7 @@ def steps_of(path: Path) -> list[tuple[str, str, str]]:
 
 
 def test_each_metric_has_a_file_that_grows(tmp_path: Path) -> None:
-    adapter = FileAdapterFactory(str(tmp_path)).create(None, "run", 10)
+    adapter = loggers.FileAdapterFactory(str(tmp_path)).create(None, "run", 10)
     for epoch, step in ((1, 10), (2, 20)):
         for name, value in (("loss", 0.5 * epoch), ("score", 3.0)):
             adapter.write_metric(epoch, step, name, value)
@@ -108,7 +102,7 @@ def test_each_metric_has_a_file_that_grows(tmp_path: Path) -> None:
 
 
 def test_a_fitting_of_the_same_name_replaces_what_an_earlier_one_wrote(tmp_path: Path) -> None:
-    factory = FileAdapterFactory(str(tmp_path))
+    factory = loggers.FileAdapterFactory(str(tmp_path))
     for value, epochs in ((1.0, 3), (2.0, 2)):
         adapter = factory.create(None, "run", 10)
         for epoch in range(1, epochs + 1):
@@ -119,7 +113,7 @@ def test_a_fitting_of_the_same_name_replaces_what_an_earlier_one_wrote(tmp_path:
 
 def test_adapters_of_several_factories_get_everything(tmp_path: Path) -> None:
     folders = [str(tmp_path / name) for name in ("one", "other")]
-    factory = CombineAdapterFactory([NoopAdapterFactory(), *map(FileAdapterFactory, folders)])
+    factory = loggers.CombineAdapterFactory([loggers.NoopAdapterFactory(), *map(loggers.FileAdapterFactory, folders)])
     adapter: Any = factory.create(None, "run", 10)
     adapter.write_params({"gamma": 0.9})
     adapter.before_write_metric(1, 10)
@@ -138,7 +132,7 @@ def test_adapters_of_several_factories_get_everything(tmp_path: Path) -> None:
 def test_a_full_disk_is_named_at_every_later_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("tensorboard")
     monkeypatch.setattr(threading, "excepthook", lambda _: None)  # TensorBoard's thread ends by the same error
-    logger = TensorBoardLogger(tmp_path)
+    logger = loggers.TensorBoardLogger(tmp_path)
     logger.log(1, {"loss": 0.5})
     logger.push()
     with full_from(1):

@@ -4,13 +4,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from pfrl_like.nn import Branched, Recurrent, RecurrentBranched, RecurrentSequential
-from pfrl_like.utils.recurrent import (
-    detach_recurrent_state,
-    forward,
-    is_recurrent,
-    one_step_forward,
-    sequence_outputs,
-)
+from pfrl_like.utils import recurrent
 
 
 def sequences() -> list[Tensor]:
@@ -68,7 +62,7 @@ def test_branched_gives_outputs_and_states_of_each_branch() -> None:
 
 def test_containers_are_recurrent_and_nest() -> None:
     model = RecurrentSequential(RecurrentBranched(nn.GRU(2, 3), nn.GRU(2, 3)))
-    assert is_recurrent(model)
+    assert recurrent.is_recurrent(model)
     assert model.recurrent_children == (model[0],)
     outputs, _ = model(pack_sequence(sequences()), None)
     assert [output.data.shape for output in outputs] == [(4, 3), (4, 3)]
@@ -105,11 +99,11 @@ class Concatenated(nn.Module):
 def test_outputs_alone_are_those_of_the_packed_sequences(name: str, lengths: list[int]) -> None:
     model = LAYERS[name]()
     rows = torch.randn(sum(lengths), 2, requires_grad=True)
-    _, state = one_step_forward(model, torch.randn(len(lengths), 2), None)
-    state = detach_recurrent_state(state)
+    _, state = recurrent.one_step_forward(model, torch.randn(len(lengths), 2), None)
+    state = recurrent.detach_recurrent_state(state)
     for before in (None, state):
-        expected = forward(model, rows, before, torch.tensor(lengths))[0]
-        output = sequence_outputs(model, rows, before, torch.tensor(lengths))
+        expected = recurrent.forward(model, rows, before, torch.tensor(lengths))[0]
+        output = recurrent.sequence_outputs(model, rows, before, torch.tensor(lengths))
         torch.testing.assert_close(output, expected, rtol=1e-5, atol=1e-6)
         params = [rows, *model.parameters()]
         weight = torch.randn_like(output)
@@ -124,8 +118,10 @@ def test_a_forward_of_the_users_own_and_hooks_are_called_for_the_output_alone() 
             return output._replace(data=2 * output.data), state
 
     model, rows, lengths = Doubled(nn.GRU(2, 3)), torch.randn(4, 2), torch.tensor([3, 1])
-    torch.testing.assert_close(sequence_outputs(model, rows, None, lengths), forward(model, rows, None, lengths)[0])
+    torch.testing.assert_close(
+        recurrent.sequence_outputs(model, rows, None, lengths), recurrent.forward(model, rows, None, lengths)[0]
+    )
     hooked, calls = RecurrentSequential(nn.GRU(2, 3)), []
     hooked.register_forward_hook(lambda *_: calls.append(1))
-    sequence_outputs(hooked, rows, None, lengths)
+    recurrent.sequence_outputs(hooked, rows, None, lengths)
     assert calls == [1]

@@ -131,13 +131,7 @@ def test_log_probabilities_with_a_gradient_are_taken() -> None:
 @pytest.mark.parametrize(
     ("obs", "action", "options", "error", "message"),
     [
-        (
-            np.zeros((3, OBS), np.float32),
-            np.zeros(2, int),
-            {},
-            ValueError,
-            "action has 2 rows, but obs has 3 observations",
-        ),
+        (np.zeros((3, OBS), np.float32), np.zeros(2, int), {}, ValueError, "action has 2 rows, but obs has 3"),
         (np.zeros((3, OBS), np.float32), [0, 7, 0], {}, ValueError, "policy has 2 discrete actions, but the data have"),
         (np.zeros((3, OBS)), [0, 1, 0], {}, ValueError, "obs does not fit policy.*float64.*float32"),
         (np.zeros((3, OBS), np.float32), np.zeros((3, 2)), {"modes": True}, ValueError, "modes is True"),

@@ -82,9 +82,7 @@ class Watching(nn.Module):
         return self.head(torch.zeros(len(obs), 3))
 
 
-def test_observations_larger_than_memory_are_gathered_part_by_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_observations_larger_than_memory_are_gathered_part_by_part(tmp_path: Path, monkeypatch: Any) -> None:
     """Those of a file, stacked for the policy: never more than a part of them at once, and each of them once."""
     n = 40 * PART
     np.save(tmp_path / "images.npy", np.zeros((n, 1, SIDE, SIDE), np.uint8))

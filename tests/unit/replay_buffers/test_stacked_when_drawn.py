@@ -112,11 +112,8 @@ def test_a_dataset_that_is_gone_on_with_gives_what_it_gives_itself() -> None:
         obs, np.arange(24) % 2, np.zeros(24), np.arange(24) % 8 == 7, discrete_action=True, reward_convention="next_row"
     )
     buffer = ReplayBuffer.from_dataset(data, 25)
-    batch, own = (
-        buffer.sample_batch(len(buffer), 0.9, n_frames=N_FRAMES, continuation=math.inf),
-        np.arange(data.n_steps),
-    )
-    other = data.batch(own[batch.index], 0.9, n_frames=N_FRAMES, continuation=math.inf)
+    batch = buffer.sample_batch(len(buffer), 0.9, n_frames=N_FRAMES, continuation=math.inf)
+    other = data.batch(np.arange(data.n_steps)[batch.index], 0.9, n_frames=N_FRAMES, continuation=math.inf)
     assert torch.equal(batch.obs, other.obs) and torch.equal(batch.next_obs, other.next_obs)
     assert torch.equal(batch.continuation.next_obs, other.continuation.next_obs)
     fill(buffer, 20, begin=50)

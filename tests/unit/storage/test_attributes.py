@@ -99,9 +99,7 @@ def test_tensors_that_do_not_fit_the_state_are_refused(tmp_path: Path, monkeypat
         with monkeypatch.context() as patch:
             patch.setattr(attributes, "split_state", lambda state: (state, [[path, torch.ones(1)]]))  # noqa: B023
             Seeing("text").save(tmp_path)
-        with pytest.raises(
-            CheckpointError, match=r"state-tensors-\w+\.pt: does not match the state in the same directory"
-        ):
+        with pytest.raises(CheckpointError, match=r"state-tensors-\w+\.pt: does not match the state"):
             other.load(tmp_path)
     assert other.state == "as it was"
 
@@ -116,9 +114,7 @@ def test_a_state_that_holds_itself_is_refused(tmp_path: Path) -> None:
 def test_the_error_of_a_damaged_save_says_how_the_copies_in_it_are_loaded(tmp_path: Path, learner: Learner) -> None:
     other = Learner()
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(
-        CheckpointError, match=r"previous.json is missing \(it lists the files of the previous save\)"
-    ) as raised:
+    with pytest.raises(CheckpointError, match=r"previous.json is missing \(it lists the files") as raised:
         other.load(tmp_path)
     assert str(raised.value).endswith("unverified, without counters, remove manifest.json and previous.json")
     (tmp_path / "manifest.json").unlink()
@@ -131,9 +127,7 @@ def test_the_error_of_a_damaged_save_says_how_the_copies_in_it_are_loaded(tmp_pa
         other.load(tmp_path)
 
 
-def test_files_larger_than_those_of_the_live_parts_are_refused_unread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_larger_than_those_of_the_live_parts_are_refused_unread(tmp_path: Path, monkeypatch: Any) -> None:
     learner = Learner()
     learner.save(tmp_path / "ours")
     manifest = tmp_path / "ours" / "manifest.json"

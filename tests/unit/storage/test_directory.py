@@ -133,9 +133,7 @@ def test_of_a_new_directory_nothing_is_left_if_it_is_not_whole(tmp_path: Path, e
         assert str(raised.value).startswith(f"{tmp_path / 'agent' / 'model'}-") and ".tmp" not in str(raised.value)
 
 
-def test_a_new_directory_that_lacks_a_copy_is_there_when_the_error_comes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_directory_that_lacks_a_copy_is_there_when_the_error_comes(tmp_path: Path, monkeypatch: Any) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise OSError("no copies")
 
@@ -189,9 +187,7 @@ def test_what_killed_first_saves_left_is_removed_and_nothing_that_is_being_built
 
 
 @posix
-def test_the_lock_of_a_new_directory_is_held_until_it_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_of_a_new_directory_is_held_until_it_has_its_name(tmp_path: Path, monkeypatch: Any) -> None:
     named, rename = [], os.rename
 
     def look(place: Any, target: Any) -> None:

@@ -97,9 +97,7 @@ def test_few_files_are_open_at_a_time(tmp_path: Path, synced: Synced) -> None:
 
 
 @needs_proc
-def test_an_error_of_the_disk_names_the_file_and_nothing_stays_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_disk_names_the_file_and_nothing_stays_open(tmp_path: Path, monkeypatch: Any) -> None:
     def fail(descriptor: int) -> None:
         if name_of(descriptor) == "b":
             raise OSError(errno.EIO, os.strerror(errno.EIO))

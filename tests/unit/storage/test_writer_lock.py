@@ -17,9 +17,7 @@ def test_nothing_stays_when_it_is_released(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
-def test_who_locks_the_file_that_its_owner_has_just_removed_has_no_lock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_locks_the_file_that_its_owner_has_just_removed_has_no_lock(tmp_path: Path, monkeypatch: Any) -> None:
     fcntl = pytest.importorskip("fcntl")
     flock, first = fcntl.flock, WriterLock(str(tmp_path))
 

@@ -240,11 +240,8 @@ def test_own_batch_states_always_gets_the_list() -> None:
 
 
 def test_nested_minibatch_goes_through_phi_with_its_nesting() -> None:
-    def second(obs: Any) -> Any:
-        return obs["b"][1] * 2.0
-
     stack = {"a": STACK, "b": (STACK, STACK)}
-    features = FeatureExtractor(second)
+    features = FeatureExtractor(lambda obs: obs["b"][1] * 2.0)
     for _ in range(2):
         assert features.on_batch(stack, CPU).tolist() == (2 * STACK).tolist()
 

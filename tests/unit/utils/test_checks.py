@@ -8,18 +8,7 @@ import pytest
 import torch
 
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.utils.checks import (
-    check_action,
-    check_actions,
-    check_choice,
-    check_finite,
-    check_numbers,
-    check_observation,
-    check_observations,
-    check_reward,
-    check_step,
-    warn_once,
-)
+from pfrl_like.utils import checks
 
 NAN, INF = float("nan"), float("inf")
 BOX = spaces.Box(-1.0, 1.0, shape=(2,), dtype=np.float32)
@@ -43,7 +32,7 @@ BOX = spaces.Box(-1.0, 1.0, shape=(2,), dtype=np.float32)
     ],
 )
 def test_finite_values_and_what_is_no_float_pass(value):
-    check_finite("obs", value)
+    checks.check_finite("obs", value)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +49,13 @@ def test_finite_values_and_what_is_no_float_pass(value):
 )
 def test_non_finite_value_is_named_with_its_place(value, message):
     with pytest.raises(NonFiniteError, match=message) as caught:
-        check_finite("obs", value)
+        checks.check_finite("obs", value)
     assert caught.value.name.startswith("obs")
 
 
 @pytest.mark.parametrize("reward", [1, 0.5, np.float32(1), np.int64(2), True, np.array(1.0)])
 def test_a_number_is_a_reward(reward):
-    check_reward(reward)
+    checks.check_reward(reward)
 
 
 @pytest.mark.parametrize(
@@ -85,15 +74,15 @@ def test_a_number_is_a_reward(reward):
 )
 def test_what_is_no_finite_number_is_no_reward(reward, error):
     with pytest.raises(error, match="reward is"):
-        check_reward(reward)
+        checks.check_reward(reward)
 
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("reward", [1e39, np.float64(1e39)])
 def test_no_warning_of_numpy_comes_before_the_error_of_a_reward(reward):
-    check_step(BOX, np.ones(2, np.float32), 3.4e38)
+    checks.check_step(BOX, np.ones(2, np.float32), 3.4e38)
     with pytest.raises(NonFiniteError, match="reward is 1e"):
-        check_step(BOX, np.ones(2, np.float32), reward)
+        checks.check_step(BOX, np.ones(2, np.float32), reward)
 
 
 NESTED = spaces.Dict(a=BOX, b=spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)]), c=spaces.MultiDiscrete([2, 5]))
@@ -113,7 +102,7 @@ NESTED = spaces.Dict(a=BOX, b=spaces.Tuple([spaces.Discrete(3), spaces.MultiBina
     ],
 )
 def test_observation_of_the_space_passes(space, obs):
-    check_observation(space, obs)
+    checks.check_observation(space, obs)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +123,7 @@ def test_observation_of_the_space_passes(space, obs):
 )
 def test_observation_that_is_not_of_the_space_is_refused(space, obs, message):
     with pytest.raises(ValueError, match=message):
-        check_observation(space, obs)
+        checks.check_observation(space, obs)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +131,10 @@ def test_observation_that_is_not_of_the_space_is_refused(space, obs, message):
     [(np.zeros((2, 3)), r"obs\[0\] has sh"), ([np.zeros(2), np.zeros(3)], r"obs\[1\] has sh"), ([0], "contains 1 obs")],
 )
 def test_observations_of_several_envs_are_checked(observations, message):
-    check_observations(BOX, np.zeros((2, 2)), 2)
-    check_observations(BOX, [np.zeros(2)] * 2, 2)
+    checks.check_observations(BOX, np.zeros((2, 2)), 2)
+    checks.check_observations(BOX, [np.zeros(2)] * 2, 2)
     with pytest.raises(ValueError, match=message):
-        check_observations(BOX, observations, 2)
+        checks.check_observations(BOX, observations, 2)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +149,7 @@ def test_observations_of_several_envs_are_checked(observations, message):
     ],
 )
 def test_action_of_the_space_passes(space, action):
-    check_action(space, action)
+    checks.check_action(space, action)
 
 
 @pytest.mark.parametrize(
@@ -178,18 +167,18 @@ def test_action_of_the_space_passes(space, action):
 )
 def test_action_outside_the_space_is_refused(space, action, message):
     with pytest.raises(ValueError, match=message):
-        check_action(space, action)
+        checks.check_action(space, action)
 
 
 def test_bounds_of_a_box_may_be_left_to_the_env():
-    check_action(BOX, np.float32([2, 0]), bounds=False)
+    checks.check_action(BOX, np.float32([2, 0]), bounds=False)
     with pytest.raises(NonFiniteError):
-        check_action(BOX, np.float32([NAN, 0]), bounds=False)
+        checks.check_action(BOX, np.float32([NAN, 0]), bounds=False)
 
 
 def test_actions_of_several_envs_are_checked():
-    check_actions(spaces.Discrete(3), np.array([0, 2]), 2)
-    check_actions(BOX, np.zeros((2, 2)), 2)
+    checks.check_actions(spaces.Discrete(3), np.array([0, 2]), 2)
+    checks.check_actions(BOX, np.zeros((2, 2)), 2)
     for space, actions, message in [
         (spaces.Discrete(3), np.array([0, 3]), "action is .*3"),
         (spaces.Discrete(3), [0, -1], r"action\[1\] is -1"),
@@ -197,16 +186,16 @@ def test_actions_of_several_envs_are_checked():
         (BOX, np.zeros((3, 2)), "contains 3 actions"),
     ]:
         with pytest.raises(ValueError, match=message):
-            check_actions(space, actions, 2)
-    check_actions(BOX, np.full((2, 2), 2.0), 2, bounds=False)
+            checks.check_actions(space, actions, 2)
+    checks.check_actions(BOX, np.full((2, 2), 2.0), 2, bounds=False)
 
 
 def test_spaces_of_gym_are_understood():
     gym_spaces = pytest.importorskip("gym.spaces")
-    check_action(gym_spaces.Discrete(2), 1)
-    check_observation(gym_spaces.Dict(a=gym_spaces.Box(0, 1, (2,))), {"a": np.zeros(2)})
+    checks.check_action(gym_spaces.Discrete(2), 1)
+    checks.check_observation(gym_spaces.Dict(a=gym_spaces.Box(0, 1, (2,))), {"a": np.zeros(2)})
     with pytest.raises(ValueError, match="action is 2"):
-        check_action(gym_spaces.Discrete(2), 2)
+        checks.check_action(gym_spaces.Discrete(2), 2)
 
 
 @pytest.mark.parametrize(
@@ -219,19 +208,19 @@ def test_spaces_of_gym_are_understood():
     ],
 )
 def test_numbers_out_of_bounds_are_refused(options, good, bad, expected):
-    check_numbers(**options, **{f"x{i}": number for i, number in enumerate(good)})
+    checks.check_numbers(**options, **{f"x{i}": number for i, number in enumerate(good)})
     for number in bad:
         with pytest.raises(ValueError, match=f"y is .*, expected {expected}$"):
-            check_numbers(**options, x=good[1], y=number)
+            checks.check_numbers(**options, x=good[1], y=number)
     for thing in ("0.5", None, True):
         with pytest.raises(TypeError, match=rf"y is {thing!r} \(.*\), expected {expected}$"):
-            check_numbers(**options, y=thing)
+            checks.check_numbers(**options, y=thing)
 
 
 def test_a_value_that_is_none_of_those_known_is_refused():
-    check_choice("kernel", "laplacian", ("gaussian", "laplacian"))
+    checks.check_choice("kernel", "laplacian", ("gaussian", "laplacian"))
     with pytest.raises(ValueError, match=r"^kernel is 'cubic', expected one of 'gaussian', 'laplacian'$"):
-        check_choice("kernel", "cubic", ("gaussian", "laplacian"))
+        checks.check_choice("kernel", "cubic", ("gaussian", "laplacian"))
 
 
 # Warnings name the user's line, and come once a process where they are asked to
@@ -240,13 +229,13 @@ def test_a_value_that_is_none_of_those_known_is_refused():
 def test_a_warning_comes_once_for_each_key() -> None:
     with warnings.catch_warnings(record=True) as came:
         warnings.simplefilter("always")
-        warn_once("rows", "3 rows were dropped")
-        warn_once("rows", "5 rows were dropped")
-        warn_once("columns", "2 columns were dropped")
+        checks.warn_once("rows", "3 rows were dropped")
+        checks.warn_once("rows", "5 rows were dropped")
+        checks.warn_once("columns", "2 columns were dropped")
     assert [str(each.message) for each in came] == ["3 rows were dropped", "2 columns were dropped"]
 
 
 def test_the_warning_names_the_line_of_the_user() -> None:
     with pytest.warns(FutureWarning, match="rows") as came:
-        warn_once("rows", "rows were dropped", FutureWarning)
+        checks.warn_once("rows", "rows were dropped", FutureWarning)
     assert came[0].filename == __file__

@@ -4,19 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from pfrl_like import q_functions
 from pfrl_like.nn import MLP, Branched, Lambda, RecurrentBranched, RecurrentSequential
-from pfrl_like.q_functions import (
-    DiscreteActionValueHead,
-    DistributionalFCStateQFunctionWithDiscreteAction,
-    FCStateQFunctionWithDiscreteAction,
-)
-from pfrl_like.utils.contexts import (
-    evaluating,
-    evaluation_mode,
-    evaluation_mode_of_all,
-    ignores_training,
-    reads_training,
-)
+from pfrl_like.utils import contexts
 
 
 class OwnForward(nn.Module):
@@ -54,15 +44,15 @@ def patched() -> nn.Module:
         OwnSequential(),
         MLP(2, 2, [2]),
         Branched(nn.Linear(2, 2), Lambda(torch.tanh)),
-        RecurrentSequential(nn.GRU(2, 2), DiscreteActionValueHead()),
+        RecurrentSequential(nn.GRU(2, 2), q_functions.DiscreteActionValueHead()),
         RecurrentBranched(nn.GRU(2, 2), nn.RNN(2, 2)),
-        FCStateQFunctionWithDiscreteAction(2, 2, 2, 1),
-        DistributionalFCStateQFunctionWithDiscreteAction(2, 2, 3, -1, 1, 2, 1),
+        q_functions.FCStateQFunctionWithDiscreteAction(2, 2, 2, 1),
+        q_functions.DistributionalFCStateQFunctionWithDiscreteAction(2, 2, 3, -1, 1, 2, 1),
     ],
 )
 def test_known_modules_do_not_read_the_mode_and_are_left_alone(module: nn.Module) -> None:
-    assert not reads_training(module)
-    with evaluation_mode(module) as same:
+    assert not contexts.reads_training(module)
+    with contexts.evaluation_mode(module) as same:
         assert same is module
         assert module.training
 
@@ -70,11 +60,11 @@ def test_known_modules_do_not_read_the_mode_and_are_left_alone(module: nn.Module
 def test_readers_are_switched_among_several_modules_and_put_back_after_an_error() -> None:
     plain, own, fixed = nn.Linear(1, 1), OwnForward(), nn.Dropout(0.5).eval()
     for _ in range(2):
-        with pytest.raises(KeyError), evaluation_mode_of_all(plain, own, fixed):
+        with pytest.raises(KeyError), contexts.evaluation_mode_of_all(plain, own, fixed):
             assert (plain.training, own.training, fixed.training) == (True, False, False)
             raise KeyError
         assert (plain.training, own.training, fixed.training) == (True, True, False)
-    with evaluation_mode_of_all(plain):
+    with contexts.evaluation_mode_of_all(plain):
         assert plain.training
 
 
@@ -94,8 +84,8 @@ def test_readers_are_switched_among_several_modules_and_put_back_after_an_error(
     ],
 )
 def test_modules_that_may_read_the_mode_are_switched(module: nn.Module) -> None:
-    assert reads_training(module)
-    with evaluating(module) as same:
+    assert contexts.reads_training(module)
+    with contexts.evaluating(module) as same:
         assert same is module
         assert not any(part.training for part in module.modules())
     assert module.training
@@ -106,7 +96,7 @@ def test_every_part_comes_back_to_its_own_mode_also_after_an_error() -> None:
     whole = nn.Sequential(nn.Dropout(), nn.Dropout()).eval()
     whole[1].train()
     for module, modes in ((parts, [True, False, True]), (whole, [False, False, True])):
-        with pytest.raises(KeyError), evaluating(module):
+        with pytest.raises(KeyError), contexts.evaluating(module):
             assert not any(part.training for part in module.modules())
             raise KeyError
         assert [part.training for part in module.modules()] == modes
@@ -140,13 +130,13 @@ class Watching(nn.Linear):
 
 @pytest.mark.parametrize("part", [Notes(), Watching()])
 def test_users_own_train_and_attributes_see_the_mode(part: Any) -> None:
-    with evaluating(part if isinstance(part, Notes) else nn.Sequential(part)):
+    with contexts.evaluating(part if isinstance(part, Notes) else nn.Sequential(part)):
         assert part.modes == [False]
     assert part.modes[-1]
 
 
 def test_marked_class_is_known_and_its_subclass_with_another_forward_is_not() -> None:
-    @ignores_training
+    @contexts.ignores_training
     class Marked(nn.Module):
         """Says that it does not read the mode."""
 
@@ -159,5 +149,5 @@ def test_marked_class_is_known_and_its_subclass_with_another_forward_is_not() ->
         def forward(self, x: Tensor) -> Tensor:
             return x * float(self.training)
 
-    assert not reads_training(Marked())
-    assert reads_training(Other())
+    assert not contexts.reads_training(Marked())
+    assert contexts.reads_training(Other())

@@ -11,13 +11,7 @@ Pair = namedtuple("Pair", "left right")
 
 
 @pytest.mark.parametrize(
-    "nest",
-    [
-        lambda array: array,
-        lambda array: {"a": (array, 1)},
-        lambda array: OrderedDict(a=[array]),
-        lambda array: Pair(array, "text"),
-    ],
+    "nest", [lambda array: {"a": (array, 1)}, lambda array: OrderedDict(a=[array]), lambda array: Pair(array, "text")]
 )
 def test_arrays_in_nests_are_copied(nest):
     array = np.zeros(2)

@@ -7,18 +7,12 @@ from pfrl_like.utils.random import sample_n_k
 PAIRS = [(1000, 5), (100, 15), (10, 9)]
 
 
-@pytest.mark.parametrize(("n", "k"), [*PAIRS, (5, 5), (1, 1)])
+@pytest.mark.parametrize(("n", "k"), [*PAIRS, (5, 5), (1, 1), (0, 0), (3, 0)])
 def test_numbers_are_distinct_and_in_range(n, k):
     drawn = sample_n_k(n, k)
     assert drawn.dtype == np.int64
     assert len(set(drawn.tolist())) == len(drawn) == k
-    assert drawn.min() >= 0 and drawn.max() < n
-
-
-@pytest.mark.parametrize("n", [0, 3])
-def test_drawing_none_gives_an_empty_array(n):
-    drawn = sample_n_k(n, 0)
-    assert drawn.shape == (0,) and drawn.dtype == np.int64
+    assert all(0 <= number < n for number in drawn)
 
 
 @pytest.mark.parametrize(("n", "k"), [(3, 4), (3, -1), (0, 1)])

@@ -326,11 +326,7 @@ WITHOUT_MEANINGS = {"get_action_meanings": lambda: ["UP", "DOWN"]}
     [
         (lambda: atari.NoopResetEnv(Counting(**WITHOUT_MEANINGS)), ValueError, r"meanings \['UP', 'DOWN'\], expected"),
         (lambda: atari.FireResetEnv(Counting(**WITHOUT_MEANINGS)), ValueError, r"meanings \['UP', 'DOWN'\], expected"),
-        (
-            lambda: atari.FireResetEnv(Counting(action_space=spaces.Discrete(2))),
-            ValueError,
-            "2 actions, expected at least 3",
-        ),
+        (lambda: atari.FireResetEnv(Counting(action_space=spaces.Discrete(2))), ValueError, "2 .* at least 3"),
         (lambda: atari.MaxAndSkipEnv(Counting(), 0), ValueError, "skip is"),
         (lambda: atari.MaxAndSkipEnv(Counting(), 2.5), TypeError, "skip is"),
         (lambda: atari.WarpFrame(raw(), "cwh"), ValueError, "channel_order is 'cwh', expected"),

@@ -229,10 +229,7 @@ def test_an_override_that_cannot_be_called_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"update of Two takes \(epoch.*expected \(epoch, total_step, batch\) or \(bat"):
         fitted(Two(**SMALL))
-    for given, error, text in (
-        ([1.0, 2.0], ValueError, "returned 2 losses"),
-        (object(), TypeError, "expected a list or a dict"),
-    ):
+    for given, error, text in (([1.0, 2.0], ValueError, "returned 2 losses"), (object(), TypeError, "list or a dict")):
         made = make("DQN")
         made.update = lambda epoch, total_step, batch, given=given: given
         with pytest.raises(error, match=text):

@@ -11,13 +11,7 @@ import torch
 from estimator_parts import ALL, QUIET, SMALL, built, make, predicted, vectors
 from torch import nn
 
-from pfrl_like import algos
-from pfrl_like.action_value import (
-    DiscreteActionValue,
-    FullyParametrizedActionValue,
-    ImplicitQuantileActionValue,
-    QuantileDiscreteActionValue,
-)
+from pfrl_like import action_value, algos
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.nn import ActivityPenalty
 from pfrl_like.preprocessing import MinMaxRewardScaler, MinMaxScaler, StandardScaler
@@ -158,8 +152,8 @@ def test_bootstrapped_critics_learn_from_different_rows(name: str) -> None:
 
 
 Q_FUNCTIONS: dict[str, Any] = {
-    "mean": DiscreteActionValue, "qr": QuantileDiscreteActionValue, "iqn": ImplicitQuantileActionValue,
-    "fqf": FullyParametrizedActionValue,
+    "mean": action_value.DiscreteActionValue, "qr": action_value.QuantileDiscreteActionValue,
+    "iqn": action_value.ImplicitQuantileActionValue, "fqf": action_value.FullyParametrizedActionValue,
 }  # fmt: skip
 
 

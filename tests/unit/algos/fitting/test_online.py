@@ -151,18 +151,12 @@ def images_of() -> MDPDataset:
     return MDPDataset(*columns, discrete_action=True, reward_convention="next_row")
 
 
-def from_episodes(data: MDPDataset, env: Any) -> OnlineBuffer:
-    return OnlineBuffer(1000, env, episodes=data.episodes)
-
-
-@pytest.mark.parametrize(
-    "start", [from_episodes, lambda data, _: ReplayBuffer.from_dataset(data)], ids=["own", "agent"]
-)
+@pytest.mark.parametrize("is_own", [True, False])
 @pytest.mark.parametrize("name", ["DQN", "DiscreteAWR"])
-def test_recorded_frames_are_gone_on_with_in_an_environment(name: str, start: Any) -> None:
+def test_recorded_frames_are_gone_on_with_in_an_environment(name: str, is_own: bool) -> None:
     data, env = images_of(), Counting(True, (1, 16, 16))
     made = make(name, n_frames=3, encoder_params=SMALL_FILTERS).fit(data, 1, **QUIET)
-    buffer = start(data, env)
+    buffer = OnlineBuffer(1000, env, episodes=data.episodes) if is_own else ReplayBuffer.from_dataset(data)
     n = len(buffer)
     made.fit_online(env, buffer, n_epochs=1, n_steps_per_epoch=30, n_updates_per_epoch=2, **QUIET)
     assert len(buffer) == n + 30

@@ -9,19 +9,12 @@ import pytest
 import torch
 from estimator_parts import ALL, QUIET, assert_same_parameters, make, predicted, vectors
 
-from pfrl_like import algos
+from pfrl_like import algos, preprocessing
 from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
 from pfrl_like.metrics import td_error_scorer
-from pfrl_like.preprocessing import (
-    ClipRewardScaler,
-    MinMaxActionScaler,
-    MultiplyRewardScaler,
-    StandardActionScaler,
-    StandardRewardScaler,
-)
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils import set_random_seed
@@ -29,7 +22,7 @@ from pfrl_like.utils import set_random_seed
 CONTINUOUS = [name for name in ALL if not ESTIMATORS[name].discrete_action]
 OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 #: Actions from -1 to 3 and from 10 to 10.5 as -1 to 1; all its numbers are exact in binary.
-HALVES = MinMaxActionScaler(minimum=[-1.0, 10.0], maximum=[3.0, 10.5])
+HALVES = preprocessing.MinMaxActionScaler(minimum=[-1.0, 10.0], maximum=[3.0, 10.5])
 CENTER, WIDTH = np.float32([1.0, 10.25]), np.float32([2.0, 0.25])
 FAR = gymnasium.spaces.Box(np.float32([-1.0, 10.0]), np.float32([3.0, 10.5]))
 
@@ -67,7 +60,7 @@ def test_an_agent_learns_from_scaled_actions_as_from_data_that_were_scaled_befor
 @pytest.mark.parametrize("name", ALL)
 def test_an_agent_learns_from_scaled_rewards_as_from_data_that_were_scaled_before(name: str) -> None:
     discrete = ESTIMATORS[name].discrete_action
-    scaled = fitted(name, data(discrete), reward_scaler=MultiplyRewardScaler(0.5))
+    scaled = fitted(name, data(discrete), reward_scaler=preprocessing.MultiplyRewardScaler(0.5))
     assert_same_parameters(scaled, fitted(name, data(discrete, factor=0.5)))
 
 
@@ -120,7 +113,7 @@ def test_models_bring_their_scalers_along(tmp_path: Path) -> None:
 
 
 def test_params_json_makes_the_same_scalers(tmp_path: Path) -> None:
-    made = make("SAC", action_scaler="min_max", reward_scaler=ClipRewardScaler(-1.0, 1.0))
+    made = make("SAC", action_scaler="min_max", reward_scaler=preprocessing.ClipRewardScaler(-1.0, 1.0))
     made.fit(data(False, far=True), 1, logdir=tmp_path, experiment_name="a", with_timestamp=False, verbose=False)
     again: Any = algos.Estimator.from_json(tmp_path / "a" / "params.json")
     assert repr(again.action_scaler) == repr(made.action_scaler) and repr(again.reward_scaler) == repr(
@@ -175,7 +168,7 @@ def test_environments_and_buffers_see_actions_of_the_environment(name: str, capl
     augment = made.impl.augment
     made.impl.augment = lambda batch: seen.append(augment(batch).action) or augment(batch)
     made.fit_online(Far(), buffer, n_steps=20, random_steps=5, eval_env=Far(), **QUIET)
-    assert repr(made.action_scaler) == repr(MinMaxActionScaler(maximum=FAR.high, minimum=FAR.low))
+    assert repr(made.action_scaler) == repr(preprocessing.MinMaxActionScaler(maximum=FAR.high, minimum=FAR.low))
     assert all(FAR.contains(np.float32(item[0]["action"])) for item in buffer.memory)
     assert seen and all(float(action.abs().max()) <= 1.0 for action in seen)
     assert not caplog.records  # of bounds that differ
@@ -188,7 +181,7 @@ def test_explorers_are_told_actions_of_the_environment() -> None:
 
 
 def test_an_environment_tells_extremes_alone() -> None:
-    for scaler in ("standard", StandardActionScaler()):
+    for scaler in ("standard", preprocessing.StandardActionScaler()):
         with pytest.raises(NotFittedError, match="action_scaler is .*, which is not fitted"):
             make("SAC", action_scaler=scaler).fit_online(Far(), **QUIET)
     with pytest.raises(NotFittedError, match="reward_scaler is 'standard', which is not fitted"):
@@ -232,7 +225,7 @@ def test_a_scaler_that_does_not_fit_a_file_makes_loading_fail(tmp_path: Path) ->
     with pytest.raises(CheckpointError):
         other.load_model(tmp_path / "model.pt")
     assert other.impl is other.action_scaler is other.action_scaler_ is other.observation_shape_ is None
-    assert isinstance(other.reward_scaler, MultiplyRewardScaler) and other.reward_scaler_ is None
+    assert isinstance(other.reward_scaler, preprocessing.MultiplyRewardScaler) and other.reward_scaler_ is None
 
 
 @pytest.mark.slow
@@ -248,7 +241,7 @@ def test_networks_that_learnt_by_other_scalers_are_warned_of() -> None:
 
 
 def test_td_errors_are_those_of_scaled_rewards() -> None:
-    scaler = StandardRewardScaler(mean=0.0, std=2.0)
+    scaler = preprocessing.StandardRewardScaler(mean=0.0, std=2.0)
     scaled = fitted("SAC", data(False), reward_scaler=scaler)
     plain = make("SAC", impl=scaled.impl)
     plain.observation_shape_, plain.action_size_ = (4,), 2

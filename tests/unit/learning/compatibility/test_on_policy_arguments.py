@@ -186,11 +186,8 @@ def test_max_kl(max_kl: float) -> None:
 
 
 def test_line_search_max_backtrack(monkeypatch: Any) -> None:
-    def too_far(*args: Any, **keywords: Any) -> torch.Tensor:
-        return 100 * natural_step(*args, **keywords)
-
     natural_step = pfrl_like.agents.trpo.natural_step
-    monkeypatch.setattr(pfrl_like.agents.trpo, "natural_step", too_far)
+    monkeypatch.setattr(pfrl_like.agents.trpo, "natural_step", lambda *args, **more: 100 * natural_step(*args, **more))
     sizes = []
     for trials in (0, 2, 30):
         policy, vf = make_nets()

@@ -133,9 +133,7 @@ def test_an_update_that_is_assigned_to_an_agent_gets_experiences_if_it_says_so()
     assert came[0][0][0].keys() >= {"state", "action", "reward"}
 
 
-def test_a_wrapper_of_the_own_body_that_is_assigned_to_the_class_of_agents_is_called(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wrapper_of_the_own_body_that_is_assigned_to_the_class_of_agents_is_called(monkeypatch: Any) -> None:
     calls, body = list[Any](), agents.TD3.update_q_func
 
     @functools.wraps(body)
