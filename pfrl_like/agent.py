@@ -21,7 +21,7 @@ class Agent(ABC):
     """Interface of agents. An agent chooses actions in an environment and learns from the results.
 
     Attributes:
-        training: True if `observe` learns and `act` explores. False in threads that are in the context `eval_mode`.
+        training: True if `observe` learns and `act` explores. False in threads inside the context `eval_mode`.
     """
 
     training: bool = Mode()  # type: ignore[assignment]
@@ -70,7 +70,7 @@ class Agent(ABC):
         """Save the learnt state of the agent in a directory.
 
         Raises:
-            CheckpointError: If the state cannot be saved. The directory keeps its older save.
+            CheckpointError: If the state cannot be saved. The directory keeps its older files.
         """
 
     @abstractmethod
@@ -78,8 +78,8 @@ class Agent(ABC):
         """Load a directory written by `save`.
 
         Raises:
-            CheckpointError: If the directory contains no complete save that matches this agent. The agent does not
-                change.
+            CheckpointError: If the directory does not contain a complete saved agent that matches this agent. The agent
+                does not change.
         """
 
     @abstractmethod
@@ -87,15 +87,15 @@ class Agent(ABC):
         """Return the statistics of training as (name, value) pairs. The names are the same at every call."""
 
     def unsaved(self) -> Sequence[str]:
-        """Return the reasons why training may continue differently after `load`; empty if it continues identically.
+        """Return texts that say why training may continue differently after `load`. Empty if it continues identically.
 
-        If there is a reason, the record of a resumed run says "approximate". An agent that does not save all of its
+        If there is such a text, the record of a resumed run says "approximate". An agent that does not save all of its
         state must override this method and return the reasons.
         """
         return ()
 
     def waiting_for(self) -> str | None:
-        """Return the reason why the agent cannot make an update yet, which runners show; None if it can make one."""
+        """Return a text that says why the agent cannot make an update yet. None if it can. Runners show the text."""
         return None
 
     @contextlib.contextmanager
@@ -103,12 +103,13 @@ class Agent(ABC):
         """Return a context manager in which the agent neither learns nor explores.
 
         The context applies to the current thread and to all threads that are started inside the context. Threads may
-        enter and leave the context in any order, and may act with the same agent. Other threads keep their value of
-        `training`: one thread may learn while other threads evaluate. Two threads must not learn at the same time.
+        enter and leave the context in any order, and may act with the same agent. The context does not change
+        `training` in other threads: one thread may learn while other threads evaluate. Two threads must not learn at
+        the same time.
 
-        Dropout and batch normalisation have the same mode in all threads. If networks contain such layers, acting and
-        updates wait for each other. If an action depends on earlier steps (`acts_from_memory`), only one thread can be
-        in the context at a time. `copy.deepcopy(agent)` makes a copy for another thread.
+        Layers such as dropout and batch normalisation have one mode for all threads. If networks contain such layers,
+        acting and updates wait for each other. If an action depends on earlier steps (`acts_from_memory`), only one
+        thread can be in the context at a time. Use `copy.deepcopy(agent)` to make a copy for another thread.
 
         Raises:
             RuntimeError: If `acts_from_memory` is True and another thread is in the context.
@@ -135,8 +136,8 @@ class Agent(ABC):
 class BatchAgent(Agent):
     """Interface of agents that act in several environments at once. A single environment is a batch of size 1.
 
-    Runners pass `action_mask` and `active` only if they are needed. An agent that supports neither may omit them from
-    its signatures.
+    Runners pass `action_mask` only if actions are masked, and `active` only if an environment is inactive. An agent
+    that does not support an argument may omit it from its methods.
     """
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
@@ -175,13 +176,13 @@ class BatchAgent(Agent):
             batch_obs: Observations after the actions. At the end of an episode, the last observation of this episode,
                 not the first observation of the next episode.
             batch_reward: Rewards.
-            batch_done: For each environment, True if its observation is terminal.
-            batch_reset: For each environment, True if its episode is truncated after this step.
+            batch_done: True for each environment whose observation is terminal.
+            batch_reset: True for each environment whose episode is truncated after this step.
         """
 
 
 class AsyncAgent(Agent):
-    """Interface of agents that run as copies in several processes and share parameters."""
+    """Interface of agents of which several processes run copies. The copies share their parameters."""
 
     @property
     @abstractmethod
@@ -198,8 +199,8 @@ class AttributeSavingMixin(ABC):
     """Saves and loads the attributes whose names are in `saved_attributes`.
 
     Each attribute is a module, an optimiser, another object with `state_dict` and `load_state_dict`, an instance of
-    this class, or None. Attributes that are None are skipped. Saving is atomic. If loading fails, no attribute changes.
-    Directories that PFRL saved can be loaded, too.
+    this class, or None. Attributes that are None are skipped. Saving is atomic: a directory never contains an
+    incomplete mix of files. If loading fails, no attribute changes. Directories that PFRL has saved can be loaded, too.
     """
 
     @property
@@ -207,12 +208,12 @@ class AttributeSavingMixin(ABC):
     def saved_attributes(self) -> tuple[str, ...]:
         """Names of the attributes to save."""
 
-    #: Replacements for attributes that have no file in directories of PFRL or of older versions. The keys are names of
-    #: such attributes. Each value is the name of the attribute whose file is loaded instead.
+    #: Replacements for attributes that have no file in directories of PFRL or of older versions. Each key is the name
+    #: of such an attribute. The value is the name of the attribute whose file is loaded instead.
     saved_instead: Mapping[str, str] = types.MappingProxyType({})
 
     def saved_state(self) -> dict[str, Any]:
-        """Return other state, such as counters, as a dict of finite numbers, strings, tensors, lists and dicts."""
+        """Return all other state, such as counters: a dict of finite numbers, strings, tensors, lists and dicts."""
         return {}
 
     def restore_state(self, state: dict[str, Any]) -> None:
@@ -222,19 +223,19 @@ class AttributeSavingMixin(ABC):
             state: The result of `saved_state`, with lists in place of tuples and arrays.
 
         Raises:
-            ValueError: If the state belongs to a different class.
+            ValueError: If `state` is not empty. Subclasses that have a state define their own conditions.
         """
         if state:
             raise ValueError(f"state has {sorted(state)}, but {type(self).__name__} has no state")
 
     def save(self, dirname: str | os.PathLike[str]) -> None:
-        """Save the attributes in a directory. At every moment, the directory contains either the old or the new save.
+        """Save the attributes in a directory. At every moment, the directory contains either the old or the new files.
 
-        In addition to the files that `load` reads, copies under PFRL's names (`model.pt`, ...) are written.
+        In addition to the files that `load` reads, the method writes copies under PFRL's names (`model.pt`, ...).
 
         Raises:
-            CheckpointError: If an attribute cannot be saved, or a file cannot be written. The old save is kept.
-            NonFiniteError: If a parameter is NaN or infinite. The old save is kept.
+            CheckpointError: If an attribute cannot be saved, or a file cannot be written. The old files are kept.
+            NonFiniteError: If a parameter is NaN or infinite. The old files are kept.
         """
         save_attributes(self, dirname)
 
@@ -242,16 +243,17 @@ class AttributeSavingMixin(ABC):
         """Load a directory written by `save` or by PFRL. Tensors are moved to the devices of the attributes.
 
         Raises:
-            CheckpointError: If the directory contains no complete save, or a save whose parts have other names or
-                shapes than the parts of this agent. The agent does not change. The classes of the agents are not
-                compared: a save of a DQN can be loaded into a DoubleDQN.
+            CheckpointError: If the directory does not contain a complete saved agent, or if the saved attributes differ
+                from the attributes of this agent in names or shapes. The agent does not change. The classes of the
+                agents are not compared: a DoubleDQN can load the files of a DQN.
         """
         load_attributes(self, dirname)
 
     def state_dict(self) -> dict[str, Any]:
         """Return all state that `save` saves, as {"attributes": {name: state dict}, "state": {owner: saved_state}}.
 
-        As in PyTorch, the tensors are not copied, so training changes them. Copy the dict to keep the values.
+        As in PyTorch, the tensors are not copied, and training changes them. To keep the values, make a deep copy of
+        the dict.
         """
         return attributes_state(self)
 
@@ -259,13 +261,13 @@ class AttributeSavingMixin(ABC):
         """Load the result of `state_dict`. If loading fails, the agent does not change.
 
         Raises:
-            CheckpointError: If the dict is the state of another agent.
+            CheckpointError: If the dict does not match this agent.
         """
         load_attributes_state(self, state_dict)
 
 
 def _modules_line(agent: Agent) -> list[str]:
-    """Return a line with the size of each module, without target networks and modules that share parameters."""
+    """Return a line with the sizes of the modules. Omit target networks, and modules that share parameters."""
     seen: set[nn.Parameter] = set()
     texts = []
     for name, module in dict(vars(agent)).items():

@@ -1,4 +1,4 @@
-"""`ActionValue`, the interface of action values, and `lazy_attribute`, an attribute computed at its first access."""
+"""`ActionValue`, the interface of action values, and `lazy_attribute`, a decorator for cached attributes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pfrl_like.functions.losses import huber, td_target
 
-#: Function that returns the losses of TD errors.
+#: Function from TD errors to losses, element by element.
 Elementwise = Callable[[Tensor], Tensor]
 #: Loss, error and Q(s, a) of each row, each [B].
 Losses = tuple[Tensor, Tensor, Tensor]
@@ -22,7 +22,7 @@ class ActionValue(ABC):
     @property
     @abstractmethod
     def greedy_actions(self) -> Tensor:
-        """argmax_a Q(s, a), [B, ...]; detached if actions are discrete."""
+        """argmax_a Q(s, a), [B, ...]. Discrete actions are detached."""
 
     @property
     @abstractmethod
@@ -50,7 +50,7 @@ class ActionValue(ABC):
         """Return the values, restricted to the actions that `action_mask` allows.
 
         Raises:
-            TypeError: If this class has no discrete actions.
+            TypeError: If the actions of this class are not discrete.
         """
         raise TypeError(f"action_mask was passed, but {type(self).__name__} has no discrete actions")
 
@@ -76,30 +76,32 @@ class ActionValue(ABC):
         Args:
             action: Executed actions, [B, ...].
             reward: Sum of the n discounted rewards, [B].
-            discount: gamma**n, or 0 if the n steps ended in a terminal state, [B].
-            next_value: `ActionValue` of the states after the n steps, of the same class. No gradient flows into it.
-            next_action: Actions to bootstrap from. If None, the greedy actions of `next_value` are used.
-            elementwise: Function that returns the losses of TD errors. Distributional classes ignore this argument,
-                because they have their own losses.
+            discount: gamma**n, [B]. 0 if the n steps ended in a terminal state.
+            next_value: `ActionValue` of the states after the n steps. It has the same class. No gradient flows into it.
+            next_action: Actions whose values in `next_value` are used in the target. If None, the greedy actions are
+                used.
+            elementwise: Function from TD errors to losses, element by element. Distributional classes ignore this
+                argument, because they have their own losses.
 
         Returns:
-            The loss of each row, [B], and two detached tensors [B]: the error of each row, which is its priority in
-            prioritised replay, and Q(s, a). The error is target - Q(s, a), unless a class documents another error.
+            The loss of each row, [B], and two detached tensors [B]: the error of each row, and Q(s, a). The error is
+            target - Q(s, a), unless the class documents a different error. Prioritised replay uses the error as
+            priority.
         """
         value = self.evaluate_actions(action)
         with torch.no_grad():
             bootstrap = next_value.max if next_action is None else next_value.evaluate_actions(next_action)
             target = td_target(reward, discount, bootstrap)
-        error = target - value  # same as target_loss; inlined for speed
+        error = target - value  # the computation of `target_loss`, inlined for speed
         return elementwise(error), error.detach(), value.detach()
 
     def target_loss(self, action: Tensor, target: Tensor, elementwise: Elementwise = huber) -> Losses:
-        """Return the loss of Q(s, a) for given target values. Distributional classes use the means as Q(s, a).
+        """Return the loss of Q(s, a) for given target values. If the class is distributional, Q(s, a) is the mean.
 
         Args:
             action: Executed actions, [B, ...].
             target: Target of Q(s, a), [B].
-            elementwise: Function that returns the losses of TD errors.
+            elementwise: Function from TD errors to losses, element by element.
 
         Returns:
             The loss of each row, [B], and two detached tensors [B]: the error target - Q(s, a), and Q(s, a).
@@ -115,7 +117,7 @@ def as_rows(i: Any, n: int) -> Any:
     Any other index is returned unchanged. `n` is the number of rows.
 
     Raises:
-        IndexError: If the index is an integer out of range. A `for` loop over an `ActionValue` ends at this error.
+        IndexError: If the index is an integer out of range. This error ends a `for` loop over an `ActionValue`.
     """
     if not isinstance(i, int | np.integer):
         return i
@@ -145,7 +147,7 @@ class lazy_attribute(Generic[Value]):
 
     def __get__(self, instance: Any, owner: type) -> Value:
         if instance is None:
-            return self  # type: ignore[return-value]  # accessed on the class
+            return self  # type: ignore[return-value]  # the attribute was read from the class
         value = self.function(instance)
         setattr(instance, self.name, value)  # later accesses read this value and do not call the descriptor
         return value

@@ -1,4 +1,4 @@
-"""Values of continuous actions: quadratic in the action (NAF), or computed by a function."""
+"""Values of continuous actions: quadratic functions of the action (NAF), or any function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +16,8 @@ class QuadraticActionValue(ActionValue):
         mu: Actions that maximise Q, [B, n].
         mat: P(s), positive definite, [B, n, n].
         v: V(s), [B] or [B, 1].
-        min_action: Lower bound of actions, a number or [n], not batched. If None, there is no bound.
-        max_action: Upper bound of actions, a number or [n], not batched. If None, there is no bound.
+        min_action: Lower bound of actions, a number or an array [n] for all states. If None, there is no bound.
+        max_action: Upper bound of actions, a number or an array [n] for all states. If None, there is no bound.
     """
 
     def __init__(self, mu: Tensor, mat: Tensor, v: Tensor, min_action: Any = None, max_action: Any = None) -> None:
@@ -72,7 +72,7 @@ def _as_bound(bound: Any, mu: Tensor) -> Tensor | None:
 
 
 class SingleActionValue(ActionValue):
-    """Action values that a function computes when they are needed.
+    """Action values that a function computes on demand.
 
     Args:
         evaluator: Function from actions [B, ...] to values [B].

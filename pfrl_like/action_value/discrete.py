@@ -1,4 +1,4 @@
-"""Values of discrete actions with optional action masks: scalar values, or probabilities of atoms (C51)."""
+"""Values of discrete actions, with optional action masks: scalar values, or distributions over atoms (C51)."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class DiscreteActionValue(ActionValue):
         q_values: Q(s, a), [B, n_actions].
         q_values_formatter: Function that formats the array of values in `repr`.
         action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
-            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
-            actions. None allows all actions.
+            use only allowed actions. If a row allows no action, for example in a terminal state, all actions are
+            allowed in this row. None allows all actions.
 
     Raises:
         TypeError: If `q_values` is not a tensor.
@@ -73,7 +73,7 @@ class DiscreteActionValue(ActionValue):
         return (self.q_values if self.action_mask is None else self.without_forbidden(self.q_values)).amax(1)
 
     def without_forbidden(self, logits: Tensor) -> Tensor:
-        """Return the logits, [B, n_actions], with minus infinity for actions that are not allowed."""
+        """Return the logits, [B, n_actions]. Logits of actions that are not allowed are replaced by minus infinity."""
         return logits if self.action_mask is None else without_forbidden(logits, self.action_mask)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ class DiscreteActionValue(ActionValue):
         return self.q_values.gather(1, actions.long().unsqueeze(1)).squeeze(1)
 
     def compute_expectation(self, beta: float) -> Tensor:
-        """Return the mean value of the actions under the probabilities softmax(beta * Q), [B]."""
+        """Return the mean of Q over the actions, weighted with the probabilities softmax(beta * Q), [B]."""
         return (torch.softmax(self.without_forbidden(beta * self.q_values), 1) * self.q_values).sum(1)
 
     def masked(self, action_mask: Any) -> Self:
@@ -112,7 +112,7 @@ class DiscreteActionValue(ActionValue):
 
 
 class DistributionActionValue(DiscreteActionValue):
-    """Base class of action values that are distributions of returns."""
+    """Base class of action values that are distributions of the return."""
 
     def td_loss(
         self,
@@ -139,8 +139,8 @@ class DistributionalDiscreteActionValue(DistributionActionValue):
         z_values: Returns represented by the atoms, [n_atoms], increasing and evenly spaced.
         q_values_formatter: Function that formats the array of values in `repr`.
         action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
-            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
-            actions. None allows all actions.
+            use only allowed actions. If a row allows no action, for example in a terminal state, all actions are
+            allowed in this row. None allows all actions.
 
     Raises:
         TypeError: If `q_dist` or `z_values` is not a tensor.
@@ -178,10 +178,10 @@ class DistributionalDiscreteActionValue(DistributionActionValue):
     def evaluate_actions_as_distribution(self, actions: Tensor) -> Tensor:
         """Return the distribution of the return of one action per state, [B, n_atoms]."""
         index = actions.long()[:, None, None].expand(-1, 1, self.q_dist.shape[2])
-        return self.q_dist.gather(1, index).squeeze(1)  # `gather` rejects -1
+        return self.q_dist.gather(1, index).squeeze(1)  # unlike indexing, `gather` rejects the action -1
 
     def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
-        """Return the loss and error of each row, which are both the cross entropy to the projected target distribution.
+        """Return the loss and the error of each row. Both are the cross entropy to the projected target distribution.
 
         Projection and cross entropy are defined in algorithm 1 of arXiv:1707.06887.
         """

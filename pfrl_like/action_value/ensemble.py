@@ -16,19 +16,19 @@ from pfrl_like.action_value.quantile import (
 from pfrl_like.functions.losses import bootstrap_weight, huber
 
 
-def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
-    """Return for each state the value (or distribution) of the critic with the minimum mean (arXiv:1802.09477, eq. 10).
+def min_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
+    """Return, for each state, the value of the critic whose mean is smallest (arXiv:1802.09477, eq. 10).
 
     Args:
-        values: Action values of the critics for one action in each of B states, all of the same class; `q_values` are
-            [B, 1].
-        action: If `q_values` are [B, n_actions], the actions whose means are compared, [B].
+        values: Action values of the critics, all of the same class. `q_values` are [B, 1]: one action in each of B
+            states.
+        action: Actions whose means are compared, [B], if `q_values` are [B, n_actions].
 
     Returns:
-        An action value of the same class.
+        An action value of the critics' class.
 
     Raises:
-        TypeError: If the classes differ.
+        TypeError: If the critics' action values have different classes.
     """
     if len(values) == 1:
         return values[0]
@@ -39,30 +39,30 @@ def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
     return _select_critic(values, torch.stack(means).argmin(0))
 
 
-def soft_least_of(values: Sequence[Any], lam: float) -> Any:
-    """Return lam * minimum + (1 - lam) * maximum over the critics for each state (arXiv:1812.02900, eq. 13).
+def soft_min_of(values: Sequence[Any], lam: float) -> Any:
+    """Return, for each state, lam * minimum + (1 - lam) * maximum over the critics (arXiv:1812.02900, eq. 13).
 
-    For distributions, the result is the distribution with the minimum mean with probability lam, and otherwise the
-    distribution with the maximum mean. The choice uses PyTorch's global random generator. The expected mean equals the
-    value of the equation, and the result is always the distribution of one critic.
+    For distributional critics, the result is one critic's distribution: with probability lam the distribution with the
+    smallest mean, otherwise the distribution with the largest mean. The choice uses PyTorch's global random generator.
+    In expectation, the mean of the result is the value of the equation.
 
     Args:
-        values: Action values of the critics for one action in each of B states, all of the same class; `q_values` are
-            [B, 1].
+        values: Action values of the critics, all of the same class. `q_values` are [B, 1]: one action in each of B
+            states.
         lam: Weight of the minimum over the critics, in [0, 1].
 
     Returns:
-        An action value of the same class.
+        An action value of the critics' class.
 
     Raises:
-        TypeError: If the classes differ.
+        TypeError: If the critics' action values have different classes.
     """
     _check_same_class(values)
     means = torch.stack([value.q_values for value in values])
     if type(values[0]) is DiscreteActionValue:
         return DiscreteActionValue(torch.lerp(means.amax(0), means.amin(0), lam))
-    least = torch.rand_like(means[0]) < lam
-    return _select_critic(values, torch.where(least, means.argmin(0), means.argmax(0)).squeeze(1))
+    use_min = torch.rand_like(means[0]) < lam
+    return _select_critic(values, torch.where(use_min, means.argmin(0), means.argmax(0)).squeeze(1))
 
 
 def _check_same_class(values: Sequence[Any]) -> None:
@@ -72,7 +72,7 @@ def _check_same_class(values: Sequence[Any]) -> None:
 
 
 def _select_critic(values: Sequence[Any], index: Tensor) -> Any:
-    """Return the distribution of one critic for each state. `index` contains the critic's index for each state, [B]."""
+    """Return, for each state, the distribution of one critic. `index` contains the critic's index, [B]."""
     first = values[0]
 
     def select(tensors: list[Tensor]) -> Tensor:
@@ -97,14 +97,14 @@ def _select_critic(values: Sequence[Any], index: Tensor) -> Any:
 class EnsembleActionValue(DiscreteActionValue):
     """Values of discrete actions under several Q-functions. Greedy actions maximise their mean or minimum.
 
-    All members have the same target: the minimum over the target networks' values of the next action (arXiv:1802.09477,
-    eq. 10). The loss of a row is the sum of the members' losses.
+    All members have the same target. It uses the minimum of the target networks' values of the next action
+    (arXiv:1802.09477, eq. 10). The loss of a row is the sum of the members' losses.
 
     Args:
         members: Values of the members, `DiscreteActionValue`s of the same class.
-        bootstrap: True to train each member on another random subset of the rows (`bootstrap_weight`), so that the
+        bootstrap: True to train each member on its own random subset of the rows (`bootstrap_weight`), so that the
             members differ.
-        pool: "mean" or "least" (minimum): reduction of the members' values to `q_values`.
+        pool: Reduction of the members' values to `q_values`: "mean", or "least" for the minimum.
     """
 
     def __init__(self, members: Sequence[Any], bootstrap: bool = False, pool: str = "mean") -> None:
@@ -137,14 +137,14 @@ class EnsembleActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Elementwise = huber,
     ) -> Losses:
-        """Return the sum of the members' losses for a common target. The error is the mean of their absolute errors."""
+        """Return the sum of the members' losses for a common target, and the mean of their absolute errors."""
         with torch.no_grad():
             next_action = next_value.greedy_actions if next_action is None else next_action
-            least = least_of(next_value.members, next_action)
-        return self._total(lambda member: member.td_loss(action, reward, discount, least, next_action, elementwise))
+            minimum = min_of(next_value.members, next_action)
+        return self._total(lambda member: member.td_loss(action, reward, discount, minimum, next_action, elementwise))
 
     def target_loss(self, action: Tensor, target: Tensor, elementwise: Elementwise = huber) -> Losses:
-        """Return the sum of the members' losses for target values. The error is the mean of their absolute errors."""
+        """Return the sum of the members' losses for target values, and the mean of their absolute errors."""
         return self._total(lambda member: member.target_loss(action, target, elementwise))
 
     def _total(self, loss_of: Callable[[Any], Losses]) -> Losses:

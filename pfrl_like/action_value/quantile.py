@@ -1,4 +1,4 @@
-"""Return distributions as quantiles: at evenly spaced (QR-DQN), sampled (IQN) or learnt (FQF) fractions."""
+"""Distributions of the return as quantiles, at evenly spaced (QR-DQN), sampled (IQN) or learnt (FQF) fractions."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
@@ -18,8 +18,8 @@ class QuantileDiscreteActionValue(DistributionActionValue):
         quantiles: Values of the quantiles, [B, n_taus, n_actions].
         q_values_formatter: Function that formats the array of values in `repr`.
         action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
-            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
-            actions. None allows all actions.
+            use only allowed actions. If a row allows no action, for example in a terminal state, all actions are
+            allowed in this row. None allows all actions.
         taus: Fractions of the quantiles, in (0, 1), [B, n_taus]. If None, the fractions are (i + 0.5) / n_taus.
         masses: Probability represented by each quantile, [B, n_taus]. If None, each mass is 1 / n_taus.
 
@@ -64,10 +64,10 @@ class QuantileDiscreteActionValue(DistributionActionValue):
     def evaluate_actions_as_quantiles(self, actions: Tensor) -> Tensor:
         """Return the quantiles of one action per state, [B, n_taus]."""
         index = actions.long()[:, None, None].expand(-1, self.quantiles.shape[1], 1)
-        return self.quantiles.gather(2, index).squeeze(2)  # `gather` rejects -1
+        return self.quantiles.gather(2, index).squeeze(2)  # unlike indexing, `gather` rejects the action -1
 
     def mean_of(self, quantiles: Tensor) -> Tensor:
-        """Return the mean over the quantiles, weighted with `masses`. [B, n_taus, ...] becomes [B, ...]."""
+        """Return the mean over the quantiles, weighted with `masses`. The shape [B, n_taus, ...] becomes [B, ...]."""
         return quantiles.mean(1) if self.masses is None else torch.einsum("bn...,bn->b...", quantiles, self.masses)
 
     def _loss(self, action: Tensor, reward: Tensor, discount: Tensor, next_value: Any, next_action: Any) -> Losses:
@@ -91,11 +91,11 @@ QuantileFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class QuantileThresholds(NamedTuple):
-    """Numbers of fractions sampled for a state (arXiv:1806.06923, section 3.1).
+    """Numbers of fractions that are sampled for a state (arXiv:1806.06923, section 3.1).
 
     Args:
         N: Number of fractions for the predicted quantiles.
-        N_prime: Number of fractions for the quantiles of the next state, which are the targets.
+        N_prime: Number of fractions for the quantiles of the next state. These quantiles are the targets.
         K: Number of fractions for the greedy action and the mean return.
     """
 
@@ -108,10 +108,10 @@ _DEFAULT_THRESHOLDS = QuantileThresholds()
 
 
 class ImplicitQuantileActionValue(DistributionActionValue):
-    """Return distributions of discrete actions, represented by quantile functions (arXiv:1806.06923).
+    """Distributions of the returns of discrete actions, represented by quantile functions (arXiv:1806.06923).
 
-    A call of the object with fractions returns the quantiles at these fractions. All means (`q_values`,
-    `greedy_actions`, `max`, ...) are computed from the same K fractions. Indexing and `masked` keep these fractions.
+    Call the object with fractions to get the quantiles at these fractions. All means (`q_values`, `greedy_actions`,
+    `max`, ...) are computed from the same K fractions. Indexing and `masked` keep these fractions.
 
     Args:
         features: Input of the quantile function, [B, hidden].
@@ -119,8 +119,8 @@ class ImplicitQuantileActionValue(DistributionActionValue):
             n_actions].
         thresholds: Numbers of fractions to sample.
         action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
-            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
-            actions. None allows all actions.
+            use only allowed actions. If a row allows no action, for example in a terminal state, all actions are
+            allowed in this row. None allows all actions.
         taus: The K fractions, [B, K]. If None, they are sampled when a mean is first computed.
 
     Raises:
@@ -167,7 +167,7 @@ class ImplicitQuantileActionValue(DistributionActionValue):
     @lazy_attribute
     def n_actions(self) -> int:
         """Number of actions."""
-        with torch.no_grad():  # evaluate one quantile of one state
+        with torch.no_grad():  # one quantile of one state is enough
             state = self.features[:1]
             return self.quantile_function(state, state.new_full((1, 1), 0.5)).shape[2]
 
@@ -181,7 +181,7 @@ class ImplicitQuantileActionValue(DistributionActionValue):
         return torch.rand(self.features.shape[0], n, dtype=self.features.dtype, device=self.features.device)
 
     def at_even_fractions(self) -> Self:
-        """Return deterministic values, whose means are computed from evenly spaced fractions."""
+        """Return deterministic values: their means are computed from evenly spaced fractions."""
         taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
         return type(self)(self.features, self.quantile_function, self.thresholds, self.action_mask, taus)
 
@@ -204,10 +204,10 @@ class ImplicitQuantileActionValue(DistributionActionValue):
 
 
 class FullyParametrizedActionValue(ImplicitQuantileActionValue):
-    """Return distributions of discrete actions: quantiles at fractions that a network proposes (arXiv:1911.02140).
+    """Distributions of discrete actions' returns: quantiles at fractions that a network proposes (arXiv:1911.02140).
 
     The fractions divide the probability into n intervals. The network proposes the masses of the intervals. The
-    quantile in the middle of an interval represents the interval. The greedy action and both sides of a TD error are
+    quantile at the midpoint of an interval represents the interval. The greedy action and both sides of a TD error are
     computed from these quantiles.
 
     Args:
@@ -217,8 +217,8 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         masses: Proposed probability of each interval, [B, n], positive, with sum 1.
         entropy_coeff: Weight of the entropy of the masses. The entropy prevents masses near 0.
         action_mask: True for allowed actions, [B, n_actions], bool. The greedy action, `max` and `compute_expectation`
-            use only allowed actions. A row without allowed actions, for example for a terminal state, allows all
-            actions. None allows all actions.
+            use only allowed actions. If a row allows no action, for example in a terminal state, all actions are
+            allowed in this row. None allows all actions.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
 
         No gradient of the quantile Huber loss flows into the proposed fractions. A quantile of the next state is
         weighted with the mass of its interval. With equal weights, as in the paper, the means of the target
-        distribution would not be `q_values`.
+        distributions would differ from `q_values`.
         """
         with torch.no_grad():
             next_action = next_value.greedy_actions if next_action is None else next_action
@@ -268,11 +268,11 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         return loss + self.fraction_loss(action), error, value
 
     def fraction_loss(self, action: Tensor) -> Tensor:
-        """Return a loss [B] whose gradient for the fractions is the gradient of a Wasserstein distance (section 3.2).
+        """Return a loss, [B]. Its gradient for the fractions is that of a Wasserstein distance (section 3.2).
 
-        The distance is between the quantile function F and its step approximation. Its derivative with respect to tau_i
-        is 2 F(tau_i) - F(midpoint before tau_i) - F(midpoint after tau_i). The weighted entropy of the masses is
-        subtracted from the loss.
+        The distance is measured between the quantile function F and its step approximation. The derivative of the
+        distance with respect to tau_i is 2 F(tau_i) - F(midpoint before tau_i) - F(midpoint after tau_i). The weighted
+        entropy of the masses is subtracted from the loss.
         """
         inner = self.edges[:, :-1]
         with torch.no_grad():

@@ -11,7 +11,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import actor_critic_loss, weighted_mean
-from pfrl_like.learning.compatibility.arguments import passed_on
+from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import all_steps
 from pfrl_like.learning.model_outputs import policy_and_value
@@ -95,7 +95,7 @@ class A2C(OnPolicyAgent):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    _kept_numbers = ("average_actor_loss", "average_value", "average_entropy")
+    _saved_numbers = ("average_actor_loss", "average_value", "average_entropy")
 
     def __init__(
         self,
@@ -132,18 +132,18 @@ class A2C(OnPolicyAgent):
         self.average_actor_loss = self.average_value = self.average_entropy = 0.0
         check_lengths(self, "num_processes", "update_steps")
         check_numbers_in(self, **dict.fromkeys(("pi_loss_coef", "v_loss_coef", "entropy_coeff"), (0, None)))
-        decays = [f"{name}_decay" for name in self._kept_numbers]
+        decays = [f"{name}_decay" for name in self._saved_numbers]
         check_numbers_in(self, tau=(0, 1), **dict.fromkeys(decays, (0, 1)))
         super().__init__(
             {"model": model}, {"optimizer": optimizer}, rollout_size=update_steps * num_processes, windows={},
-            **passed_on(OnPolicyAgent, locals()),
+            **keywords_for(OnPolicyAgent, locals()),
         )  # fmt: skip
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one gradient step on the `a2c_loss` of the whole rollout, or call the subclass's override."""
-        if self._overridden_hooks and self._hooked_episodes is None:
+        if self._overridden_hooks and self._override_episodes is None:
             return learn_by_update(self, episodes)
-        steps = self._evaluated(episodes, self.tau if self.use_gae else 1.0)
+        steps = self._with_advantages(episodes, self.tau if self.use_gae else 1.0)
         batch = all_steps(dataclasses.replace(episodes, steps=steps))
         loss, stats = a2c_loss(
             self.model, batch, pi_loss_coef=self.pi_loss_coef, v_loss_coef=self.v_loss_coef,

@@ -89,7 +89,7 @@ class A3C(AsyncActorCritic, AsyncAgent):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    _kept_numbers = ("average_reward",)
+    _saved_numbers = ("average_reward",)
 
     average_value: float
     average_entropy: float

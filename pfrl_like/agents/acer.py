@@ -234,19 +234,19 @@ class ACER(AsyncActorCritic, AsyncAgent):
             NonFiniteError: If the loss or a gradient is NaN or infinite. The agent does not change. The attribute
                 `batch` of the error contains the steps.
         """
-        return overrides.update_by_loss(self, steps) if steps else super().update(batch, errors_out)
+        return overrides.step_on_compute_loss(self, steps) if steps else super().update(batch, errors_out)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Update the model with a batch whose observations are features, then update the average model."""
         result = super().learn(batch)
-        if self.trust_region_alpha < 1 and self._hooked_batch is None:
+        if self.trust_region_alpha < 1 and self._override_batch is None:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
         return result
 
     def sync_parameters(self) -> None:
         """Copy the shared parameters to the acting model. If an override is running, also update the average model."""
         copy_param(self.model, self._shared_model)
-        if self._hooked_batch is not None and self.trust_region_alpha < 1:
+        if self._override_batch is not None and self.trust_region_alpha < 1:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -296,7 +296,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         Args:
             statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.
         """
-        overrides.fill_outputs(self)
+        overrides.store_model_outputs(self)
         self.update_on_policy(statevar)
         if self.past_rewards:  # an override of `update_on_policy` may leave the steps in place
             self.init_history_data_for_online_update()
@@ -373,8 +373,8 @@ class ACER(AsyncActorCritic, AsyncAgent):
         ])  # fmt: skip
         losses = self.Q_loss_coef * value_losses(q, value, targets, learns_value=not categorical)
         losses = losses + self.pi_loss_coef * pi_loss
-        if self._hooked_batch is not None and self._hooked_batch.weight is not None:
-            losses = losses * self._hooked_batch.weight
+        if self._override_batch is not None and self._override_batch.weight is not None:
+            losses = losses * self._override_batch.weight
         return losses.mean() if self.normalize_loss_by_steps else losses.sum()
 
     def compute_one_step_pi_loss(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.action_value import least_of
+from pfrl_like.action_value import min_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sample_with_log_prob, soft_reward
 from pfrl_like.batch import Batch, concatenate_nested
 from pfrl_like.learning.compatibility.arguments import arguments_for
@@ -15,7 +15,7 @@ from pfrl_like.learning.critics import NO_TARGETS, critic_loss, next_obs_of, val
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
+from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 from pfrl_like.utils.recurrent import is_recurrent
 
 
@@ -129,17 +129,17 @@ class CrossQ(SoftActorCritic):
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return one result of `critic_loss` per critic. The targets use the critics, not target networks."""
-        with torch.no_grad(), evaluating_readers(self.policy):
+        with torch.no_grad(), evaluation_mode(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
             reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
         n, action = len(batch), torch.cat([batch.action, next_action])
         joined = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
         values = [value_of(critic, joined, action) for critic in self.critics]
-        next_value = least_of([value[n:] for value in values])
+        next_value = min_of([value[n:] for value in values])
         pairs = zip(values, self._rows_of_critics(batch), strict=True)
         return [critic_loss(value[:n], rows, next_value, reward, **self._loss_options) for value, rows in pairs]
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the losses of policy and temperature, with the critics in evaluation mode, and return statistics."""
-        with evaluating_readers_among(*self.critics):
+        with evaluation_mode_of_all(*self.critics):
             return super().policy_step(batch, step)

@@ -12,8 +12,8 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import passed_on
-from pfrl_like.learning.critics import distribution_of, least_next_value, mean_value, value_of
+from pfrl_like.learning.compatibility.arguments import keywords_for
+from pfrl_like.learning.critics import distribution_of, mean_value, min_next_value, value_of
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import call_loss_hook, steps_of_update
 from pfrl_like.optimizers.compiled_step import Step
@@ -29,7 +29,7 @@ def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) ->
     If `target_q_function` is an ensemble, the value is the minimum over its members.
     """
     next_action = distribution_of(target_policy, batch, next=True).sample()
-    return least_next_value([*members_of(target_q_function)], batch, next_action)
+    return min_next_value([*members_of(target_q_function)], batch, next_action)
 
 
 def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
@@ -145,7 +145,7 @@ class DDPG(OffPolicyActorCritic):
     ) -> None:
         super().__init__(
             policy, {"q_func": q_func}, {"actor_optimizer": actor_optimizer, "critic_optimizer": critic_optimizer},
-            replay_buffer, gamma, explorer, **passed_on(OffPolicyActorCritic, locals()),
+            replay_buffer, gamma, explorer, **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         # PFRL saves the policy and the critic as one module, `model`.
         self.model = nn.ModuleList([policy, q_func])

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from pfrl_like.action_value import DiscreteActionValue, least_of
+from pfrl_like.action_value import DiscreteActionValue, min_of
 from pfrl_like.agents.dqn import action_values
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.compatibility.parts import check_takes_state
 from pfrl_like.learning.critics import critic_loss, distribution_of, with_initial_states
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 
 def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
@@ -56,7 +56,7 @@ def discrete_sac_next_distribution(
     distribution = distribution_of(policy, batch, next=True)
     action = distribution.sample()
     values = [value_of_state(critic, batch, next=True) for critic in target_critics]
-    return least_of(values, action), action, distribution.log_prob(action)
+    return min_of(values, action), action, distribution.log_prob(action)
 
 
 def discrete_sac_policy_loss(
@@ -169,7 +169,7 @@ class DiscreteSAC(SoftActorCritic):
         """Return one result of `critic_loss` per critic, for the actions of the batch."""
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
-        with torch.no_grad(), evaluating_readers(self.policy):
+        with torch.no_grad(), evaluation_mode(self.policy):
             bootstrap_inputs = self.policy, self._bootstrap_critics(), batch
             if all(type(value) is DiscreteActionValue for value in values):
                 mean = discrete_sac_next_value(*bootstrap_inputs, self._multipliers["temperature"]())

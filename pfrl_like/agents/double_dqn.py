@@ -6,12 +6,12 @@ from torch import Tensor
 
 from pfrl_like.agents.dqn import DQN, action_values
 from pfrl_like.batch import Batch
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 
 def greedy_of_online(q_function: Any, batch: Batch) -> Tensor:
     """Return argmax_a Q(s', a) of the online network in evaluation mode, [N] (arXiv:1509.06461, eq. 4)."""
-    with evaluating_readers(q_function):
+    with evaluation_mode(q_function):
         return action_values(q_function, batch, next=True).greedy_actions  # type: ignore[no-any-return]
 
 

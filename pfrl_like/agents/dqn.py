@@ -14,13 +14,13 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import compute_value_loss as compute_value_loss
 from pfrl_like.functions.losses import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.functions.losses import half_square, huber, td_target, weighted_mean
-from pfrl_like.learning.compatibility.arguments import passed_on
+from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_explorer, check_takes_state, kind_of_actions
 from pfrl_like.learning.compatibility.spaces import check_kind, check_size
 from pfrl_like.learning.model_outputs import output_of, wrong_value
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import to_batch
-from pfrl_like.learning.overrides.off_policy import loss_of_overridden, overridden_target, within_hook
+from pfrl_like.learning.overrides.off_policy import loss_of_override, overridden_target, within_hook
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -189,7 +189,7 @@ class DQN(OffPolicyAgent):
         extra_modules = self.extra_modules()
         super().__init__(
             {"q_function": q_function, **extra_modules}, {"optimizer": optimizer}, replay_buffer, gamma, explorer,
-            **passed_on(OffPolicyAgent, locals()),
+            **keywords_for(OffPolicyAgent, locals()),
         )  # fmt: skip
         self.clip_delta = clip_delta
         self.model, self.target_model, self.optimizer = q_function, frozen_copy(q_function), optimizer
@@ -212,8 +212,8 @@ class DQN(OffPolicyAgent):
         """Compute `dqn_loss`, or the loss of PFRL's method `_compute_loss` if a subclass overrides that method."""
         target = self.target
         if self._overridden_hooks:
-            if "_compute_loss" in self._overridden_hooks and self._hooked_batch is None:
-                return loss_of_overridden(self, batch)
+            if "_compute_loss" in self._overridden_hooks and self._override_batch is None:
+                return loss_of_override(self, batch)
             if "_compute_target_values" in self._overridden_hooks:
                 target = overridden_target(self)
         loss, td_error, value = dqn_loss(
@@ -282,7 +282,7 @@ class DQN(OffPolicyAgent):
         Also check that the explorer can select actions of this kind.
         """
         super()._check_output(value, obs, action_space)
-        check_explorer(self.explorer, kind_of_actions(value), self._acting_argument)
+        check_explorer(self.explorer, kind_of_actions(value), self._acting_network_name)
         if action_space is None:
             return
         kind, n_actions = space_kind(action_space), getattr(value, "n_actions", None)

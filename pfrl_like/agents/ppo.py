@@ -12,9 +12,9 @@ from torch.nn.functional import mse_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import clipped_surrogate, estimated_kl, explained_variance, standardized, weighted_mean
-from pfrl_like.learning.compatibility.arguments import passed_on
+from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import shuffled
+from pfrl_like.learning.minibatches import epochs_of
 from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.off_policy import check_not_compiled
@@ -162,7 +162,7 @@ class PPO(OnPolicyAgent):
     """
 
     saved_attributes = ("model", "optimizer", "obs_normalizer")
-    _kept_numbers = ("explained_variance",)
+    _saved_numbers = ("explained_variance",)
 
     value_loss_record: deque[float]
     policy_loss_record: deque[float]
@@ -216,7 +216,7 @@ class PPO(OnPolicyAgent):
         check_numbers_in(self, **{n: (0, None) for n in ("clip_eps_vf", "target_kl") if getattr(self, n) is not None})
         super().__init__(
             {"model": model}, {"optimizer": optimizer}, rollout_size=update_interval,
-            **passed_on(OnPolicyAgent, locals()),
+            **keywords_for(OnPolicyAgent, locals()),
         )  # fmt: skip
         if minibatch_size > update_interval:
             self.logger.warning(
@@ -229,7 +229,7 @@ class PPO(OnPolicyAgent):
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Make gradient steps on the `loss` of minibatches, for at most `epochs` epochs."""
-        steps = self._evaluated(episodes, self.lambd)
+        steps = self._with_advantages(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
             steps = steps.replace(advantage=standardized(advantage))
@@ -238,7 +238,7 @@ class PPO(OnPolicyAgent):
         step = self.gradient_steps["optimizer"]
         if self._compiled is not None and self._overridden_hooks:
             check_not_compiled(self, True)  # a method was overridden after construction
-        for minibatches in shuffled(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
+        for minibatches in epochs_of(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
             log_ratios = []
             for batch in minibatches:
                 if self._compiled is not None:
@@ -302,7 +302,7 @@ class PPO(OnPolicyAgent):
         """
         loss, stats = ppo_objective(
             log_probs, entropy, vs_pred.squeeze(-1), log_probs_old, vs_pred_old.squeeze(-1), advs,
-            vs_teacher.squeeze(-1), None if self._hooked_batch is None else self._hooked_batch.weight,
+            vs_teacher.squeeze(-1), None if self._override_batch is None else self._override_batch.weight,
             clip_eps=self.clip_eps, clip_eps_vf=self.clip_eps_vf, value_func_coef=self.value_func_coef,
             entropy_coef=self.entropy_coef,
         )  # fmt: skip

@@ -12,11 +12,11 @@ from torch.distributions import Distribution
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.returns import lambda_returns
-from pfrl_like.learning.compatibility.arguments import passed_on
+from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import all_steps, episode_batches
 from pfrl_like.learning.model_outputs import policy_of
-from pfrl_like.learning.on_policy import OnPolicyAgent, check_numbers
+from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
 from pfrl_like.learning.overrides.on_policy import accumulate_gradient, learn_by_sequences, step_along_gradient
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -74,7 +74,7 @@ class REINFORCE(OnPolicyAgent):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    _kept_numbers = ("average_entropy",)
+    _saved_numbers = ("average_entropy",)
     value_type = Distribution
     _warned_of_truncation = False
 
@@ -84,7 +84,7 @@ class REINFORCE(OnPolicyAgent):
     entropy_sequences: list[list[Tensor]] = []
     n_backward: int = 0
     #: Episodes from which a running override of a PFRL method learns.
-    _hooked_sequences: Sequence[Batch] = ()
+    _override_sequences: Sequence[Batch] = ()
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class REINFORCE(OnPolicyAgent):
         check_numbers_in(self, beta=(0, None), average_entropy_decay=(0, 1))
         super().__init__(
             {"model": model}, {"optimizer": optimizer}, rollout_size=None, windows={}, gamma=1.0,
-            **passed_on(OnPolicyAgent, locals()),
+            **keywords_for(OnPolicyAgent, locals()),
         )  # fmt: skip
 
     def is_due(self) -> bool:
@@ -145,7 +145,7 @@ class REINFORCE(OnPolicyAgent):
         steps = episodes.steps
         zeros = torch.zeros_like(steps.reward)
         returns = lambda_returns(steps.reward, steps.discount, zeros, episodes.continues, 1.0)
-        check_numbers(returns=returns)
+        check_all_finite(returns=returns)
         if self._overridden_hooks:
             learn_by_sequences(self, [*episode_batches(episodes)])
             return returns, {}

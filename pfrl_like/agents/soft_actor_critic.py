@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pfrl_like.action_value import least_of
+from pfrl_like.action_value import min_of
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.acting import actions_of_policy
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
-from pfrl_like.learning.critics import Targets, distribution_of, least, mean_value, not_one_for_each_row, value_of
+from pfrl_like.learning.compatibility.arguments import critics_and_optimizers, keywords_for
+from pfrl_like.learning.critics import Targets, distribution_of, log_prob_shape_error, mean_value, minimum, value_of
 from pfrl_like.learning.lagrange import LagrangeMultiplier, parts_of
 from pfrl_like.learning.lagrange import TemperatureHolder as TemperatureHolder
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
@@ -25,11 +25,11 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import constructor_only
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 
 def soft_next_value(
-    policy: Any, target_critics: Sequence[Any], batch: Batch, pool: Callable[[Sequence[Any]], Any] = least_of
+    policy: Any, target_critics: Sequence[Any], batch: Batch, pool: Callable[[Sequence[Any]], Any] = min_of
 ) -> tuple[Any, Tensor]:
     """Sample next actions from the policy, and return their values and log-probabilities.
 
@@ -64,7 +64,7 @@ def sac_policy_loss(
     batch: Batch,
     temperature: Tensor | float,
     accumulator: str = "mean",
-    pool: Callable[[Sequence[Tensor]], Tensor] = least,
+    pool: Callable[[Sequence[Tensor]], Tensor] = minimum,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the mean of temperature * log_prob(a) - min_i Q_i(s, a) (arXiv:1812.05905, eq. 7).
 
@@ -98,7 +98,7 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
     has_both = hasattr(distribution, "rsample_with_log_prob")  # one call instead of two, for Gaussians of this library
     action, log_prob = distribution.rsample_with_log_prob() if has_both else rsample_with_log_prob(distribution)
     if log_prob.ndim != 1:
-        raise not_one_for_each_row(log_prob)
+        raise log_prob_shape_error(log_prob)
     return distribution, action, log_prob
 
 
@@ -175,9 +175,9 @@ class SoftActorCritic(OffPolicyActorCritic):
     _hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
     _acting_hook = "batch_select_greedy_action"
     #: Function that combines the outputs of all critics in the next states to one output, for the targets.
-    _pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
+    _pool: Callable[[Sequence[Any]], Any] = staticmethod(min_of)
     #: Function that combines the values of all critics to one value per row, for the policy's loss.
-    _policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
+    _policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(minimum)
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         num_steps: int = 1,
         compile: bool = False,
     ) -> None:
-        critics, optimizers = two_or_more(locals())
+        critics, optimizers = critics_and_optimizers(locals())
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         self.temperature_optimizer_lr = temperature_optimizer_lr
         multipliers = self._make_multipliers()
@@ -228,7 +228,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **multiplier_optimizers},
             replay_buffer, gamma, Greedy(), further=holders, target_update_interval=None, target_update_method="soft",
-            **passed_on(OffPolicyActorCritic, locals()),
+            **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     @property
@@ -249,7 +249,7 @@ class SoftActorCritic(OffPolicyActorCritic):
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the target critics' values of sampled next actions, and the rewards plus the entropy bonus, [N]."""
-        with evaluating_readers(self.policy):
+        with evaluation_mode(self.policy):
             next_value, log_prob = soft_next_value(self.policy, self._bootstrap_critics(), batch, self._pool)
         return next_value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
@@ -278,7 +278,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
         """
-        self._step_on_critics(batch)
+        self._default_critic_update(batch)
 
     def update_policy_and_temperature(self, batch: Any) -> None:
         """Make a gradient step on the policy's loss and a gradient step on the temperature's loss.
@@ -289,7 +289,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
         """
-        self._step_on_policy(batch)
+        self._default_policy_update(batch)
 
     def update_temperature(self, log_prob: Tensor) -> None:
         """Make a gradient step on the loss of the temperature.
@@ -300,7 +300,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If the loss or a gradient is NaN or infinite.
         """
-        weight = None if self._hooked_batch is None else self._hooked_batch.weight
+        weight = None if self._override_batch is None else self._override_batch.weight
         temperature = self._multipliers["temperature"]
         temperature.update(steps_of_update(self), log_prob, self.entropy_target, weight, self.batch_accumulator)
 

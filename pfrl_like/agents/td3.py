@@ -14,9 +14,9 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square
 from pfrl_like.learning.acting import actions_of_policy
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
+from pfrl_like.learning.compatibility.arguments import critics_and_optimizers, keywords_for
 from pfrl_like.learning.compatibility.spaces import Bounds
-from pfrl_like.learning.critics import Targets, distribution_of, least_next_value
+from pfrl_like.learning.critics import Targets, distribution_of, min_next_value
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -49,7 +49,7 @@ def td3_next_value(
     Returns:
         An `ActionValue` with one action for each row.
     """
-    return least_next_value(target_critics, batch, td3_next_action(target_policy, batch, smoothing))
+    return min_next_value(target_critics, batch, td3_next_action(target_policy, batch, smoothing))
 
 
 def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tensor], Tensor]) -> Tensor:
@@ -171,10 +171,10 @@ class TD3(OffPolicyActorCritic):
         compile: bool = False,
     ) -> None:
         check_function(target_policy_smoothing_func=target_policy_smoothing_func)
-        critics, optimizers = two_or_more(locals())
+        critics, optimizers = critics_and_optimizers(locals())
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, explorer,
-            target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
+            target_update_interval=None, target_update_method="soft", **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         self.target_policy_smoothing_func = target_policy_smoothing_func
 
@@ -212,7 +212,7 @@ class TD3(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
         """
-        self._step_on_critics(batch)
+        self._default_critic_update(batch)
         self.q_func_n_updates += 1
 
     def update_policy(self, batch: Any) -> None:
@@ -224,7 +224,7 @@ class TD3(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
         """
-        self._step_on_policy(batch)
+        self._default_policy_update(batch)
 
     def batch_select_onpolicy_action(self, batch_obs: Sequence[Any]) -> list[Any]:
         """Return an action sampled from the policy for each of k raw observations."""

@@ -13,11 +13,11 @@ from torch.distributions import kl_divergence
 
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import conjugate_gradient, explained_variance, standardized, weighted_mean
-from pfrl_like.learning.compatibility.arguments import passed_on
+from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import all_steps, shuffled
+from pfrl_like.learning.minibatches import all_steps, epochs_of
 from pfrl_like.learning.model_outputs import output_of, policy_of
-from pfrl_like.learning.on_policy import OnPolicyAgent, check_numbers
+from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.nn.branched import Branched
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
@@ -130,8 +130,8 @@ class TRPO(OnPolicyAgent):
     """
 
     saved_attributes = ("policy", "vf", "vf_optimizer", "obs_normalizer")
-    _acting_argument = "policy"
-    _kept_numbers = ("explained_variance",)
+    _acting_network_name = "policy"
+    _saved_numbers = ("explained_variance",)
 
     kl_record: deque[float]
     policy_step_size_record: deque[float]
@@ -188,14 +188,14 @@ class TRPO(OnPolicyAgent):
         check_counts(least=0, line_search_max_backtrack=line_search_max_backtrack)
         super().__init__(
             {"policy": policy, "vf": vf}, {"vf_optimizer": vf_optimizer}, rollout_size=update_interval,
-            **passed_on(OnPolicyAgent, locals()),
+            **keywords_for(OnPolicyAgent, locals()),
         )  # fmt: skip
         _check_parameters(policy, vf, vf_optimizer)
         self.model = (RecurrentBranched if recurrent else Branched)(policy, vf)
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one policy step within the trust region, then train the value function for `vf_epochs` epochs."""
-        steps = self._evaluated(episodes, self.lambd)
+        steps = self._with_advantages(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
             steps = steps.replace(advantage=standardized(advantage))
@@ -203,7 +203,7 @@ class TRPO(OnPolicyAgent):
         recurrent_states = episodes.states or (None, None)
         policy_episodes, vf_episodes = (dataclasses.replace(episodes, states=state) for state in recurrent_states)
         stats = self.update_policy(all_steps(policy_episodes, self.max_recurrent_sequence_len))
-        for minibatches in shuffled(vf_episodes, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len):
+        for minibatches in epochs_of(vf_episodes, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len):
             for batch in minibatches:
                 self.gradient_steps["vf_optimizer"](value_loss(self.vf, batch))
         self.n_updates += 1
@@ -230,7 +230,7 @@ class TRPO(OnPolicyAgent):
                 gain, kl_divergence(old, distribution).mean(), params, max_kl=self.max_kl,
                 damping=self.conjugate_gradient_damping, max_iter=self.conjugate_gradient_max_iter,
             )  # fmt: skip
-        check_numbers(gradient=step)
+        check_all_finite(gradient=step)
         before, gain, size = _flat(params).detach(), gain.detach(), 1.0
         for _ in range(self.line_search_max_backtrack + 1):
             _assign(params, before + size * step)

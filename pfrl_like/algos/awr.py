@@ -9,7 +9,7 @@ from torch import nn
 from pfrl_like import agents
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.fitting.networks import categorical_policy, squashed_gaussian_policy
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 
 class AWR(Estimator):
@@ -104,7 +104,7 @@ class AWR(Estimator):
 
         with_std = predict_value(*args, **kwargs)
         v_func, obs = self._agent.v_func, self._tensor(self._observations(x))
-        with torch.no_grad(), evaluating_readers(v_func):
+        with torch.no_grad(), evaluation_mode(v_func):
             values = np.asarray(v_func(obs).flatten().cpu())
         return (values, np.zeros_like(values)) if with_std else values
 

@@ -1,4 +1,4 @@
-"""`Actor`: agent that acts in another process than the learner. `SharedWeights`: parameters in shared memory."""
+"""`Actor`, an agent that acts in its own process, and `SharedWeights`, parameters in shared memory."""
 
 import contextlib
 import os
@@ -21,26 +21,26 @@ from pfrl_like.processes.shared_arrays import Layout
 from pfrl_like.utils.env_values import mask_keyword
 from pfrl_like.utils.reprs import never_raising
 
-#: Number of steps in a message to the learner, and seconds after which a message with fewer steps is sent.
+#: An actor sends a message to the learner when it has collected this number of steps, or after this number of seconds.
 MAX_STEPS_PER_MESSAGE, MAX_SECONDS = 32, 0.1
 
-#: Indices of the arrays that all actors share. `STEPS`: the number of steps before the actors started, then the number
-#: of steps of each actor. `LISTENING`: 1 while the poller accepts messages. `HOLD`: True while the actors must wait for
-#: the learner.
+#: Indices of the arrays that all actors share. `STEPS`: first the number of steps before the actors started, then the
+#: number of steps of each actor. `LISTENING`: 1 while the poller accepts messages. `HOLD`: 1 while the actors must wait
+#: for the learner.
 STEPS, LISTENING, HOLD = range(3)
 
-#: Maximum number of seconds for which an actor waits until the poller has started.
+#: Maximum number of seconds for which an actor waits for the start of the poller.
 PATIENCE = 10.0
 
 
 class SharedWeights:
     """Tensors of modules in shared memory.
 
-    There is no lock, because a killed process would never release it. The writer stores a version number before each
-    write, and the same number after the write. A reader that reads two different numbers reads again.
+    There is no lock, because a killed process would never release it. Instead, the writer stores a version number
+    before each write, and the same number after the write. If a reader finds two different numbers, it reads again.
 
     Args:
-        modules: Modules to write or read. They have the same structure in all processes.
+        modules: Modules whose tensors are written or read. They have the same structure in all processes.
         memory: Memory that another process has created. If None, new memory with the values of `modules` is created.
     """
 
@@ -55,12 +55,12 @@ class SharedWeights:
             for array, tensor in zip(arrays, tensors, strict=True)
         ]
         self._version = 0
-        self._barrier = threading.Lock()  # memory barrier: the CPU does not reorder accesses around it
+        self._barrier = threading.Lock()  # memory barrier: no read or write moves across its operations
         if memory is None:
             self.publish()
 
     def publish(self) -> None:
-        """Write the modules' tensors to the memory. Only one thread of one process may call this method."""
+        """Write the modules' tensors to the memory. Only one thread in all processes may call this method."""
         version = int(self._versions[0]) + 1
         with self._barrier:
             self._versions[0] = version
@@ -96,7 +96,7 @@ class SharedWeights:
 
 
 class RowSender:
-    """Replay buffer of an actor. It collects steps and sends them to the learner as columns.
+    """Replay buffer of an actor. It collects steps, and sends them to the learner in messages of columns.
 
     Args:
         send: Function that sends a message: ("rows", columns), or ("stop_episode", None).
@@ -110,7 +110,7 @@ class RowSender:
         self._sent_at = time.monotonic()
 
     def __len__(self) -> int:
-        return 0  # so that the acting copy makes no update
+        return 0  # the acting copy never makes an update, because its buffer is empty
 
     @property
     def memory(self) -> Any:
@@ -132,7 +132,7 @@ class RowSender:
         env_ids: Any = None,
         **extra: Any,
     ) -> None:
-        """Add a step of one environment, whose columns have length 1."""
+        """Add a step of one environment. Each column has length 1."""
         values = {name: column[0] for name, column in extra.items()}
         step = (obs[0], action[0], float(reward[0]), next_obs[0], bool(terminated[0]), bool(truncated[0]), values)
         self._rows.append(step)
@@ -159,9 +159,11 @@ class Actor(AsyncAgent):
 
     Args:
         acting: Acting copy of an agent (`OffPolicyAgent.acting_copy`).
-        pipe: Connection to the learner's process. Messages are pairs (kind, content). The learner answers all messages
-            except "rows" and "stop_episode" with (True, result), or with (False, reason) if the request failed.
-        weights: Parameters of the learner, copied before each action in training. None does not update the parameters.
+        pipe: Connection to the learner's process. Messages are pairs (type of the message, content). The learner
+            answers all messages except "rows" and "stop_episode": with (True, result), or with (False, reason) if the
+            request failed.
+        weights: Parameters of the learner. The actor copies them before each action in training. If None, the actor's
+            parameters do not change.
         counts: Arrays shared with the other actors and the learner. If None, only the steps of this actor are counted.
         index: Number of this actor, counted from 0.
     """
@@ -185,7 +187,7 @@ class Actor(AsyncAgent):
 
     @property
     def t(self) -> int:
-        """Number of training steps of all actors together, on which the schedules of explorers depend."""
+        """Number of training steps of all actors together. The schedules of explorers depend on it."""
         return int(self._steps.sum())
 
     @never_raising
@@ -198,10 +200,10 @@ class Actor(AsyncAgent):
         if self.training:
             self._acting.t = self.t
             self._refresh()
-        return self._acting.act(obs, **mask_keyword(action_mask))  # a method with PFRL's signature accepts no mask
+        return self._acting.act(obs, **mask_keyword(action_mask))  # PFRL's `act` has no argument for masks
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Observe the result of the last action; `action_mask`, [n_actions], belongs to `obs`."""
+        """Process the result of the last action; `action_mask`, [n_actions], is True for actions allowed in `obs`."""
         self._acting.training = self.training
         self._acting.observe(obs, reward, done, reset, **mask_keyword(action_mask))
         if self.training:
@@ -212,7 +214,7 @@ class Actor(AsyncAgent):
     def eval_mode(self) -> Iterator[None]:
         """Return a context in which the actor does not explore and sends no steps.
 
-        The parameters are updated only at the start of the context.
+        The actor copies the learner's parameters only at the start of the context.
         """
         self._refresh()
         with super().eval_mode():
@@ -228,7 +230,7 @@ class Actor(AsyncAgent):
         self._acting.dry_run(obs, action_space)
 
     def save(self, dirname: str) -> None:
-        """Ask the learner's process to save the agent between two updates."""
+        """Ask the learner's process to save the agent. It does so between two updates."""
         self._ask("save", os.path.abspath(dirname))
 
     def load(self, dirname: str) -> None:
@@ -236,7 +238,7 @@ class Actor(AsyncAgent):
         self._ask("load", os.path.abspath(dirname))
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> Signature:
-        """Write the greedy policy with the newest parameters to a file, with the options of the agent's `export`."""
+        """Write the greedy policy with the newest parameters to a file. `options` are those of the agent's `export`."""
         self._refresh()
         signature: Signature = self._acting.export(path, **options)
         return signature
@@ -258,7 +260,7 @@ class Actor(AsyncAgent):
             self._weights.refresh()
 
     def _wait_for_learner(self) -> None:
-        """Wait while the learner has made too few updates for the agent's `updates_per_step`."""
+        """Wait while the learner is behind the rate `updates_per_step`."""
         if self._counts is not None and self._counts.arrays[HOLD][0]:
             self._sender.flush()
             while self._counts.arrays[HOLD][0] and self._counts.arrays[LISTENING][0]:
@@ -288,16 +290,16 @@ class Actor(AsyncAgent):
 
 @dataclass(eq=False)
 class ActorFactory:
-    """Function that creates an actor in any process. The factory can be pickled.
+    """Factory of actors. It can be pickled, and creates an actor in any process.
 
     Args:
-        acting: Function that returns the acting copy, pickled by cloudpickle.
+        acting: Function that returns the acting copy. cloudpickle pickles this function.
         modules: Names of the acting copy's modules whose parameters the learner updates.
         address: Address of the poller.
         key: Authentication key of the poller.
         weights: Name and layout of the shared parameters.
         counts: Name and layout of the shared arrays STEPS, LISTENING and HOLD.
-        representative: Proxy of the agent in the learner's process, the same for all actors. The proxy is not pickled.
+        representative: Proxy of the agent in the learner's process. It is not pickled.
     """
 
     acting: Portable
@@ -328,7 +330,7 @@ class ActorFactory:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no poller has started within {PATIENCE:g} s: call poller.start() earlier")
             time.sleep(0.01)
-        acting = self.acting().acting_copy()  # several actors may run in one process
+        acting = self.acting().acting_copy()  # a further copy, because several actors may run in one process
         vary_streams(acting.explorer, process_idx)
         weights = SharedWeights([getattr(acting, name) for name in self.modules], SharedArrays.attach(*self.weights))
         pipe = Client(self.address, authkey=self.key)
@@ -337,10 +339,10 @@ class ActorFactory:
 
 
 def vary_streams(explorer: Any, index: int) -> None:
-    """Advance the random generators of an explorer by `index` jumps, so that actors draw different numbers.
+    """Advance the random generators of an explorer by `index` jumps. Different actors then draw different numbers.
 
-    The function finds generators that are attributes of the explorer, and generators of a space if a method of the
-    space is an attribute of the explorer.
+    The function finds two types of generators: attributes of the explorer, and the generator of a space of which a
+    method is an attribute of the explorer, for example `space.sample`.
     """
     for name, value in [*getattr(explorer, "__dict__", {}).items()] if index else ():
         space: Any = getattr(value, "__self__", None)

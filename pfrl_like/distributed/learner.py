@@ -1,6 +1,7 @@
 """Threads of the learner's process, and proxies through which actors and runners access the agent.
 
-The learner's thread samples and updates, at a limited rate. The poller's thread stores the steps that actors send.
+The learner's thread samples minibatches and makes updates, at a limited rate. The poller's thread stores the steps that
+actors send.
 """
 
 import contextlib
@@ -20,9 +21,9 @@ from typing import Any
 from pfrl_like.distributed.actor import HOLD, LISTENING, STEPS, SharedWeights
 from pfrl_like.processes import SharedArrays, send
 
-#: Actors wait if the learner's updates, divided by `updates_per_step`, are this number of steps behind.
+#: Actors wait if the learner is more than this number of steps behind the rate `updates_per_step`.
 SLACK = 100
-#: Seconds for which the poller serves connected actors after a request to stop.
+#: Maximum number of seconds for which the poller serves connected actors after a request to stop.
 GRACE = 2.0
 
 Hook = Callable[[Any, Any, int], Any]
@@ -36,7 +37,7 @@ class FairLock:
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
-        with self._queue:  # a thread keeps `_queue` while it waits for `_lock`, so other threads wait behind it
+        with self._queue:  # the first waiting thread holds `_queue`; all others wait behind it
             self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
@@ -45,14 +46,14 @@ class FairLock:
 
 @dataclass(eq=False)
 class AgentProxy:
-    """Proxy through which actors access the agent in the learner's process, between two updates.
+    """Proxy of the agent for the actors. All accesses to the agent take place between two updates.
 
     Args:
         agent: The agent.
         lock: Lock that a thread holds during every access to the agent.
         counts: Arrays shared with the actors.
         weights: Parameters shared with the actors.
-        over: Event after which the agent must not change any more. The event is set while the lock is held.
+        over: Event. After it is set, the agent must not change any more. The thread that sets it holds the lock.
     """
 
     agent: Any
@@ -68,9 +69,9 @@ class AgentProxy:
 
     @contextlib.contextmanager
     def starting(self, t: int) -> Iterator[None]:
-        """Return a context in which actors are started, at step t.
+        """Return a context manager in which actors are started, at step t.
 
-        The context holds the agent's lock, so that a forked process does not inherit a lock of another thread.
+        The context holds the agent's lock. Otherwise a forked process could inherit a lock that another thread holds.
         """
         with self.lock:
             self._start_at(t)
@@ -99,8 +100,8 @@ class AgentProxy:
         steps[0] = t - steps[1:].sum()
 
 
-class RunnersAgentProxy(AgentProxy):
-    """Proxy through which a runner accesses the agent. The last save of a run freezes the agent."""
+class AgentProxyForRunner(AgentProxy):
+    """Proxy of the agent for the runner. After the last save of a run, the agent does not change any more."""
 
     def save(self, dirname: str) -> None:
         """Save the agent. After a save as `<t>_finish` or `<t>_except`, the agent neither learns nor stores steps."""
@@ -122,11 +123,11 @@ class FailureEvent(threading.Event):
 
 
 class Pace:
-    """Limit of the number of updates per received step. Updates and steps are counted from the first update on.
+    """Limit of the number of updates per received step. Updates and steps are counted from the first update.
 
     Args:
-        updates_per_step: Number of updates per step. None for no limit.
-        counts: Arrays shared with the actors. `HOLD` is True while the actors must wait.
+        updates_per_step: Number of updates per step. If None, there is no limit.
+        counts: Arrays shared with the actors. `HOLD` is 1 while the actors must wait.
     """
 
     def __init__(self, updates_per_step: float | None, counts: SharedArrays) -> None:
@@ -139,20 +140,20 @@ class Pace:
         """Count a received step."""
         if self._steps is not None:
             self._steps += 1
-            if self._is_behind:  # `updated` may run too late to set HOLD
+            if self._is_behind:  # set HOLD here, too, because the next call of `updated` may come too late
                 self._counts.arrays[HOLD][0] = True
-            if self._ended:  # checked last, because `end` may have run since
+            if self._ended:  # last check, because another thread may have called `end` since
                 self._counts.arrays[HOLD][0] = False
 
     def updated(self, has_updated: bool) -> None:
-        """Count an update if `has_updated` is True. Then set HOLD if the learner is behind, else clear HOLD."""
+        """Count an update if `has_updated` is True. Then set HOLD to 1 if the learner is behind, otherwise to 0."""
         if has_updated:
             self._steps = self._steps or 0
             self._updates += 1
         self._counts.arrays[HOLD][0] = has_updated and self._is_behind
 
     def end(self) -> None:
-        """Clear HOLD permanently, because the learner makes no more updates."""
+        """Set HOLD to 0 permanently, because the learner makes no more updates."""
         self._ended = True
         self._counts.arrays[HOLD][0] = False
 
@@ -162,7 +163,7 @@ class Pace:
 
     @property
     def owed(self) -> float:
-        """Number of updates that may be made now. Infinite without a limit."""
+        """Number of updates that may be made now. Infinite if there is no limit."""
         if self.updates_per_step is None:
             return float("inf")
         return 1.0 if self._steps is None else 1.0 + self._steps * self.updates_per_step - self._updates
@@ -170,20 +171,20 @@ class Pace:
 
 @dataclass(eq=False)
 class Learner:
-    """Body of the learner's thread: it updates, publishes the parameters and calls the hooks.
+    """Body of the learner's thread. It makes updates, publishes the parameters and calls the hooks.
 
     Args:
         proxy: Proxy of the agent. No update is made after its event `over` is set.
         pace: Limit of the number of updates.
-        stop_event: Event that ends the thread. The thread sets it at its end.
-        failure: Event that is set, with the exception, if the thread fails.
-        n_updates: Number of updates after which the thread ends. None for no limit.
-        actor_update_interval: Number of updates between two publications of the parameters.
-        update_counter: Object whose `value` counts the publications. None for no counter.
+        stop_event: Event that ends the thread. The thread also sets it at the end of `run`.
+        failure: Event that is set if the thread fails. Its attribute `error` is then the exception.
+        n_updates: Number of updates after which the thread ends. If None, there is no limit.
+        actor_update_interval: Number of updates between publications of the parameters.
+        update_counter: Object whose attribute `value` counts the publications. If None, nothing is counted.
         step_hooks: Functions called after every update as (None, agent, step). `step` is the agent's number of updates
             times `update_interval`.
         optimizer_step_hooks: Functions called after every update as (None, agent, number of updates).
-        message_event: Event that is set when an actor has sent a message, so that the thread tries to update.
+        message_event: Event that is set when an actor has sent a message. The thread then tries to make updates.
         updates: Number of updates so far.
     """
 
@@ -200,7 +201,7 @@ class Learner:
     updates: int = 0
 
     def run(self) -> None:
-        """Update as often as the steps allow, until `stop_event` is set or `n_updates` updates are made."""
+        """Make updates as the received steps allow, until `stop_event` is set or `n_updates` updates are made."""
         try:
             while not self.stop_event.is_set():
                 if self.updates == self.n_updates:
@@ -223,7 +224,7 @@ class Learner:
         if len(agent.replay_buffer) < agent.replay_start_size or self.pace.owed < 1.0:
             return False
         agent.update_from_replay()
-        if agent.optim_t == before:  # the buffer of a recurrent agent has too few episodes
+        if agent.optim_t == before:  # no update was made: the buffer of a recurrent agent has too few episodes
             return False
         self.updates += 1
         if self.updates % self.actor_update_interval == 0:
@@ -240,15 +241,16 @@ class Learner:
 
 @dataclass(eq=False)
 class Poller:
-    """Body of the poller's thread: it stores the steps that actors send, and answers their requests.
+    """Body of the poller's thread. It stores the steps that actors send, and answers their requests.
 
     Args:
-        proxy: Proxy of the agent, whose lock the thread holds during every access.
+        proxy: Proxy of the agent. The thread holds its lock during every access to the agent.
         server: Socket that actors connect to.
         key: Authentication key of the actors.
-        learner: The learner, whose `message_event` is set after each message.
-        stop_event: Event that ends the thread after all actors have disconnected or `GRACE` seconds have passed.
-        failure: Event that is set, with the exception, if the thread fails.
+        learner: The learner. Its `message_event` is set after each message.
+        stop_event: Event that ends the thread. The thread then waits until all actors have disconnected, at most
+            `GRACE` seconds.
+        failure: Event that is set if the thread fails. Its attribute `error` is then the exception.
         release: Function that is called when the thread ends.
         actors: Indices of the connected actors, keyed by their connections.
         had_actors: True after an actor has connected.
@@ -342,7 +344,7 @@ def listen(n_actors: int) -> tuple[socket.socket, str | bytes, Callable[[], Any]
     """Open a socket for actors. Return the socket, its address, and a function that removes the address.
 
     On Linux, the address is a name that the kernel removes at the end of the process. On other systems, the address is
-    a file in a temporary folder, which is removed at exit if the function was not called.
+    a file in a temporary folder. If the returned function is not called, the folder is removed at exit.
     """
     server = socket.socket(socket.AF_UNIX)
     if sys.platform == "linux":
@@ -357,5 +359,5 @@ def listen(n_actors: int) -> tuple[socket.socket, str | bytes, Callable[[], Any]
 
 
 def _remove_folder(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # not in a forked copy
+    if os.getpid() == owner:  # a forked copy of the process must not remove the folder
         shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,7 @@ from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 #: Initial bounds of the logarithm of a variance (arXiv:1805.12114, appendix A.1).
 MAX_LOG_VARIANCE, MIN_LOG_VARIANCE = 0.5, -10.0
@@ -246,7 +246,7 @@ class DynamicsModel(AttributeSavingMixin):
         return self._step(obs, sample, variance)
 
     def _predicted(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        with evaluating_readers(self.network):
+        with evaluation_mode(self.network):
             means, log_variances = self.network(self._input(obs, action))
         return means, log_variances.exp()
 

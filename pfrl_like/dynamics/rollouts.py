@@ -16,7 +16,7 @@ from pfrl_like.runs.checksums import checksums_of, restore_data, state_of_data
 from pfrl_like.runs.loop import unknown_state
 from pfrl_like.storage.plain_tensors import checksum
 from pfrl_like.utils.checks import check_counts, check_numbers
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.random import RandomSource
 
 #: Function called as `terminated(obs, action, next_obs)`, with tensors [B, ...]. It returns a mask, bool [B]: True for
@@ -242,7 +242,7 @@ class ModelRollouts:
                 actions = agent.batch_act(obs.cpu().numpy())
             return torch.as_tensor(actions, device=self.model.device)
         features = agent.features.on_batch(obs, agent.device)
-        with evaluating_readers(agent.policy):
+        with evaluation_mode(agent.policy):
             sampled: Tensor = agent.policy(features).sample()
         return sampled.to(self.model.device)
 

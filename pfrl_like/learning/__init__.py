@@ -1,4 +1,4 @@
-"""The training loops of all agents and their parts, and the table of PFRL's methods that may be overridden."""
+"""The training loops of all agents, and the table of PFRL's methods that subclasses may override."""
 
 from pfrl_like.learning.overrides.hooks import HOOKS, Hook, HookType
 

@@ -1,4 +1,4 @@
-"""Action selection of agents: the steps from observations to actions."""
+"""Action selection of agents: from observations to actions."""
 
 import contextlib
 import copy
@@ -25,12 +25,12 @@ from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_rewards, unequal_lengths
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.env_values import Allowed, required_keyword
 from pfrl_like.utils.recurrent import forward
 
 
-class ValueChoice:
+class ValueActionSelector:
     """Action selection with a Q-function: greedy actions in evaluation, the explorer's actions in training."""
 
     def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -60,11 +60,11 @@ class ValueChoice:
         return value.greedy_actions, value
 
 
-class PolicyChoice:
+class PolicyActionSelector:
     """Action selection with a policy.
 
-    In training, actions are sampled, and an explorer may change them. In evaluation, an action is the mode of the
-    distribution if `act_deterministically` of the agent is True, otherwise a sample.
+    In training, actions are sampled from the policy's distribution, and an explorer may change them. In evaluation, the
+    action is the mode of the distribution if the agent's `act_deterministically` is True, otherwise a sample.
     """
 
     def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -95,19 +95,19 @@ class PolicyChoice:
 
 
 class Acting:
-    """Part of an agent that selects actions.
+    """Base class of agents: action selection.
 
     An agent whose actions come neither from a Q-function nor from a policy overrides `select_actions` and
     `greedy_actions`.
     """
 
-    #: Object that selects actions with the network's output.
-    _selector: ValueChoice | PolicyChoice = ValueChoice()
+    #: Object that converts the network's output to actions.
+    _selector: ValueActionSelector | PolicyActionSelector = ValueActionSelector()
 
     #: Attribute names of the modules that select actions. The first module receives the features.
     _acting_attributes: tuple[str, ...] = ("model",)
-    #: Name of the acting network in error messages.
-    _acting_argument: str = "q_function"
+    #: Name in error messages of the network that selects actions.
+    _acting_network_name: str = "q_function"
     #: Class of the network's output. The default `select_actions` reads the attribute `greedy_actions` of the output.
     value_type: type[Any] = ActionValue
 
@@ -115,10 +115,11 @@ class Acting:
     explorer: Any = None
     #: True to take the mode of the policy's distribution in evaluation, False to sample from the distribution.
     act_deterministically: bool = True
-    #: Function that returns the training actions as long as `burning_in` is True.
+    #: Function that selects the training actions while `burning_in` is True.
     burnin_action_func: Callable[..., Any] | None = None
-    #: Arguments `action_mask` and `active` of the running `batch_act` call, for an overridden method of PFRL's agent.
-    _hooked_choice: tuple[Any, Any] = (None, None)
+    #: Arguments `action_mask` and `active` of the running `batch_act` call. The defaults of PFRL's methods read them,
+    #: because PFRL's methods do not have these arguments.
+    _override_masks: tuple[Any, Any] = (None, None)
 
     training: bool
     device: torch.device
@@ -127,7 +128,7 @@ class Acting:
     t: int
     batch_last_obs: Any = None
     batch_last_action: Any = None
-    #: Names of the methods of PFRL's agent that the class or the agent overrides. `learning.HookType` sets them.
+    #: Names of the methods of PFRL's agent that the class or the agent overrides. `HookType` sets this attribute.
     _overridden_hooks: frozenset[str] = frozenset()
     #: Name of the method of PFRL's agent that selects actions for raw observations. A subclass may override this
     #: method.
@@ -140,7 +141,7 @@ class Acting:
 
     @property
     def is_compiled(self) -> bool:
-        """True if updates are compiled, from the second update of a process on."""
+        """True if updates are compiled. The compilation takes place at the second update of a process."""
         return self._compiled is not None
 
     @property
@@ -153,8 +154,8 @@ class Acting:
 
         Args:
             batch_obs: k observations.
-            action_mask: True where an action is allowed, [k, n_actions]. None reads the masks from the observations, if
-                these are dicts with the key "action_mask".
+            action_mask: True where an action is allowed, [k, n_actions]. If None, the masks are read from observations
+                that are dicts with the key "action_mask".
             active: False for environments whose action will be ignored, [k].
 
         Returns:
@@ -180,12 +181,12 @@ class Acting:
             module = getattr(self, self._acting_attributes[0])
             learns_moments = self.training or not normalizations_of(module)
             still = contextlib.nullcontext() if learns_moments else holding_still(module)
-            with torch.inference_mode(), evaluating_readers(module), still:
+            with torch.inference_mode(), evaluation_mode(module), still:
                 action = self.select_actions(obs, action_mask, active)
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_reset_result, (batch_obs, *batch_obs[:1]))):
                 hint = "; did you pass reset()'s (obs, info)?"
-                raise input_error(batch_obs, error.__cause__ or error, self._acting_argument, hint) from error
+                raise input_error(batch_obs, error.__cause__ or error, self._acting_network_name, hint) from error
             raise
         if self.training:
             self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
@@ -203,9 +204,9 @@ class Acting:
         return self._selector.select(self, obs, action_mask, active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Return the evaluation actions for a batch of features, [k, ...], and the network's output.
+        """Return the actions of evaluation for a batch of features, [k, ...], and the network's output.
 
-        The method uses only torch operations, because `export` writes the method to a file.
+        The method uses only torch operations, because `export` writes this computation to a file.
         """
         return self._selector.greedy(self, obs, action_mask, active)
 
@@ -223,11 +224,11 @@ class Acting:
             else:
                 value = self.memory.forward(module, obs, self.training, active)
         except INPUT_ERRORS as error:
-            if type(error) not in INPUT_ERRORS:  # out of memory, not implemented, ...
+            if type(error) not in INPUT_ERRORS:  # subclasses of RuntimeError, such as out-of-memory errors
                 raise
-            raise input_error(obs, error, self._acting_argument) from error
+            raise input_error(obs, error, self._acting_network_name) from error
         if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
-            raise wrong_value(value, self.value_type, self._acting_argument)
+            raise wrong_value(value, self.value_type, self._acting_network_name)
         return value
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -242,11 +243,11 @@ class Acting:
         return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     def dry_run(self, obs: Any, action_space: Any = None) -> Any:
-        """Check with one observation that the agent's parts and the environment match. The observation is not stored.
+        """Check with one observation that the agent's modules and the environment match. The observation is not stored.
 
-        Every run starts with this check, including runs on datasets. If there is no runner, the first `act` call in
-        training makes the check. The check draws random numbers only if the network draws random numbers, such as the
-        candidates of BCQ and the fractions of IQN.
+        Every runner makes this check first, even if the run uses a dataset. Without a runner, the first `act` call in
+        training makes the check. The check draws random numbers only if the network does, for example for the
+        candidates of BCQ or the fractions of IQN.
 
         Args:
             obs: The observation.
@@ -256,10 +257,10 @@ class Acting:
             Output of the acting network for the observation.
 
         Raises:
-            TypeError: If the output of a part has the wrong type, or if agent and environment have different kinds of
-                actions.
-            ValueError: If the observations have the wrong shape for a part, or if the number, shape or first index of
-                the agent's actions differs from the action space.
+            TypeError: If the output of a network has the wrong type, or if agent and environment have different kinds
+                of actions.
+            ValueError: If the observations have the wrong shape for a network, or if the number, shape or first index
+                of the agent's actions differs from the action space.
         """
         features, obs = copy.deepcopy((self.features, obs))
         return self._dry_run_features(features([obs], self.device), action_space)
@@ -280,7 +281,7 @@ class Acting:
             action_space: Action space of the environment. None if there is no environment.
         """
         if not isinstance(output, self.value_type):
-            raise wrong_value(output, self.value_type, self._acting_argument)
+            raise wrong_value(output, self.value_type, self._acting_network_name)
 
     @torch.no_grad()
     def probe(self, obs: Any) -> Any:
@@ -290,7 +291,7 @@ class Acting:
             ValueError: If the features have the wrong shape or type for the network.
         """
         module = getattr(self, self._acting_attributes[0])
-        with obs_in_errors(self._acting_argument, obs), evaluating_readers(module), holding_still(module):
+        with obs_in_errors(self._acting_network_name, obs), evaluation_mode(module), holding_still(module):
             return forward(module, obs)[0]
 
     export = export
@@ -302,13 +303,13 @@ class Acting:
         The actions of a policy are always the modes of its distributions.
         """
         acting = greedy_copy(self)
-        if isinstance(self._selector, PolicyChoice):
+        if isinstance(self._selector, PolicyActionSelector):
             acting.act_deterministically = True
         return acting
 
 
 def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
-    """Select actions with an overridden method of PFRL's agent. In training, the explorer may change these actions.
+    """Select actions with the override of PFRL's acting method. In training, the explorer may change the actions.
 
     Args:
         agent: The agent. Its attribute `_acting_hook` is the name of the method.
@@ -321,7 +322,7 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     """
     name = agent._acting_hook
     options = {"deterministic": agent.act_deterministically} if name == "batch_select_greedy_action" else {}
-    agent._hooked_choice = (action_mask, active)
+    agent._override_masks = (action_mask, active)
     try:
         if agent.training and agent.burnin_action_func is not None and agent.burning_in:
             actions: Any = burnin_actions(agent, len(batch_obs), action_mask, active)
@@ -330,7 +331,7 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
             if agent.training and agent.explorer is not None:
                 actions = explore(agent, np.asarray(actions), action_mask, active)
     finally:
-        agent._hooked_choice = (None, None)
+        agent._override_masks = (None, None)
     if agent.training:
         agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
     return actions
@@ -351,9 +352,9 @@ def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
         batch_obs: k observations.
         deterministic: True to take the mode of each distribution, False to sample from each distribution.
     """
-    action_mask, active = agent._hooked_choice
+    action_mask, active = agent._override_masks
     still = contextlib.nullcontext() if agent.training else holding_still(agent.policy)
-    with torch.inference_mode(), evaluating_readers(agent.policy), still:
+    with torch.inference_mode(), evaluation_mode(agent.policy), still:
         distribution = agent._distribution(agent.features(batch_obs, agent.device), action_mask, active)
         actions = mode_of(distribution) if deterministic else sample_of(distribution, active)
     return actions.cpu().numpy()
@@ -387,7 +388,7 @@ def has_mask(batch_obs: Any) -> bool:
 
 
 def _mask_for_explorers(action_mask: Any, actions: Any) -> Allowed | None:
-    """Return the mask for explorers. Return None for multi-discrete actions, because explorers cannot mask these."""
+    """Return the mask for explorers. Return None if actions are multi-discrete, because explorers cannot mask them."""
     return None if action_mask is None or actions.ndim > 1 else Allowed(_rows_of(action_mask, len(actions)))
 
 
@@ -399,11 +400,11 @@ def _rows_of(action_mask: Any, k: int) -> Tensor:
 def samples_from_policy(agent: Any) -> bool:
     """Return True if training actions are samples of the agent's attribute `policy`.
 
-    This is False, for example, for BCQ, which acts with other modules.
+    BCQ, for example, does not sample from `policy`: it acts with other modules.
     """
     return (
         getattr(type(agent), "select_actions", None) is Acting.select_actions
-        and isinstance(agent._selector, PolicyChoice)
+        and isinstance(agent._selector, PolicyActionSelector)
         and agent._acting_hook not in agent._overridden_hooks
         and agent._acting_attributes[0] == "policy"
         and isinstance(agent.policy, nn.Module)
@@ -411,7 +412,7 @@ def samples_from_policy(agent: Any) -> bool:
 
 
 def sample_of(distribution: Any, active: Any = None) -> Tensor:
-    """Sample an action for each row, [k, ...]. The actions of inactive rows are 0, without random numbers.
+    """Sample an action for each row, [k, ...]. For inactive rows, no random numbers are drawn and the actions are 0.
 
     Args:
         distribution: Distribution of batch shape [k].

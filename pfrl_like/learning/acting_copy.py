@@ -1,4 +1,4 @@
-"""Copies of an agent that only act, training with actors in other processes, and export of the greedy policy."""
+"""Copies of an agent that cannot learn, setup of actor-learner training, and export of the greedy policy."""
 
 import copy
 import os
@@ -22,7 +22,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
-#: Attributes that an acting copy sets to None, in addition to optimisers and modules that do not select actions.
+#: Attributes that are None in an acting copy, in addition to the optimisers and the modules that do not select actions.
 _CLEARED_ATTRIBUTES = ("gradient_steps", "_last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
@@ -30,7 +30,7 @@ def acting_copy(agent: Any) -> Any:
     """Return a copy on the CPU that selects actions like the agent and cannot learn."""
     acting = copy.copy(agent)
     parts = [name for name, value in vars(agent).items() if isinstance(value, nn.Module | Optimizer)]
-    # `vars` bypasses `constructor_only`
+    # `vars` bypasses `constructor_only`, which forbids assignments
     vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_CLEARED_ATTRIBUTES)))
     for name in agent._acting_attributes:
         setattr(acting, name, frozen_copy(getattr(agent, name)).cpu())
@@ -71,9 +71,9 @@ def setup_actor_learner_training(
         learner.join()
 
     The learner makes updates as fast as it can, or at the rate `updates_per_step`. The agent's `update_interval` does
-    not limit the learner. While the learner runs, do not use the agent directly. Use the actors or
-    `make_actor.representative`, a proxy that locks the agent. When training ends, the agent has the state
-    that the runner has saved last, in `<t>_finish` or `<t>_except`.
+    not limit the learner. While the learner runs, do not use the agent directly. Use the actors, or
+    `make_actor.representative`, a proxy of the agent that holds a lock during each call. After training, the agent has
+    the parameters of the last save, `<t>_finish` or `<t>_except`.
 
     Args:
         agent: The agent.
@@ -81,13 +81,13 @@ def setup_actor_learner_training(
         update_counter: A `multiprocessing.Value` that counts the transfers of parameters to the actors.
         n_updates: Number of updates after which the learner stops and sets its `stop_event`. If None, there is no
             limit.
-        actor_update_interval: Number of updates from one transfer of parameters to the actors to the next one.
+        actor_update_interval: Number of updates between transfers of parameters to the actors.
         step_hooks: Functions that the learner calls as (None, agent, step) after every update. `step` is the number of
             updates times `update_interval`.
         optimizer_step_hooks: Functions that the learner calls as (None, agent, number of updates) after every update.
-        updates_per_step: Number of updates per environment step. The rate applies from the first update on. If the
-            learner is ahead of this rate, the learner waits for steps. If the learner is behind, the actors wait. If
-            None, neither the learner nor the actors wait.
+        updates_per_step: Number of updates per environment step, counted from the first update on. If the learner is
+            ahead of this rate, the learner waits for steps. If the learner is behind, the actors wait. If None, neither
+            the learner nor the actors wait.
 
     Returns:
         Four objects: a function that creates actor i (counted from 0) in its process, the learner's thread, the thread
@@ -105,26 +105,26 @@ def setup_actor_learner_training(
     weights = SharedWeights([getattr(agent, name) for name in agent._acting_attributes])
     counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
     counts.arrays[STEPS][0] = agent.t
-    server, address, remove = learner.listen(n_actors)
+    server, address, remove_address = learner.listen(n_actors)
     key, failure = os.urandom(32), learner.FailureEvent()
     parts = (agent, learner.FairLock(), counts, weights, threading.Event())
-    representative = learner.AgentProxy(*parts)
+    agent_proxy = learner.AgentProxy(*parts)
     loop = learner.Learner(
-        representative, learner.Pace(updates_per_step, counts), threading.Event(), failure,
+        agent_proxy, learner.Pace(updates_per_step, counts), threading.Event(), failure,
         n_updates=n_updates, actor_update_interval=actor_update_interval, update_counter=update_counter,
         step_hooks=step_hooks, optimizer_step_hooks=optimizer_step_hooks,
     )  # fmt: skip
 
     def release() -> None:
-        remove()
+        remove_address()
         for memory in (weights.memory, counts):
             memory.unlink()
 
-    poller = learner.Poller(representative, server, key, loop, threading.Event(), failure, release)
+    poller = learner.Poller(agent_proxy, server, key, loop, threading.Event(), failure, release)
     acting = agent.acting_copy()
     make_actor = ActorFactory(
         Portable(lambda: acting), agent._acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
-        (counts.name, counts.layout), learner.RunnersAgentProxy(*parts),
+        (counts.name, counts.layout), learner.AgentProxyForRunner(*parts),
     )  # fmt: skip
     threads = [
         StoppableThread(body.stop_event, target=body.run, name=name, daemon=True)
@@ -148,22 +148,23 @@ def export(
 ) -> Signature:
     """Write the greedy policy to a file that runs without this library.
 
-    The inputs of the file are raw observations in batches of any size, as in `batch_act`. The file contains `phi`,
-    which must be a cast, a scale or a change of axes. The file also contains the observation normaliser with fixed
-    statistics, and the action selection. The file does not contain the wrappers of the environment. For example, if a
-    wrapper stacks frames, pass the stacked frames, with the newest frame last.
+    The inputs of the file are raw observations in batches of any size, as in `batch_act`. The file contains `phi`, the
+    observation normaliser with fixed statistics, and the action selection. `phi` may only cast, scale, or change axes.
+    The file does not contain the wrappers of the environment. For example, if a wrapper stacks frames, pass the stacked
+    frames, with the newest frame last.
 
     Before the file is written, its actions are compared with the agent's actions for 1,000 observations. Continuous
     actions must agree to 1e-5. Discrete actions must be equal, unless the two best values differ by less than 1e-5.
 
     The file has the following inputs, in this order:
 
-    - `input_0`, `input_1`, ...: the parts of the observation. The parts of a dict are sorted by key.
+    - `input_0`, `input_1`, ...: the arrays of the observation. If the observation is a dict, the arrays are sorted by
+    key.
     - `action_mask`: only if the argument `action_mask` is given.
     - `state_0`, `state_1`, ...: the recurrent state, [layers, B, ...]. Pass zeros at the start of an episode.
     - `noise_0`, `noise_1`, ...: random numbers, only if `noise` is "input".
 
-    The outputs are `action`, and `next_state_0`, `next_state_1`, ... for the next call.
+    The outputs are `action` and, for the next call, `next_state_0`, `next_state_1`, ....
 
     Args:
         agent: Agent with the method `greedy_actions`.
@@ -172,16 +173,16 @@ def export(
         example_obs: Observations for tracing and for the comparison: a list of observations, an array or dict of
             stacked observations, or a space to sample from. If None, observations are read from the replay buffer or,
             if the buffer is empty, from the last `act` call. The dtype of these observations is the dtype of the file's
-            input. If a wrapper of the environment casts float64 observations and changes nothing else, pass float64
-            observations, for example `env.unwrapped.observation_space`. The file then makes the cast itself.
+            input. If a wrapper of the environment only casts float64 observations, pass float64 observations from
+            before this wrapper, or `env.unwrapped.observation_space`. The file then contains the cast.
         action_mask: Example of an action mask, [n_actions], True where an action is allowed. If an example is given,
-            the file has the input `action_mask`. Masks in observations, under the key "action_mask", are parts of the
-            observation.
+            the file has the input `action_mask`. A mask in the observation, under the key "action_mask", belongs to the
+            inputs `input_0`, ....
         noise: Treatment of random numbers that greedy action selection draws, as in IQN, BCQ, BEAR and noisy networks.
             "fixed": the file draws no random numbers. Quantile fractions are evenly spaced, weights have no noise, and
             other random numbers are drawn once and are the same for every observation. "input": the random numbers are
             inputs of the file.
-        format: File format, ".pt", ".onnx" or ".pt2", if `path` has a different extension.
+        format: File format, ".pt", ".onnx" or ".pt2". Needed only if `path` has none of these extensions.
 
     Returns:
         Names, shapes and dtypes of inputs and outputs. The file contains the same data as JSON ("signature.json").
@@ -192,7 +193,7 @@ def export(
         CheckpointError: If the file cannot be written. An existing file is kept.
         MissingDependencyError: If a package for the format is not installed.
         NonFiniteError: If the agent's actions for the example observations are NaN or infinite.
-        ValueError: If the file format or `noise` is not one of the values listed above.
+        ValueError: If `noise` or the file format is not one of the values above.
     """
     if agent._acting_hook in agent._overridden_hooks:
         raise ExportError(
@@ -220,7 +221,7 @@ def greedy_copy(agent: Any) -> Any:
 
 
 def observations_seen(agent: Any) -> Any:
-    """Return raw observations from the replay buffer or, if the buffer is empty, from the last `act` call.
+    """Return observations before `phi`: from the replay buffer or, if the buffer is empty, from the last `act` call.
 
     Raises:
         ExportError: If the agent has no observations.

@@ -15,10 +15,10 @@ from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
-from pfrl_like.learning.acting import PolicyChoice
+from pfrl_like.learning.acting import PolicyActionSelector
 from pfrl_like.learning.compatibility import spaces
-from pfrl_like.learning.compatibility.arguments import check_pairs, passed_on
-from pfrl_like.learning.compatibility.dry_run import try_critics, try_parts
+from pfrl_like.learning.compatibility.arguments import check_pairs, keywords_for
+from pfrl_like.learning.compatibility.dry_run import dry_run_critics, dry_run_losses
 from pfrl_like.learning.compatibility.parts import check_distribution, check_explorer
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import critic_loss, value_of
@@ -35,38 +35,42 @@ from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
 
-#: Statistics of two critics, in the order in which `get_statistics` returns them. With one critic, `get_statistics`
-#: omits the statistics of the second critic.
+#: Statistics of two critics, in the order of `get_statistics`. If there is only one critic, `get_statistics` omits the
+#: statistics of the second critic.
 STATISTICS_OF_CRITICS = ("average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss")
 
 
 def critics_of(agent: Any, prefix: str = "") -> list[Any]:
     """Return the critics of an agent as a list, with an ensemble replaced by its members.
 
-    `prefix` is put in front of the critics' attribute names.
+    The names of the attributes are `prefix` plus the critics' names, for example "target_" for the target networks.
     """
     parts = [getattr(agent, prefix + name) for name in agent.critic_arguments]
     return [each for part in parts for each in (part.members if isinstance(part, QFunctionEnsemble) else (part,))]
 
 
 class OffPolicyActorCritic(OffPolicyAgent):
-    """Base class of agents that train critics on replayed transitions and a policy on the critics.
+    """Base class of agents with a replay buffer, critics and a policy.
 
-    An algorithm defines two methods: `bootstrap` computes the value that the critics bootstrap from, and `policy_step`
-    makes the gradient step of the policy. Importance weights apply to all losses, including the policy loss.
+    The critics learn from replayed transitions. The policy learns from the critics' values.
+
+    An algorithm defines two methods: `bootstrap` computes the next-state values in the critics' targets, and
+    `policy_step` makes the gradient step of the policy. Importance weights apply to all losses, including the policy
+    loss.
 
     Args:
         policy: Module from observations to distributions of actions.
         critics: Critics, keyed by attribute name. The target network of critic `name` is the attribute `target_<name>`.
-            A `QFunctionEnsemble` counts as several critics with one optimiser.
-        optimizers: Optimisers, keyed by attribute name, in this order: policy, critics, `further` modules.
+            The members of a `QFunctionEnsemble` are separate critics with one common optimiser.
+        optimizers: Optimisers, keyed by attribute name, in the order of their modules: policy, critics, modules in
+            `further`.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action, given an action sampled from the policy.
         further: Additional trained modules, keyed by attribute name.
-        burnin_action_func: Function that returns a training action until the first update of the policy. If None,
-            training actions are always sampled from the policy. An actor in another process uses the function until it
-            receives parameters that were updated at least once.
+        burnin_action_func: Function that selects the training actions before the first update of the policy. If None,
+            training actions are always sampled from the policy. An actor in another process calls the function until
+            the actor receives parameters from after the first update.
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
         policy_update_delay: Number of critic updates per update of the policy.
         gpu: CUDA device index. None or a negative index means the CPU.
@@ -92,40 +96,43 @@ class OffPolicyActorCritic(OffPolicyAgent):
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            for each batch size, when this size occurs for the second time. Each compilation takes about 30 s and is
+            logged (level INFO).
     """
 
-    _selector = PolicyChoice()
+    _selector = PolicyActionSelector()
     _acting_attributes: tuple[str, ...] = ("policy", "_policy_updates")
-    _acting_argument = "policy"
+    _acting_network_name = "policy"
     value_type: type[Any] = Distribution
-    #: Three texts: kind of the action space, name of this kind in error messages, and agents that error messages
-    #: recommend for other kinds.
+    #: Three texts: the kind of action space that the agent supports, the name of this kind in error messages, and the
+    #: agents that error messages recommend for other action spaces.
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
-    #: Agent for discrete actions that error messages recommend.
-    _discrete_form: str = "DiscreteSAC"
-    #: Names of statistics whose mean is taken over the last 1,000 rows.
+    #: Name of the agent that error messages recommend for discrete actions.
+    _discrete_alternative: str = "DiscreteSAC"
+    #: Names of the loss statistics with one value per row. They are averaged over the last 1,000 rows.
     averaged_rows: tuple[str, ...] = ()
-    #: Names of statistics whose mean is taken over the last 100 updates.
+    #: Names of the loss statistics with one value per update. They are averaged over the last 100 updates.
     averaged_updates: tuple[str, ...] = ()
     _saved_counters = {**OffPolicyAgent._saved_counters, "n_policy_updates": "n_policy_updates"}
     #: Names of the statistics that `get_statistics` returns, in the order of `get_statistics`.
     reported: tuple[str, ...] = ("n_updates",)
-    #: Function that computes the loss of each TD error, for critics that return tensors of Q-values.
+    #: Function from TD errors to losses, element by element. Only critics that return tensors of Q-values use it.
     _elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
-    #: Function (critic, batch) that returns the critic's values of the actions in the batch.
+    #: Function called as (critic, batch). It returns the critic's values of the actions in the batch.
     value_of: Callable[..., Any] = staticmethod(value_of)
-    #: Names of the methods that PFRL's `update` calls. If a subclass overrides one of them, `learn` calls these
-    #: methods.
+    #: Names of the methods that PFRL's `update` calls. If a subclass overrides one of them, `learn` calls all of them
+    #: in PFRL's order.
     _hooks_of_update: frozenset[str] = frozenset()
     #: True if the policy is trained. If False, the policy has no optimiser.
     policy_learns: bool = True
     #: True if the losses need log-probabilities of the policy's distributions.
     _needs_densities: bool = False
-    #: Function that returns samples of a distribution and their log-probabilities, for losses that need densities.
+    #: Function that returns samples of a distribution and their log-probabilities. Only losses that need
+    #: log-probabilities use it.
     _densities_of: Callable[[Any], tuple[Tensor, Tensor]] = staticmethod(rsample_with_log_prob)
-    #: Class of the critics' outputs. A tensor of Q-values counts as `DiscreteActionValue`.
+    #: Class of the values that `value_of` returns for a critic. `value_of` converts a tensor of Q-values, [N, 1], to a
+    #: `DiscreteActionValue` with one action.
     _critic_type: type[Any] = DiscreteActionValue
 
     policy: Any
@@ -177,7 +184,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self.act_deterministically = act_deterministically
         modules = {"policy": policy, **critics, **further}
         super().__init__(
-            modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **passed_on(OffPolicyAgent, locals())
+            modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **keywords_for(OffPolicyAgent, locals())
         )
         check_pairs(modules if self.policy_learns else {**critics, **further}, optimizers)
         for name, part in {**modules, **optimizers}.items():
@@ -195,17 +202,17 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self._bootstraps = any(getattr(critic, "bootstrap", False) for critic in critics.values())
         self._policy_updates = Count()
 
-    # Hooks of an algorithm
+    # Methods that an algorithm defines
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return additional modules that a variant trains, and their optimisers.
+        """Return additional modules that a subclass trains, and their optimisers.
 
         Both dicts are keyed by attribute name.
         """
         return {}, {}
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Check the explorer. Subclasses also check whether a critic takes the state, or the state and an action.
+        """Check the explorer. Subclasses also check the inputs of the critics, which are Q(s, .) or Q(s, a).
 
         Raises:
             TypeError: If the explorer or a critic is not suitable. The message names the argument.
@@ -217,7 +224,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         return members_by_name({name: modules[name] for name in self.critic_arguments})
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the value that the critics bootstrap from (an `ActionValue` with one action) and the rewards [N]."""
+        """Return the next-state values of the targets, an `ActionValue` with one action, and the rewards, [N]."""
         raise NotImplementedError
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
@@ -230,18 +237,18 @@ class OffPolicyActorCritic(OffPolicyAgent):
         raise NotImplementedError
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the result of `critic_loss` for each critic. Each loss is computed only when the caller asks for it."""
+        """Yield the result of `critic_loss` for each critic. A loss is computed when it is requested."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
-        every = self._rows_of_critics(batch) if self._bootstraps else [batch] * len(self._critic_names)
-        for critic, rows in zip(self.critics, every, strict=True):
+        batches = self._rows_of_critics(batch) if self._bootstraps else [batch] * len(self._critic_names)
+        for critic, rows in zip(self.critics, batches, strict=True):
             value, elementwise, accumulator = self.value_of(critic, batch), self._elementwise, self.batch_accumulator
             yield critic_loss(value, rows, next_value, reward, elementwise=elementwise, accumulator=accumulator)
 
     def _rows_of_critics(self, batch: Batch) -> list[Batch]:
         """Return one batch per critic.
 
-        If an ensemble is bootstrapped, each of its members gets other random weights of the rows.
+        If the critics are an ensemble with `bootstrap=True`, each member has its own random weights of the rows.
         """
         if not self._bootstraps:
             return [batch] * len(self._critic_names)
@@ -279,42 +286,42 @@ class OffPolicyActorCritic(OffPolicyAgent):
         return td_error, stats
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Call the overridden methods of PFRL's agent in the order of PFRL's `update`."""
+        """Call the methods of PFRL's agent, including the subclass's overrides, in the order of PFRL's `update`."""
         raise NotImplementedError
 
-    def _step_on_critics(self, batch: Any) -> None:
+    def _default_critic_update(self, batch: Any) -> None:
         """Make a gradient step on each critic's loss.
 
         This is the default implementation of PFRL's methods that update critics.
 
         Args:
-            batch: Minibatch in any form that `to_batch` accepts.
+            batch: Minibatch of a type that `to_batch` accepts.
         """
         self._record(self.update_step(to_batch(batch), steps_of_update(self), False)[1])
 
-    def _step_on_policy(self, batch: Any) -> None:
+    def _default_policy_update(self, batch: Any) -> None:
         """Make gradient steps on the policy's loss and on losses that depend on the policy.
 
         Args:
-            batch: Minibatch in any form that `to_batch` accepts.
+            batch: Minibatch of a type that `to_batch` accepts.
         """
         self._record(self.policy_step(to_batch(batch), steps_of_update(self)))
         self.n_policy_updates += 1
 
     def _td_errors_of(self, batch: Batch) -> Tensor:
-        """Return the mean over the critics of the absolute TD errors, [N], for a minibatch of features."""
+        """Return each row's absolute TD error, averaged over the critics, [N]. `batch` contains features."""
         with isolated_rng():
             return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
 
-    def _run_update_step(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        """Run `update_step`, in compiled form if updates are compiled.
+    def _run_update_step(self, batch: Batch, *flags: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        """Run `update_step`, or the compiled update if `compile` is True.
 
-        `choice` contains the arguments that follow `step` in `update_step`.
+        `flags` contains the arguments that follow `step` in `update_step`.
         """
         if self._compiled is not None:
-            return self._compiled(batch, *choice)
+            return self._compiled(batch, *flags)
         steps = self._last_steps = StepsOfUpdate(self.gradient_steps)
-        td_error, stats = self.update_step(batch, steps, *choice)
+        td_error, stats = self.update_step(batch, steps, *flags)
         self.guard.restore_moments(steps.refused)
         return td_error, stats
 
@@ -333,24 +340,24 @@ class OffPolicyActorCritic(OffPolicyAgent):
         stats |= {f"q{i}": value for i, value in enumerate(values, 1)}
         if with_policy:
             stats |= self.policy_step(batch, step)
-        # TD error of a row: the error of the only critic, or the mean absolute error over several critics.
+        # With one critic, the signed TD errors; with several critics, the mean of their absolute TD errors.
         td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
         return td_error, stats
 
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Make gradient steps on the critics' losses. Return the items of `critic_losses` and additional statistics."""
+        """Make gradient steps on the critics' losses. Return the results of `critic_losses`, and more statistics."""
         return self._step_critics(self.critic_losses(batch), step), {}
 
     def _step_critics(
         self, results: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
     ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
-        """Make a gradient step on each critic's loss, one after the other. Return the items of `results`.
+        """Make one gradient step per critic, one after the other. Return the items of `results`, one for each critic.
 
-        Each loss is computed only after the gradient step on the previous loss. This keeps the tensors of a loss in the
-        CPU cache until its backward pass. The members of an ensemble share one optimiser, so the sum of their losses is
-        minimised in one step.
+        `results` yields a loss only after the gradient step on the previous loss. This keeps the tensors of a loss in
+        the CPU cache until its backward pass. The members of an ensemble share one optimiser, so the sum of their
+        losses is minimised in one step.
         """
         used: list[tuple[Tensor, Tensor, Tensor]] = []
         remaining = iter(results)
@@ -369,22 +376,22 @@ class OffPolicyActorCritic(OffPolicyAgent):
     target_critics = property(functools.partial(critics_of, prefix="target_"), doc="Target networks of the critics.")
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
-        """Return Q(s, a) of each critic, [n_critics, N]. `obs` are features on the agent's device.
+        """Return Q(s, a) of each critic for N pairs of state and action, [n_critics, N]. `obs` contains features.
 
         Raises:
-            TypeError: If the agent has no critics Q(s, a).
+            TypeError: If the agent has no critics, or if its critics compute Q(s, .).
         """
         batch = batch_of_states(obs, action)
         values = [self.value_of(critic, batch) for critic in self.critics]
         if not values or isinstance(values[0], Tensor):
             got = ", ".join(self._critic_names) or "no critic"
-            raise TypeError(f"{type(self).__name__} has {got}, expected critics that compute Q(s, a)")
+            raise TypeError(f"{type(self).__name__} has {got}, expected critics that compute Q(s, a) of a given action")
         return torch.stack([value.evaluate_actions(action) for value in values])
 
     # Progress
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Return means over the last 1,000 rows or 100 updates (NaN if there is no value yet), and counters."""
+        """Return the means of statistics over the last 1,000 rows or 100 updates (NaN if none), and counters."""
         values = {**dict(super().get_statistics()), **self.extra_statistics()}
         return [(name, values[name]) for name in self.reported if name in values]  # a single critic has no `q2`
 
@@ -414,27 +421,27 @@ class OffPolicyActorCritic(OffPolicyAgent):
         check_one_for_each(output, 1)
         if action_space is not None:
             self._check_policy(output, action_space)
-        try_parts(self, obs, output)
+        dry_run_losses(self, obs, output)
 
     def try_parts(self, batch: Batch, distribution: Distribution) -> None:
-        """Check that the losses can be computed with the policy and the critics.
+        """Dry-run the losses: check that they can be computed with the policy and the critics.
 
         Args:
             batch: Batch of two rows.
             distribution: Output of the policy for the observation.
         """
         if self.action_kind[0] != "discrete":
-            densities, instead = self._needs_densities, self._discrete_form
-            check_distribution("policy", distribution, densities=densities, reparametrised=True, instead=instead)
+            densities, alternative = self._needs_densities, self._discrete_alternative
+            check_distribution("policy", distribution, densities=densities, reparametrised=True, instead=alternative)
         if self._needs_densities:
             try:
                 self._densities_of(distribution)
             except (RuntimeError, NotImplementedError) as error:
-                raise TypeError(f"{type(self).__name__} needs a policy with densities, but {error}") from error
-        try_critics(self, batch)
+                raise TypeError(f"{type(self).__name__} needs a policy with log-probabilities, but {error}") from error
+        dry_run_critics(self, batch)
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Check that the dataset and the policy have the same kind of actions.
+        """Check that the actions of the dataset and of the policy have the same kind.
 
         Log a warning if the dataset contains actions that the policy cannot produce.
         """
@@ -444,7 +451,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
             spaces.check_size(self, dataset, output.probs.shape[-1])
         elif isinstance(output, Distribution) and kind != "discrete":
             spaces.check_size(self, dataset, output.event_shape.numel())
-            spaces.warn_of_actions_out_of_reach(self, dataset, output)
+            spaces.warn_of_actions_outside_bounds(self, dataset, output)
 
     def _check_policy(self, distribution: Distribution, action_space: Any) -> None:
         """Check that the policy's output for one observation fits the action space."""
@@ -459,7 +466,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self._last_bounds_warning = warning
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Return the action bounds of the policy and of the explorer, keyed by part; None for unknown bounds.
+        """Return the action bounds of the policy and of the explorer, keyed by these names. None if unknown.
 
         Args:
             distribution: Output of the policy for any observation.

@@ -1,4 +1,4 @@
-"""The base class of A3C and ACER, whose processes act for a few steps and then update a shared model."""
+"""The base class of A3C and ACER: several processes act for a few steps, then update a shared model."""
 
 import copy
 import logging
@@ -13,7 +13,7 @@ from torch import Tensor
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed, has_mask
+from pfrl_like.learning.acting import Acting, PolicyActionSelector, check_observed, has_mask
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
@@ -26,7 +26,7 @@ from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers, learning
+from pfrl_like.utils.contexts import block_evaluation, evaluation_mode
 from pfrl_like.utils.copy_param import copy_grad, copy_param
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
@@ -46,8 +46,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     An algorithm defines `loss(batch)`. The agent computes on the CPU.
 
     Args:
-        model: Module from observations to a tuple that begins with distributions of actions. The agent acts with a copy
-            of the model.
+        model: Module from observations to a tuple whose first item is a distribution of actions. The agent acts with a
+            copy of the model.
         optimizer: Optimiser of the model's parameters. The processes share the optimiser's state.
         t_max: Maximum number of steps between updates. The agent also updates at the end of each episode.
         gamma: Discount factor per step.
@@ -68,18 +68,18 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     _gradient_step: GradientStep | None = None
     _shared_buffers: Sequence[tuple[Tensor, Tensor]] = ()
 
-    _selector = PolicyChoice()
-    _acting_argument = "model"
+    _selector = PolicyActionSelector()
+    _acting_network_name = "model"
     _acting_attributes = ("model",)
     value_type: type[Any] = tuple
 
-    #: Classes of the model's outputs after the distribution.
+    #: Classes of the items that follow the distribution in the model's output tuple.
     _further_outputs: tuple[type[Any], ...] = (Tensor,)
 
-    #: Names of statistics with one value per row. The attribute `average_<name>` is the running mean of a statistic.
+    #: Names of statistics with one value per row. The attribute `average_<name>` is the running mean of the statistic.
     _averaged: tuple[str, ...] = ("value", "entropy")
     #: Names of additional numeric attributes that are saved.
-    _kept_numbers: tuple[str, ...] = ()
+    _saved_numbers: tuple[str, ...] = ()
     #: Description of the model's output in error messages.
     _model_parts = "(distribution, values)"
 
@@ -88,10 +88,10 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     #: True to skip the on-policy updates.
     disable_online_update: bool = False
 
-    #: Batch that an overridden method of PFRL's agent learns from. None if no overridden method is running.
-    _hooked_batch: Batch | None = None
-    #: Number of gradient steps that `update` made while the overridden method was running.
-    _hooked_updates: int = 0
+    #: Batch of the override that is running. None if no override of a method of PFRL's agent is running.
+    _override_batch: Batch | None = None
+    #: Number of gradient steps that this library's `update` has made for the override that is running.
+    _override_updates: int = 0
     past_rewards: Mapping[int, float] = types.MappingProxyType({})
 
     obs_normalizer: None = None
@@ -142,10 +142,13 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self._steps: dict[int, Steps] = {}  # keyed by environment index
         self._features: Any = None  # features of the observations of the last `act`
 
-    # Hooks of an algorithm
+    # Methods that an algorithm defines
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the scalar loss, the value errors, [N], and statistics, for consecutive steps of one episode."""
+        """Return the scalar loss, the errors of the state values, [N], and statistics.
+
+        `batch` contains consecutive steps of one episode.
+        """
         raise NotImplementedError
 
     def _learn_from(self, batch: Batch) -> None:
@@ -153,12 +156,12 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.learn(batch)
 
     def _learn_by_hooks(self, statevar: Any) -> None:
-        """Call the overridden methods of PFRL's agent, as PFRL does after `t_max` steps.
+        """Call the methods of PFRL's agent, including the subclass's overrides, as PFRL does after `t_max` steps.
 
         Args:
             statevar: Features of the last observation. None if the observation is terminal.
         """
-        batch: Any = self._hooked_batch if update_takes_batch(self) else statevar
+        batch: Any = self._override_batch if update_takes_batch(self) else statevar
         self.update(batch)
 
     def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
@@ -187,16 +190,19 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def _value(self, obs: Any, active: Any = None) -> Any:
         """Return the distribution of actions for features."""
         outputs = super()._value(obs, active)
-        check_outputs(outputs, first_leaf(obs).shape[0], self._acting_argument, self._model_parts)
+        check_outputs(outputs, first_leaf(obs).shape[0], self._acting_network_name, self._model_parts)
         return outputs[0]
 
     def _check_output(self, outputs: Any, obs: Any, action_space: Any) -> None:
-        """Check the types of the model's outputs. Check that the policy has densities and fits the action space."""
+        """Check that the model's outputs have the right types, and that the actions match the action space.
+
+        Also check that log-probabilities of the actions can be computed.
+        """
         super()._check_output(outputs, obs, action_space)
-        check_outputs(outputs, 1, self._acting_argument, self._model_parts, self._further_outputs)
-        check_distribution(self._acting_argument, outputs[0], densities=True)
+        check_outputs(outputs, 1, self._acting_network_name, self._model_parts, self._further_outputs)
+        check_distribution(self._acting_network_name, outputs[0], densities=True)
         if action_space is not None:
-            check_policy_fits(outputs[0], action_space, self._acting_argument)
+            check_policy_fits(outputs[0], action_space, self._acting_network_name)
 
     # Observing
 
@@ -242,7 +248,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
                 if steps is None:
                     state = None if self.memory is None else self.memory.train_previous_state
                     steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
-                obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)  # noqa: B023 - called at once
+                obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)  # noqa: B023 - called immediately
                 mask = None if self._last_mask is None else self._last_mask[i]
                 reward = float(batch_reward[i])
                 steps.rows.append((obs, self.batch_last_obs[i], self.batch_last_action[i], reward, mask))
@@ -274,7 +280,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         """Learn once from consecutive steps of one episode. No other method changes the parameters.
 
         A subclass may override this method with one of two signatures. The agent calls the override after `t_max` steps
-        or at the end of an episode.
+        and at the end of an episode.
 
         - `update(batch, ...)` gets the steps as a `Batch` of features.
         - `update(statevar)`, as in PFRL's A3C, gets the features of the last observation, tensors [1, ...], or None if
@@ -283,34 +289,35 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
           recurrent state at `t_start`. `train_recurrent_states` is the recurrent state after the last step.
 
         Args:
-            batch: Steps in time order, with raw observations. Within an overridden `update(statevar)`, `statevar` is
-                also accepted.
+            batch: Steps in time order, with raw observations. An override `update(statevar)` may also pass `statevar`
+                to `super().update`.
             errors_out: List that is cleared and filled with the absolute errors. If None, no errors are stored.
 
         Returns:
-            Value errors, [N], and the statistics of the loss. For a sequence, only the largest error is returned, [1].
+            Errors of the state values, [N], and the statistics of the loss. For a sequence, only the largest error is
+            returned, [1].
 
         Raises:
             ValueError: If the batch contains several sequences.
             NonFiniteError: If the loss or a gradient is NaN or infinite. No parameter is changed. The attribute `batch`
                 of the error contains the steps.
         """
-        is_hooked = self._hooked_batch is not None
-        if is_hooked:
+        in_override = self._override_batch is not None
+        if in_override:
             batch = batch_of_steps(self, batch)
         if batch.lengths is not None and len(batch.lengths) != 1:
             raise ValueError(f"batch has {len(batch.lengths)} sequences, expected the steps of one episode")
         features = batch
-        if not self.features.is_identity and not is_hooked:  # a hooked batch already has features
+        if not self.features.is_identity and not in_override:  # the batch of an override already has features
             obs, next_obs = (self.features.on_batch(each, self.device) for each in (batch.obs, batch.next_obs))
             features = batch.replace(obs=obs, next_obs=next_obs)
         try:
-            with learning(self.model):
+            with block_evaluation(self.model):
                 error, stats = self.learn(features)
         except NonFiniteError as rejection:
             rejection.batch = batch
             raise
-        if is_hooked:
+        if in_override:
             copy_grad(self._shared_model, self.model)  # as PFRL does
         if batch.lengths is not None:
             error = max_over_sequences(error, batch.lengths)
@@ -339,7 +346,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             return torch.zeros(1)
         last = map_nested(lambda leaf: leaf[-1:], batch.next_obs)
         mask = None if batch.next_action_mask is None else batch.next_action_mask[-1:]
-        with torch.no_grad(), evaluating_readers(self.model):
+        with torch.no_grad(), evaluation_mode(self.model):
             if self.recurrent:
                 _, state = forward(self.model, batch.obs, batch.recurrent_state, batch.lengths)
                 outputs, _ = forward(self.model, last, state)
@@ -357,7 +364,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     # Statistics and files
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Return the running means over the steps with which this process has made updates."""
+        """Return the running means. They include only steps from which this process has learned."""
         return [(f"average_{name}", getattr(self, f"average_{name}")) for name in self._averaged]
 
     def saved_state(self) -> dict[str, Any]:
@@ -373,11 +380,11 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def restore_state(self, state: dict[str, Any]) -> None:
         """Restore the result of `saved_state`.
 
-        If an entry is missing in `state`, the agent keeps its value. Only the steps since the last update are always
-        replaced.
+        If an entry is missing in `state`, the corresponding attribute does not change. Exception: the steps since the
+        last update are always replaced. If `state` has no steps, they are removed.
 
         Raises:
-            ValueError: If `state` has an unknown entry or a value of a wrong type. The agent is not changed.
+            ValueError: If `state` has an unknown entry, or a value of the wrong type. The agent is not changed.
         """
         state = dict(state)
         steps = {int(i): Steps.from_state(each) for i, each in state.pop("steps", {}).items()}
@@ -394,7 +401,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.memory, self._steps = memory, steps
 
     def _numbers(self) -> dict[str, Any]:
-        names = ("t", "optim_t", *(f"average_{name}" for name in self._averaged), *self._kept_numbers)
+        names = ("t", "optim_t", *(f"average_{name}" for name in self._averaged), *self._saved_numbers)
         return {name: getattr(self, name) for name in names}
 
     # The shared model (arXiv:1602.01783, algorithm S3)
@@ -424,8 +431,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
         Raises:
             AssertionError: If some, but not all, tensors of the shared model and its optimiser are in shared memory, or
-                if a tensor of the acting copy is in shared memory. If no tensor is in shared memory, the agent trains
-                in one process.
+                if a tensor of the acting copy is in shared memory. No error is raised if no tensor is in shared memory,
+                because the agent then trains in one process.
         """
         states = self.optimizer.state_dict()["state"].values()
         shared = [*self._shared_model.state_dict().values()]
@@ -435,7 +442,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         assert not any(value.is_shared() for value in self.model.state_dict().values()), "model is in shared memory"
 
     def _step_shared(self, loss: Tensor) -> None:
-        """Update the shared parameters with the gradient of the acting copy's loss, then copy the parameters back.
+        """Update the shared parameters with the gradients of the acting copy, then copy the parameters back.
 
         Raises:
             NonFiniteError: If the loss or the gradient is NaN or infinite. No parameter is changed.
@@ -444,7 +451,9 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         if step is None or step.optimizer is not self.optimizer or step.max_grad_norm != self.max_grad_norm:
             shared, acting = self._shared_model, self.model
             params = [param for group in self.optimizer.param_groups for param in group["params"]]
-            copies: dict[Tensor, Tensor] = {param: param for param in params}  # parameters that are not in the model
+            copies: dict[Tensor, Tensor] = {
+                param: param for param in params
+            }  # for the model's parameters, the next line sets the copy
             copies |= dict(zip(shared.parameters(), acting.parameters(), strict=True))
             self._shared_buffers = list(zip(shared.buffers(), acting.buffers(), strict=True))
             step = self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies=copies)
@@ -465,7 +474,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         """Load a directory written by `save` or by PFRL, and copy the parameters to the shared model.
 
         Raises:
-            CheckpointError: If the directory contains no complete save of such an agent. The agent does not change.
+            CheckpointError: If the directory does not contain a complete saved agent of this class. The agent does not
+                change.
         """
         super().load(dirname)
         copy_param(self._shared_model, self.model)
@@ -474,7 +484,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         """Load the result of `state_dict`, and copy the parameters to the shared model.
 
         Raises:
-            CheckpointError: If the dict is the state of another agent. The agent does not change.
+            CheckpointError: If the dict does not match this agent. The agent does not change.
         """
         super().load_state_dict(state_dict)
         copy_param(self._shared_model, self.model)

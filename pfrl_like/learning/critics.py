@@ -2,7 +2,8 @@
 
 A critic is called as `critic((obs, action))`. It returns Q-values, [N, 1], or an `ActionValue` with one action, for
 example quantiles [N, n, 1] or probabilities of atoms [N, 1, n]. The batch may contain sequences. A recurrent critic
-updates its recurrent state with the actions of the batch. The value of any other action is computed from this state.
+computes its recurrent states from the observations and actions of the batch. The value of any other action is computed
+from these states.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value import DiscreteActionValue, least_of
+from pfrl_like.action_value import DiscreteActionValue, min_of
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
@@ -24,7 +25,7 @@ from pfrl_like.utils import recurrent
 
 @dataclasses.dataclass(frozen=True)
 class Targets:
-    """Specification of the parts of an agent that have target networks, and of the times of target updates.
+    """Specification of an agent's target networks, and of the times at which they are updated.
 
     Args:
         of_policy: True if the policy has a target network.
@@ -64,7 +65,7 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
 
     Raises:
         TypeError: If the critic's output has the wrong type.
-        ValueError: If the critic's output is not one number per row.
+        ValueError: If the critic's output is a tensor that does not contain one number per row.
     """
     obs = batch.obs if not next else batch.next_obs if batch.next_row is None else next_obs_of(batch)
     if batch.lengths is None or not recurrent.is_recurrent(critic):
@@ -72,7 +73,7 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
     elif action is None:
         output = recurrent.sequence_outputs(critic, (obs, batch.action), None, batch.lengths)
     else:
-        history = _histories(critic, batch, after=next)
+        history = _recurrent_states(critic, batch, after=next)
         if next and batch.next_row is not None:
             history = recurrent.map_recurrent_state(lambda state: state[:, batch.next_row], history)
         output = recurrent.one_step_forward(critic, (obs, action), history)[0]
@@ -81,17 +82,20 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
         return DiscreteActionValue(output.reshape(-1, 1))
     if isinstance(output, Tensor):
         got = tuple(output.shape)
-        raise ValueError(f"a critic gives numbers of shape {got} for {n} rows, expected one for each, ({n}, 1)")
+        raise ValueError(f"a critic gives numbers of shape {got} for {n} rows, expected one number per row, ({n}, 1)")
     if not isinstance(output, DiscreteActionValue):
         raise wrong_critic(type(output), DiscreteActionValue)
     return output
 
 
 def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool = False) -> Tensor:
-    """Return the mean values of M actions for each row's state (or next state), [M, N].
+    """Return Q(s, a) of M actions in each row's state (or next state), [M, N].
 
-    On the CPU, the critic is called with chunks of the M * N pairs. On other devices, it is called once. A recurrent
-    critic is called once for each of the M actions, with its recurrent state after the recorded history.
+    If the critic is distributional, Q(s, a) is the mean of the distribution.
+
+    On the CPU, the critic is called with chunks of the M * N state-action pairs. On other devices, the critic is called
+    once. A recurrent critic is called once for each of the M actions, with its recurrent states after the steps before
+    each row.
 
     Args:
         critic: The critic.
@@ -108,22 +112,22 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
     return apply_in_chunks(values, next_obs_of(batch) if next else batch.obs, actions)
 
 
-def least_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:
-    """Return, for each next state, the value of `action` under the critic with the minimum mean value."""
-    return least_of([value_of(critic, batch, action, next=True) for critic in critics])
+def min_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:
+    """Return the value of `action` in each next state, from the critic whose mean value is smallest."""
+    return min_of([value_of(critic, batch, action, next=True) for critic in critics])
 
 
-def least_value(critics: Sequence[Any], batch: Batch, action: Tensor | None = None) -> Tensor:
+def min_value(critics: Sequence[Any], batch: Batch, action: Tensor | None = None) -> Tensor:
     """Return the minimum of Q(s, a) over the critics, [N]. If `action` is None, the actions of the batch are used."""
-    return least([mean_value(value_of(critic, batch, action)) for critic in critics])
+    return minimum([mean_value(value_of(critic, batch, action)) for critic in critics])
 
 
 def with_initial_states(network: Any, batch: Batch, *, next: bool = False) -> Batch:
-    """Return the batch with initial recurrent states, for a network whose input is the state only.
+    """Return the batch with the recurrent states of `network`, whose input is the state only.
 
-    The recurrent states in a batch are the states of the policy. Another network starts each sequence from its initial
-    recurrent state. If `next` is True, the returned batch also has the network's states after the first observations,
-    which are needed to evaluate `next_obs`.
+    The recurrent states in a batch belong to the policy. Every other network begins each sequence with its own initial
+    recurrent state. If `next` is True, the returned batch also contains the network's recurrent state after the first
+    step of each sequence. The evaluation of `next_obs` begins with this state.
     """
     if batch.lengths is None:
         return batch
@@ -143,16 +147,16 @@ def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
         ValueError: If the log-probabilities or the actions have the wrong shape.
     """
     expected, got = tuple(distribution.event_shape), tuple(action.shape[1:])
-    if expected != got and len(distribution.batch_shape) == 1:  # some distributions would broadcast silently
+    if expected != got and len(distribution.batch_shape) == 1:  # some distributions broadcast such actions silently
         raise ValueError(f"policy gives actions of shape {expected}, but the batch has actions of shape {got}")
     log_prob: Tensor = distribution.log_prob(action)
     if log_prob.ndim != 1:
-        raise not_one_for_each_row(log_prob)
+        raise log_prob_shape_error(log_prob)
     return log_prob
 
 
-def not_one_for_each_row(log_prob: Tensor) -> ValueError:
-    """Return the error for log-probabilities that are not one number per row."""
+def log_prob_shape_error(log_prob: Tensor) -> ValueError:
+    """Return the exception for log-probabilities that are not one number per row."""
     return ValueError(
         f"log_prob of the policy's distribution has shape {tuple(log_prob.shape)}, expected one number for each row: "
         "wrap the distribution in torch.distributions.Independent"
@@ -167,7 +171,7 @@ def next_obs_of(batch: Batch) -> Any:
 
 
 @torch.no_grad()
-def _histories(critic: Any, batch: Batch, after: bool) -> Any:
+def _recurrent_states(critic: Any, batch: Batch, after: bool) -> Any:
     """Return the critic's recurrent state before each row, or after each row if `after` is True, for all N rows.
 
     The result is None if all these states are initial states.
@@ -175,7 +179,7 @@ def _histories(critic: Any, batch: Batch, after: bool) -> Any:
     assert batch.lengths is not None
     state, start, count, states = None, 0, len(batch.lengths), []
     for size in recurrent.batch_sizes_of(batch.lengths).tolist():
-        before = recurrent.map_recurrent_state(lambda part: part[:, :size].contiguous(), state)  # noqa: B023 - called at once
+        before = recurrent.map_recurrent_state(lambda part: part[:, :size].contiguous(), state)  # noqa: B023 - called immediately
         step = map_nested(lambda leaf: leaf[start : start + size], (batch.obs, batch.action))  # noqa: B023
         _, state = recurrent.one_step_forward(critic, step, before)
         states.append(state if after else before)
@@ -201,7 +205,7 @@ def mean_value(value: Any) -> Tensor:
     return mean
 
 
-def least(values: Sequence[Tensor]) -> Tensor:
+def minimum(values: Sequence[Tensor]) -> Tensor:
     """Return the minimum of several values for each row, [N]."""
     return functools.reduce(torch.minimum, values)
 
@@ -225,23 +229,24 @@ def critic_loss(
     """Return the loss between a critic's values and the targets `reward + discount * next_value`.
 
     Args:
-        value: Action value for each state. It contains several actions, or only the action taken.
+        value: `ActionValue` of the states. It contains the values of several actions, or only of the action taken.
         batch: Transitions or sequences.
-        next_value: Action value for each next state. No gradient flows into it.
+        next_value: `ActionValue` of the next states. No gradient flows into it.
         reward: Rewards, [N]. If None, the rewards of the batch are used.
         action: Index of the action taken, [N]. If None, `value` contains only this action.
-        next_action: Index of the action to bootstrap from, [N]. If None, `next_value` contains only this action.
-        elementwise: Function that computes the loss of each TD error, for critics of Q-values. Distributional critics
-            have their own loss and ignore this argument.
+        next_action: Index of the action in the next state whose value is used in the target, [N]. If None, `next_value`
+            contains only this action.
+        elementwise: Function from TD errors to losses, element by element. Distributional critics have their own loss
+            and ignore this argument.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), the TD errors, [N], and Q(s, a), [N]. Errors and Q-values
-        are detached.
+        The scalar loss (weighted if the batch has weights), the TD errors, [N], and Q(s, a), [N]. The TD errors and
+        Q(s, a) are detached.
     """
     reward = batch.reward if reward is None else reward
-    only = torch.zeros_like(reward, dtype=torch.int64)
-    action = only if action is None else action
-    next_action = only if next_action is None else next_action
+    first_action = torch.zeros_like(reward, dtype=torch.int64)
+    action = first_action if action is None else action
+    next_action = first_action if next_action is None else next_action
     loss, td_error, mean = value.td_loss(action, reward, batch.discount, next_value, next_action, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean

@@ -53,11 +53,11 @@ def temperature_loss(
 
 
 class LagrangeMultiplier:
-    """Weight of a loss term: constant, or learnt so that a constrained quantity reaches its target.
+    """Weight of a loss term. It is constant, or learnt so that a constrained quantity reaches its target.
 
     Args:
         name: Name of the multiplier.
-        initial: Initial value, positive. 0 is allowed for a constant.
+        initial: Initial value, positive. A constant multiplier may also be 0.
         target_name: Name of the target in error messages.
         target: Target of the constrained quantity. If None, the multiplier is constant.
         lr: Learning rate of the multiplier's Adam optimiser. If None, Adam's default is used.
@@ -86,14 +86,14 @@ class LagrangeMultiplier:
         return self.initial if self.holder is None else self.holder.log_temperature.detach().exp()
 
     def update(self, step: Step, quantity: Tensor, target: Any, weight: Tensor | None, accumulator: str) -> None:
-        """Make a gradient step on `temperature_loss`. A constant multiplier does not change.
+        """Make a gradient step on `temperature_loss`. If the multiplier is constant, do nothing.
 
         The multiplier grows if the mean of quantity + target is positive.
 
         Args:
             step: Function that makes a gradient step, called as (name of the optimiser's attribute, loss).
             quantity: The constrained quantity, [N].
-            target: Minus the target of the quantity. A constant multiplier ignores it.
+            target: The negative target of the quantity, a number or a scalar tensor. A constant multiplier ignores it.
             weight: Importance weights, [N]. If None, all weights are 1.
             accumulator: "mean" or "sum" over the rows.
         """

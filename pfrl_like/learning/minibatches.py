@@ -13,11 +13,11 @@ from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.recurrent_memory import batch_first, burn_in
 from pfrl_like.learning.rollout import Episodes
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
 Rows = NDArray[np.int64]
-#: Column of `Batch.extra` that marks rows whose observations are already features.
+#: Key of `Batch.extra`. If a batch has this column, its observations are already features.
 FEATURES = "features"
 
 
@@ -28,7 +28,7 @@ def all_steps(episodes: Episodes, max_len: int | None = None) -> Batch:
     """
     if episodes.states is None:
         return episodes.steps
-    return sequences(episodes, *pieces(episodes.lengths, max_len))
+    return sequences(episodes, *cut_episodes(episodes.lengths, max_len))
 
 
 def episode_batches(episodes: Episodes) -> Iterator[Batch]:
@@ -41,16 +41,20 @@ def episode_batches(episodes: Episodes) -> Iterator[Batch]:
             yield sequences(episodes, np.array([start]), np.array([length]))
 
 
-def shuffled(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
-    """Yield the minibatches of each epoch, in random order. Minibatches of recurrent models contain sequences.
+def epochs_of(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
+    """Yield epochs. Each epoch yields its minibatches, in random order.
 
-    Every minibatch of steps has `size` steps: the last minibatch of an epoch is filled with steps of the next
-    permutation. The total number of minibatches is the smallest number with which each step is used `epochs` times.
+    If the model is recurrent, the minibatches contain sequences, as in `shuffled_sequences`. Otherwise they contain
+    steps.
+
+    Every minibatch of steps has exactly `size` steps: the last minibatch of an epoch also contains steps of the next
+    permutation. There are ceil(n * epochs / size) minibatches in total, where n is the number of steps. Therefore each
+    step is used at least `epochs` times.
 
     Args:
         episodes: All steps.
         size: Number of steps per minibatch.
-        epochs: Number of times that each step is used. Steps that fill the last minibatch are used one more time.
+        epochs: Number of times that each step is used. The steps that fill the last minibatch are used once more.
         max_len: Maximum number of steps per sequence. If None, each sequence is a whole episode.
     """
     if episodes.states is not None:
@@ -76,18 +80,19 @@ def _split(steps: Batch, rows: Tensor, size: int) -> Iterator[Batch]:
     nested = {name: columns.pop(name) for name in [*columns] if not isinstance(columns[name], Tensor)}
     parts = [column.split(size) for column in columns.values()]
     for i, values in enumerate(zip(*parts, strict=True)):
-        place = slice(i * size, (i + 1) * size)
-        others = {name: map_nested(lambda leaf: leaf[place], value) for name, value in nested.items()}  # noqa: B023
+        chosen = slice(i * size, (i + 1) * size)
+        others = {name: map_nested(lambda leaf: leaf[chosen], value) for name, value in nested.items()}  # noqa: B023
         yield Batch(**{"next_obs": None, **others, **dict(zip(columns, values, strict=True))})
 
 
 def shuffled_sequences(
     episodes: Episodes, size: int, epochs: int, max_len: int | None = None
 ) -> Iterator[Iterator[Batch]]:
-    """Yield the minibatches of each epoch: sequences whose lengths add up to `size`.
+    """Yield epochs. Each epoch yields minibatches of sequences whose lengths add up to `size`.
 
-    The sequences are concatenated in random order and cut when a minibatch is full. Steps at the end that do not fill a
-    minibatch are left out. If there are fewer than `size` steps in total, one minibatch contains all steps.
+    The sequences are concatenated in random order and cut when a minibatch is full. Steps at the end of an epoch that
+    do not fill a minibatch are omitted. If there are fewer than `size` steps in total, one minibatch contains all
+    steps.
 
     Args:
         episodes: All steps.
@@ -95,14 +100,14 @@ def shuffled_sequences(
         epochs: Number of epochs.
         max_len: Maximum number of steps per sequence. If None, each sequence is a whole episode.
     """
-    begin, length = pieces(episodes.lengths, max_len)
+    begin, length = cut_episodes(episodes.lengths, max_len)
     size = min(size, len(episodes))
     for _ in range(epochs):
         order = np.random.permutation(len(begin))
         yield (sequences(episodes, *parts) for parts in _full_minibatches(begin[order], length[order], size))
 
 
-def pieces(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
+def cut_episodes(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
     """Cut episodes every `max_len` steps. Return the first row and the length of each resulting sequence."""
     begin = np.cumsum(lengths) - lengths
     if max_len is None:
@@ -114,7 +119,11 @@ def pieces(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
 
 
 def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
-    """Return packed sequences. They begin at the rows `begin`, with the recurrent states before these rows."""
+    """Return packed sequences.
+
+    Sequence i begins at row `begin[i]` and has `lengths[i]` steps. Its initial recurrent state is the state before this
+    row.
+    """
     order = np.argsort(-lengths, kind="stable")
     begin, lengths = begin[order], lengths[order]
     step = np.arange(lengths[0])[:, None]
@@ -130,20 +139,21 @@ def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
 def _full_minibatches(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]:
     """Yield the first rows and lengths of each minibatch's sequences. A sequence is cut if the minibatch is full."""
     stop = np.cumsum(length)
-    for full in range(size, int(stop[-1]) + 1, size):
-        first, last = np.searchsorted(stop, full - size, "right"), np.searchsorted(stop, full, "left")
+    for end in range(size, int(stop[-1]) + 1, size):
+        first, last = np.searchsorted(stop, end - size, "right"), np.searchsorted(stop, end, "left")
         chosen_begin, chosen_length = begin[first : last + 1].copy(), length[first : last + 1].copy()
-        skipped = full - size - (stop[first] - length[first])
+        skipped = end - size - (stop[first] - length[first])
         chosen_begin[0] += skipped
         chosen_length[0] -= skipped
-        chosen_length[-1] -= stop[last] - full
+        chosen_length[-1] -= stop[last] - end
         yield chosen_begin, chosen_length
 
 
 def next_obs_rows(episodes: Episodes) -> Tensor:
-    """Return the row of each step's next observation in the concatenation of `obs` and `last_obs`, [N].
+    """Return for each step the index of its next observation, [N].
 
-    For a terminal step, the result is the row of the step itself.
+    The indices refer to the concatenation of `obs` and `last_obs`. For a terminal step, the index is the row of the
+    step itself.
     """
     n, device = len(episodes), episodes.steps.reward.device
     ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1).to(device)
@@ -160,7 +170,7 @@ def batch_of_episodes(episodes: Episodes) -> Batch:
     steps, next_rows = episodes.steps, next_obs_rows(episodes)
     next_obs = map_nested(lambda leaf: leaf[next_rows], concatenate_nested([steps.obs, episodes.last_obs]))
     episodes = dataclasses.replace(episodes, steps=steps.replace(next_obs=next_obs))
-    batch = sequences(episodes, *pieces(episodes.lengths, None))
+    batch = sequences(episodes, *cut_episodes(episodes.lengths, None))
     return batch.replace(extra={FEATURES: torch.ones(len(steps), dtype=torch.bool)})
 
 
@@ -173,7 +183,7 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
             step.
 
     Returns:
-        The episodes, and the batch row of each of their steps, [N], on the CPU.
+        The episodes, and for each of their steps the row in `batch`, [N], on the CPU.
 
     Raises:
         ValueError: If the agent is recurrent and the batch contains transitions.
@@ -189,15 +199,15 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
         if agent.memory is not None:
             raise ValueError("batch has lengths = None: a recurrent agent learns from sequences, not from transitions")
         rows = torch.arange(len(batch))
-        every = rows.to(agent.device)
+        all_rows = rows.to(agent.device)
         steps = batch.replace(next_obs=None, next_action_mask=None, index=None)
-        return Episodes(steps, np.ones(len(batch), np.int64), every, batch.next_obs), rows
+        return Episodes(steps, np.ones(len(batch), np.int64), all_rows, batch.next_obs), rows
     order = sequence_of_rows(batch.lengths).argsort(stable=True)
     rows, lengths = order.to(agent.device), batch.lengths.numpy()
     last = torch.from_numpy(np.cumsum(lengths) - 1).to(agent.device)
     states = last_state = None
     if agent.memory is not None:
-        states, last_state = _states(agent, batch, batch.lengths)
+        states, last_state = _recurrent_states(agent, batch, batch.lengths)
         states = map_nested(lambda leaf: leaf[rows], states)
     flat = batch.replace(
         lengths=None, recurrent_state=None, next_recurrent_state=None, next_action_mask=None, index=None
@@ -206,14 +216,14 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
     return Episodes(flat.replace(next_obs=None), lengths, last, last_obs, last_state, states), order
 
 
-def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
-    """Return the recurrent states before each packed row, and after the last row of each sequence, batch first."""
+def _recurrent_states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
+    """Return two recurrent states: before each packed row, and after each sequence. The first axis is the batch."""
     state, start, before, after = batch.recurrent_state, 0, [], []
     sizes = [*batch_sizes_of(lengths).tolist(), 0]
-    with torch.no_grad(), evaluating_readers(agent.model):
+    with torch.no_grad(), evaluation_mode(agent.model):
         for size, next_size in zip(sizes, sizes[1:], strict=False):
-            place = slice(start, start + size)
-            obs = agent._normalized(map_nested(lambda leaf: leaf[place], batch.obs))  # noqa: B023 - called at once
+            step_rows = slice(start, start + size)
+            obs = agent._normalized(map_nested(lambda leaf: leaf[step_rows], batch.obs))  # noqa: B023 - called immediately
             _, new = one_step_forward(agent.model, obs, state)
             before.append(batch_first(state, new))
             after.append(batch_first(get_recurrent_state_at(new, slice(next_size, None), detach=True), new))
@@ -222,9 +232,10 @@ def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
 
 
 def features_of_batch(agent: Any, batch: Batch) -> Batch:
-    """Return the batch with features on the agent's device, after burn-in.
+    """Return the batch with features on the agent's device, without the steps of the burn-in.
 
-    If the batch contains sequences, the returned rewards and discounts are those of n-step returns.
+    If the batch contains sequences and `num_steps` of the agent is above 1, the returned batch contains the rewards and
+    discounts of n-step returns.
     """
     if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may remove the mask
         batch = batch.replace(
@@ -248,8 +259,8 @@ def features_of_batch(agent: Any, batch: Batch) -> Batch:
     return batch.replace(reward=reward, discount=discount, next_row=next_row)
 
 
-def not_in_rows(batch: Batch) -> ValueError:
-    """Return the error for a minibatch whose columns are not one number per row."""
+def row_shape_error(batch: Batch) -> ValueError:
+    """Return the exception for a minibatch in which a column does not contain one number per row."""
     columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
     shapes = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
     return ValueError(f"batch has columns of the shapes {shapes}, expected one number for each row, [N]")

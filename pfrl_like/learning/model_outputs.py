@@ -1,4 +1,4 @@
-"""Outputs of models for minibatches, and errors for inputs and outputs of the wrong type or shape."""
+"""Outputs of models for minibatches, and exceptions for inputs and outputs of the wrong type or shape."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -41,19 +41,19 @@ class OutputError(TypeError):
 
 
 def wrong_value(value: Any, value_type: type, argument: str = "q_function", example: str | None = None) -> TypeError:
-    """Return the error for a network output of the wrong type, with an example of a suitable network."""
+    """Return the exception for a network output of the wrong type. It names a suitable network."""
     return wrong_type(type(value), value_type, argument, example)
 
 
 def wrong_type(output_type: type, value_type: type, argument: str, example: str | None = None) -> TypeError:
-    """Return the error for a network output of the wrong class, with an example of a suitable network."""
+    """Return the exception for an output of the class `output_type`. It names a suitable network."""
     needed, got = value_type.__name__, output_type.__name__
     example = example or _EXAMPLES.get(needed)
     return OutputError(f"{argument} gives {got}, expected {needed}{example and f': use for example {example}' or ''}")
 
 
 def wrong_critic(output_type: type, value_type: type, argument: str = "a critic") -> TypeError:
-    """Return the error for an output of the wrong class of a critic Q(s, a), with an example."""
+    """Return the exception for a critic Q(s, a) whose output has the wrong class. It names a suitable critic."""
     example = _CRITIC_EXAMPLES.get(value_type.__name__, "a critic of pfrl_like.q_functions")
     return wrong_type(output_type, value_type, argument, example)
 
@@ -73,19 +73,19 @@ def pair_hint(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def obs_in_errors(argument: str, obs: Any) -> Iterator[None]:
-    """Context that converts a network's input errors to a ValueError that describes the observation."""
+    """Context manager that converts exceptions of `INPUT_ERRORS` to a ValueError that describes the observation."""
     try:
         yield
     except INPUT_ERRORS as error:
-        if type(error) not in INPUT_ERRORS:  # out of memory, not implemented, ...
+        if type(error) not in INPUT_ERRORS:  # subclasses of RuntimeError, such as out-of-memory errors
             raise
         raise input_error(obs, error, argument) from error
 
 
 def input_error(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
-    """Return the error for observations or features `obs` that a network rejected with `error`."""
+    """Return the exception for observations or features `obs` for which a network raised `error`."""
     got = describe_nested(obs)
-    # no hint for a tuple, which may be the result (obs, info) of reset()
+    # give no hint for a tuple, because it may be the result (obs, info) of reset()
     hint = hint or ("" if isinstance(obs, tuple) else pair_hint(error)) or _hint(obs, str(got))
     return ValueError(f"obs does not fit {argument}; obs is {got}, and the network raised: {error}{hint}")
 
@@ -117,7 +117,7 @@ def check_one_for_each(distribution: Any, k: int) -> None:
 
 
 def output_of(model: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Return a module's output for each row's state (or next state) in a minibatch of steps or sequences."""
+    """Return a module's output for the state (or next state) of each row in a minibatch."""
     obs = batch.next_obs if next else batch.obs
     if batch.lengths is None or not is_recurrent(model):
         return fast_forward(model, obs)
@@ -147,18 +147,18 @@ def check_outputs(
     expected: str = "(distribution, values)",
     further: tuple[type[Any], ...] = (Tensor,),
 ) -> None:
-    """Check that a model's output is a tuple of a distribution, optional further parts, and k values.
+    """Check that a model's output is a tuple of a distribution, optional further items, and k values.
 
     Args:
         outputs: Output of the model.
         k: Number of observations.
         argument: Name of the model in error messages.
-        expected: Names of the expected parts, separated by commas, for the error message. The number of names is the
-            expected number of parts.
-        further: Classes of the parts after the distribution.
+        expected: Names of the expected items, separated by commas, for the error message. Their number is the expected
+            number of items.
+        further: Classes of the items after the distribution.
 
     Raises:
-        TypeError: If the parts have the wrong number or types.
+        TypeError: If the number or the types of the items are wrong.
         ValueError: If the number of values is not k.
     """
     if len(outputs) != expected.count(",") + 1 or not all(map(isinstance, outputs[1:-1], further[:-1])):

@@ -22,7 +22,7 @@ from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_trai
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts, check_start
 from pfrl_like.learning.compatibility.spaces import check_dataset, raise_for_unknown_action
 from pfrl_like.learning.critics import Targets
-from pfrl_like.learning.minibatches import features_of_batch, not_in_rows
+from pfrl_like.learning.minibatches import features_of_batch, row_shape_error
 from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, store_step
@@ -35,7 +35,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.checks import constructor_only
-from pfrl_like.utils.contexts import MODES, NO_LOCK, learning
+from pfrl_like.utils.contexts import MODES, NO_LOCK, block_evaluation
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import max_over_sequences
 
@@ -81,23 +81,25 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, an `ActionValue` that a
             network returns must support indexing by rows, `value[rows]`. For updates that are not recurrent, set
             `num_steps` of the replay buffer instead.
-        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
-            steps.
+        burn_in: Number of steps at the beginning of each sequence that only warm up the recurrent state. The loss
+            ignores these steps.
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
-            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
-            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+            and `recurrent=False`. The update is compiled when it runs for the second time. The selection is compiled
+            for each batch size, when this size occurs for the second time. Each compilation takes about 30 s and is
+            logged (level INFO).
     """
 
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
     #: Names of the modules with a target network. The target network of `name` is the attribute `target_<name>`.
     _target_attributes: tuple[str, ...] = ("model",)
-    #: Specification of the parts with target networks, and of the times of target updates.
+    #: Specification of the target networks, and of the times at which they are updated.
     _targets: Targets = Targets()
-    #: True for offline agents. They learn from recorded data and may leave the replay buffer unused.
+    #: True for offline agents. They learn from recorded data. Their replay buffer may stay empty.
     _is_offline: bool = False
     #: True if the losses use the next observations.
     bootstraps: bool = True
-    #: True if a network processes states and next states in one batch, so that batch normalisation uses both.
+    #: True if a network processes states and next states in one batch. Batch normalisation then uses the statistics of
+    #: both.
     joins_next_states: bool = False
     _ignores_modes: bool | None = None  # True if no network has layers such as dropout; None if unknown
     #: True if the agent can learn from sequences with recurrent networks.
@@ -108,25 +110,25 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 
     #: Names of statistics of the losses with one value per row, [N]. The attribute `<name>_record` contains the last
-    #: values of statistic `name`. A user may replace this record with a deque or list. The statistic "average_<name>"
-    #: is the mean of the record.
+    #: 1,000 values of the statistic, and `get_statistics` returns their mean as "average_<name>". A user may replace
+    #: the record with a deque or list.
     averaged_rows: tuple[str, ...] = ("q",)
-    #: Names of statistics of the losses with one value per update. They have records like `averaged_rows`.
+    #: Names of statistics of the losses with one value per update. Their records contain the last 100 values.
     averaged_updates: tuple[str, ...] = ("loss",)
     #: Attribute names of the saved counters, keyed by the counter's name in the saved state.
     _saved_counters: Mapping[str, str] = types.MappingProxyType(
         {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
     )
     _records: Mapping[str, str]  # attribute names of the records, keyed by statistic
-    _unrestored: tuple[str, ...] = ()  # parts of the last loaded state that were not restored
+    _unrestored: tuple[str, ...] = ()  # reasons why the last loaded state is only partly restored
 
-    #: Function that changes the minibatch of features before each update, for example for data augmentation. If it
-    #: returns several versions of each row, the first N rows of the result are the first version of all N rows, and so
-    #: on. If None, the minibatch is not changed.
+    #: Function that changes the minibatch of features before each update, for example for data augmentation. It may
+    #: return several versions of each of the N rows: the first N rows of the result are then the first version, the
+    #: next N rows the second version. If None, the minibatch is not changed.
     augment: Callable[[Batch], Batch] | None = None
 
-    #: Minibatch that an overridden method of PFRL's agent is processing. None if no overridden method is running.
-    _hooked_batch: Batch | None = None
+    #: Minibatch of the override that is running. None if no override of a method of PFRL's agent is running.
+    _override_batch: Batch | None = None
 
     def __init__(
         self,
@@ -198,7 +200,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
         self.guard = UpdateGuard(self.device, modules.values())
-        #: Gradient steps of the last update. On a GPU, their attribute `refused` is 1 if the update was skipped.
+        #: Gradient steps of the last update. On a GPU, their attribute `refused` is 1 if the GPU skipped the update.
         self._last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
@@ -206,18 +208,18 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._updates_left = self._updates_per_sync()  # until the next update of the target networks
         self._clear_records()
 
-    # Hooks of an algorithm
+    # Methods that an algorithm defines
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Return the scalar loss, the TD errors, [N], and statistics of a minibatch.
 
-        This method does not change the agent. `averaged_rows` and `averaged_updates` contain the names of the
-        statistics.
+        This method does not change the agent. The names of the statistics are listed in `averaged_rows` and
+        `averaged_updates`.
         """
         raise NotImplementedError
 
     def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Check the classes of the modules, keyed by argument. Later, `dry_run` checks their inputs and outputs."""
+        """Check the classes of the modules, keyed by argument name. `dry_run` checks their inputs and outputs."""
 
     def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
         """Make the checks of `dry_run`.
@@ -260,8 +262,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     ) -> None:
         """Process the results of the last actions. In training, store the steps and learn.
 
-        The replay buffer checks the rewards. This method does not check the observations. Runners check observations,
-        and the update rejects a NaN loss.
+        The replay buffer checks the rewards. This method does not check the observations: runners check them, and the
+        update rejects a NaN loss.
 
         Args:
             batch_obs: The k observations after the actions. At the end of an episode, the final observation, not the
@@ -281,7 +283,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             not k == len(batch_reward) == len(batch_done) == len(batch_reset)
             or (active is not None and len(active) != k)
             or (self.training and (self.batch_last_obs is None or len(self.batch_last_action) != k))
-        ):  # avoids the call in most steps
+        ):  # `check_observed` is slow; call it only if one of these cheap checks fails
             check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         ended = None if self.memory is None else np.logical_or(batch_done, batch_reset)
         if self.training:
@@ -319,7 +321,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     def update_from_replay(self) -> None:
         """Sample a minibatch, make an update, and update the priorities of the sampled items.
 
-        An agent that learns from sequences does nothing until the buffer has `minibatch_size` episodes.
+        If the agent learns from sequences, the method does nothing until the buffer has `minibatch_size` episodes.
         """
         buffer: Any = self.replay_buffer
         device = self.device if self.features.is_identity else torch.device("cpu")
@@ -340,7 +342,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             td_error, _ = self.update(batch)
             buffer.update_priorities(batch.index, td_error)
         except BaseException:
-            buffer.update_priorities(batch.index[:0], [])  # the buffer then no longer waits for errors
+            buffer.update_priorities(batch.index[:0], [])  # otherwise the buffer would wait for the errors
             raise
 
     @property
@@ -353,9 +355,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once from a minibatch. No other method changes the parameters.
 
-        If there is no environment that counts steps, as with a dataset or a learner process, this method also updates
-        the target networks. It does so before an update if the number of updates since the last update of the target
-        networks equals the number of updates in `target_update_interval` steps.
+        If no environment steps are counted (training on a dataset or in a learner process), this method also updates
+        the target networks. The target networks are then updated before an update, once in as many updates as the agent
+        makes in `target_update_interval` steps.
 
         Args:
             batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
@@ -366,12 +368,12 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             returned, [B].
 
         Raises:
-            ValueError: If rewards, discounts or weights are not one number per row.
+            ValueError: If the rewards, the discounts or the weights do not contain one number per row.
             NonFiniteError: If the loss or a gradient is NaN or infinite. The attribute `batch` of the error is the
-                minibatch. The update is rolled back and learning can continue. If an update has several losses, for
-                example of the critics and then of the policy, earlier gradient steps of the same update are not rolled
-                back, and the message names these steps. On a GPU the update is skipped, and the error is raised up to
-                100 updates later, or by `settle`, without the minibatch.
+                minibatch. The update is rolled back and learning can continue. If an update makes several gradient
+                steps, for example for the critics and then for the policy, earlier steps of the same update are not
+                rolled back. The message names these steps. On a GPU the update is skipped. The error is then raised up
+                to 100 updates later, or by `settle`, and has no minibatch.
         """
         order = None
         if not isinstance(batch, Batch):
@@ -379,7 +381,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             order = batch.index
         rows = batch.reward.shape
         if len(rows) != 1 or batch.discount.shape != rows or (batch.weight is not None and batch.weight.shape != rows):
-            raise not_in_rows(batch)
+            raise row_shape_error(batch)
         if self._updates_left == 0:
             self.sync_target_network()
         features = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
@@ -418,16 +420,17 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         return td_error, stats
 
     def _update_context(self) -> AbstractContextManager[Any]:
-        """Return a context for an update, and store in `_ignores_modes` whether later updates need it.
+        """Return the context manager for an update. Set `_ignores_modes` to True if later updates do not need it.
 
-        If a network behaves differently in evaluation, as with dropout, the context blocks evaluation in other threads.
+        If a network behaves differently in evaluation, for example because of dropout, the context prevents evaluation
+        in other threads.
         """
-        context = learning(*(getattr(self, name) for name in self.saved_attributes))
+        context = block_evaluation(*(getattr(self, name) for name in self.saved_attributes))
         self._ignores_modes = context is NO_LOCK
         return context
 
     def _count_update(self) -> None:
-        """Count an update of an overridden method of PFRL's agent that does not count its updates."""
+        """Count an update that an override of a method of PFRL's agent has made without counting it."""
         self.optim_t += 1
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -440,7 +443,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             TD errors, [N], and statistics.
         """
         if self._compiled is not None:
-            overrides.check_not_compiled(self, True)  # the class may have got overrides after __init__
+            overrides.check_not_compiled(self, True)  # methods of the class may have been replaced later
             return self._compiled(batch)
         td_error, stats = self.update_step(batch, lambda name, loss: self.gradient_steps[name](loss))
         self.guard.restore_moments(self._last_steps.refused)
@@ -483,7 +486,10 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._updates_left = self._updates_per_sync()
 
     def rollback(self, updates: int) -> None:
-        """Decrease the update counters by `updates`, the number of updates that a GPU has skipped."""
+        """Decrease the update counters by `updates`.
+
+        This is the number of updates that the GPU skipped because the loss or gradient was NaN or infinite.
+        """
         self.optim_t -= updates
         self._updates_left = min(self._updates_left + updates, self._updates_per_sync())
 
@@ -499,7 +505,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     _clear_records = statistics.clear_records
 
     def count_step(self) -> None:
-        """Count a training step whose transition was stored by other code, for example by another process."""
+        """Count a training step whose transition other code has stored, for example the learner's poller."""
         self.t += 1
         self._cumulative_steps += 1
 
@@ -539,7 +545,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """Save the agent with `save`, and save the replay buffer as `replay_buffer.pkl` in the same directory.
 
         Raises:
-            CheckpointError: If the agent or the buffer cannot be saved. The agent may already be saved.
+            CheckpointError: If the agent or the buffer cannot be saved. If the buffer fails, the agent is already
+                saved.
         """
         self.save(dirname)
         self.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
@@ -548,7 +555,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """Load the agent and the replay buffer from a directory written by `save_snapshot`.
 
         Raises:
-            CheckpointError: If the agent or the buffer is missing in the directory. The agent may already be loaded.
+            CheckpointError: If the agent or the buffer is missing in the directory. If the buffer is missing, the agent
+                is already loaded.
         """
         self.load(dirname)
         self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))

@@ -16,7 +16,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning import statistics
-from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed
+from pfrl_like.learning.acting import Acting, PolicyActionSelector, check_observed
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
 from pfrl_like.learning.compatibility.spaces import check_policy_fits, raise_for_unknown_action
@@ -31,7 +31,7 @@ from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import LARGEST_REWARD, check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers, learning
+from pfrl_like.utils.contexts import block_evaluation, evaluation_mode
 from pfrl_like.utils.recurrent import one_step_forward
 
 
@@ -39,17 +39,18 @@ from pfrl_like.utils.recurrent import one_step_forward
 class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents that learn only from steps of their current policy.
 
-    An algorithm adds its modules and optimisers as attributes and defines `learn(episodes)`. Its `model` returns
-    (distribution of actions, values [B, 1]), unless `value_type` is a different class.
+    An algorithm adds its modules and optimisers as attributes and defines `learn(episodes)`. If `value_type` is `tuple`
+    (the default), the model returns the tuple (distribution of actions, values [B, 1]). Otherwise the model returns an
+    object of the class `value_type`.
 
     Args:
         modules: Trained modules, keyed by the name of the constructor argument, which error messages use. The agent
             moves them to the device.
         optimizers: Optimisers of the modules, keyed by the name of the constructor argument. `gradient_steps` has a
             `GradientStep` for each optimiser.
-        rollout_size: Number of steps, summed over all environments, between updates. If None, a subclass overrides
+        rollout_size: Number of steps, summed over all environments, between updates. None if a subclass overrides
             `is_due`.
-        windows: Numbers of values over which statistics are averaged, keyed by the statistic's name. The attribute
+        windows: Numbers of last values that are averaged, keyed by the name of the statistic. The attribute
             `<name>_record` contains these values.
         gpu: CUDA device index. None or a negative index means the CPU.
         device: Device as a string or `torch.device`, instead of `gpu`.
@@ -60,18 +61,18 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
         recurrent: True to train the model on sequences. The model must have the interface of `pfrl_like.nn.Recurrent`.
-        obs_normalizer: Normaliser of features. In an update, the normaliser learns from the collected features after
-            the advantages are computed and before the gradient steps. None disables normalisation.
+        obs_normalizer: Normaliser of features. In an update, its statistics are updated with the collected features,
+            after the advantages are computed and before the gradient steps. None disables normalisation.
     """
 
-    _selector = PolicyChoice()
+    _selector = PolicyActionSelector()
     saved_attributes: tuple[str, ...] = ("model", "optimizer")
     _acting_attributes: tuple[str, ...] = ("model",)
-    _acting_argument = "model"
+    _acting_network_name = "model"
     value_type: type[Any] = tuple
 
-    #: Names of numeric attributes that are saved. The value NaN means that the attribute has no value yet.
-    _kept_numbers: tuple[str, ...] = ()
+    #: Names of numeric attributes that are saved. NaN means that an attribute has no value yet.
+    _saved_numbers: tuple[str, ...] = ()
 
     model: Any
     obs_normalizer: Any
@@ -79,10 +80,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     entropy_record: deque[float]
     value_record: deque[float]
 
-    #: Minibatch that an overridden method of PFRL's agent is processing. None if no overridden method is running.
-    _hooked_batch: Batch | None = None
-    #: Episodes that an overridden method of PFRL's agent is processing. None if no overridden method is running.
-    _hooked_episodes: Episodes | None = None
+    #: Minibatch of the override that is running. None if no override of a method of PFRL's agent is running.
+    _override_batch: Batch | None = None
+    #: Episodes of the override that is running. None if no override of a method of PFRL's agent is running.
+    _override_episodes: Episodes | None = None
 
     def __init__(
         self,
@@ -127,20 +128,20 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self._features: Any = None  # features of the observations of the last `act`
         self._last_outputs: Any = None  # outputs of the model for these features
         self._next_obs: list[Any] = []  # the last observation of each environment
-        self._bootstrap_inputs = self._make_bootstrap_inputs
+        self._bootstrap_inputs = self._make_bootstrap_inputs  # `restore_state` sets a function of saved inputs
         self.t = 0  # environment steps in training
         self.n_updates = 0
         self._cumulative_steps = 0
         self._records = statistics.make_records(self, windows)
 
-    # Hooks of an algorithm
+    # Methods that an algorithm defines
 
     def is_due(self) -> bool:
         """Return True if enough steps are collected for an update."""
         return self._rollout_size is not None and len(self._rollout) >= self._rollout_size
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn from episodes with features. Return the TD errors or advantages of the steps, [N], and statistics."""
+        """Learn from episodes of features. Return the TD errors or advantages of the steps, [N], and statistics."""
         raise NotImplementedError
 
     # Acting
@@ -151,25 +152,25 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         if self.training:
             self._features = obs
             distribution, value = self._last_outputs
-            acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
-            self._record_acting(allowed(distribution, action_mask), value, acting)
+            active_rows = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
+            self._record_acting(allowed(distribution, action_mask), value, active_rows)
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         """Return the distribution of actions for features."""
         output = super()._value(self._normalized(obs), active)
         if self.value_type is tuple:
-            check_outputs(output, first_leaf(obs).shape[0], self._acting_argument)
+            check_outputs(output, first_leaf(obs).shape[0], self._acting_network_name)
         outputs = output if self.value_type is tuple else (output, None)
-        if self.training:  # not stored in evaluation, which may run in other threads
+        if self.training:  # evaluation may run in other threads, so it stores nothing
             self._last_outputs = outputs
         return outputs[0]
 
-    def _record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
-        """Add the entropy and value of the rows that `acting` selects to the records."""
+    def _record_acting(self, distribution: Any, value: Any, active_rows: Any) -> None:
+        """Add the entropies and values of some rows to the records. `active_rows` is the index of these rows."""
         if self._records:
             statistics.add_values(
-                self, self._records, {"entropy": distribution.entropy()[acting], "value": value[acting]}
+                self, self._records, {"entropy": distribution.entropy()[active_rows], "value": value[active_rows]}
             )
 
     def _normalized(self, obs: Any) -> Any:
@@ -177,14 +178,17 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return obs if self.obs_normalizer is None else self.obs_normalizer(obs, update=False)
 
     def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """Check the types of the model's outputs. Check that the policy has densities and fits the action space."""
+        """Check that the model's outputs have the right types, and that the actions match the action space.
+
+        Also check that log-probabilities of the actions can be computed.
+        """
         super()._check_output(output, obs, action_space)
         if self.value_type is tuple:
-            check_outputs(output, 1, self._acting_argument)
+            check_outputs(output, 1, self._acting_network_name)
         distribution = output[0] if self.value_type is tuple else output
-        check_distribution(self._acting_argument, distribution, densities=True)
+        check_distribution(self._acting_network_name, distribution, densities=True)
         if action_space is not None:
-            check_policy_fits(distribution, action_space, self._acting_argument)
+            check_policy_fits(distribution, action_space, self._acting_network_name)
 
     # Observing
 
@@ -202,7 +206,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """Process the results of the last actions. In training, store them, and learn when enough steps are collected.
+        """Process the results of the last actions. In training, store the steps, and learn if `is_due` returns True.
 
         This method checks the rewards, but not the observations. Runners check observations, and the model or the
         update rejects NaN.
@@ -231,7 +235,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             or self.batch_last_obs is None
             or len(self.batch_last_action) != k
             or [r for r in batch_reward if type(r) is not float or not -LARGEST_REWARD <= r <= LARGEST_REWARD]
-        ):  # avoids the call in most steps
+        ):  # `check_observed` is slow; call it only if one of these cheap checks fails
             check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         terminated, truncated = np.asarray(batch_done, np.bool_), np.asarray(batch_reset, np.bool_)
         ended = terminated | truncated
@@ -280,20 +284,20 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         else:
             self._next_obs = next_obs
         added = self._rollout.append(env_ids, ended, **columns)
-        cut_off = ended & ~terminated
+        truncated_rows = ended & ~terminated
         self._bootstrap_inputs = self._make_bootstrap_inputs
-        if cut_off.any():
-            self._truncate(env_ids[cut_off], added[cut_off])
+        if truncated_rows.any():
+            self._truncate(env_ids[truncated_rows], added[truncated_rows])
         self.t += len(env_ids)
         self._cumulative_steps += len(env_ids)
 
     def _truncate(self, env_ids: Rows, rows: Rows) -> None:
-        """Store the inputs to bootstrap from after the rows at which the episodes of `env_ids` are truncated."""
+        """Store the bootstrap inputs of the truncated episodes of `env_ids`. `rows` are the episodes' last steps."""
         if len(rows):
             self._rollout.add_bootstrap_inputs(rows, *self._bootstrap_inputs(env_ids))
 
     def _make_bootstrap_inputs(self, env_ids: Rows) -> tuple[Any, Any]:
-        """Return the features of environments' last observations, and the recurrent states to evaluate them with."""
+        """Return the features of environments' last observations, and the recurrent states before them."""
         obs = self.features([self._next_obs[i] for i in env_ids], self.device)
         if self.memory is None:
             return obs, None
@@ -312,10 +316,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """Learn once from a batch of steps, in the same way as from a rollout.
 
         Args:
-            batch: Transitions or sequences with raw observations. Missing columns among `log_prob`, `value`,
-                `advantage` and `returns` are computed from all steps of a sequence, or from each transition separately.
-                None is allowed only within an overridden `update()` of `A2C`. In that case, the agent learns from the
-                collected steps.
+            batch: Transitions or sequences with raw observations. If a column `log_prob`, `value`, `advantage` or
+                `returns` is missing, it is computed, for a sequence from all of its steps. None is allowed only if an
+                override `update()` of `A2C` calls this method. The agent then learns from the collected steps.
             errors_out: List that is cleared and filled with the absolute advantages. If None, no advantages are stored.
 
         Returns:
@@ -324,13 +327,13 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         Raises:
             ValueError: If the batch contains an action that the model does not have. The message contains the row.
             NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite. The attribute `batch` of the
-                error is the batch. On a GPU, the error is raised later and has no batch. Values are checked before any
-                parameter is changed.
+                error is the batch. Rewards, state values and advantages are checked before any parameter changes. On a
+                GPU, the error of a loss or gradient is raised later and has no batch.
         """
         if batch is None:
             return self.learn(episodes_of_rollout(self))
         episodes, order = episodes_of_batch(self, batch)
-        if self._hooked_episodes is None:
+        if self._override_episodes is None:
             error, stats = self._learn_once(episodes, batch)
         else:
             error, stats = self.learn(episodes)
@@ -342,7 +345,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         self.guard.before()
         try:
-            with learning(*(getattr(self, name) for name in self.saved_attributes)):
+            with block_evaluation(*(getattr(self, name) for name in self.saved_attributes)):
                 error, stats = self.learn(episodes)
         except NonFiniteError as failure:
             batch = batch_of_episodes(episodes) if batch is None else batch
@@ -373,13 +376,16 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     diagnose = diagnose
 
     def rollback(self, updates: int) -> None:
-        """Decrease `n_updates` by `updates`, the number of updates that a GPU has skipped."""
+        """Decrease `n_updates` by `updates`.
+
+        This is the number of updates that the GPU skipped because the loss or gradient was NaN or infinite.
+        """
         self.n_updates -= updates
 
-    def _evaluated(self, episodes: Episodes, gae_lambda: float) -> Batch:
+    def _with_advantages(self, episodes: Episodes, gae_lambda: float) -> Batch:
         """Return the steps with the columns `log_prob`, `value`, `advantage` and `returns`.
 
-        The columns are computed with the current model. Columns that the steps already have do not change.
+        The columns are computed with the current model. Existing columns do not change.
 
         Args:
             episodes: Episodes with features.
@@ -389,7 +395,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             NonFiniteError: If one of these columns contains NaN or infinity.
         """
         steps = episodes.steps
-        with torch.no_grad(), evaluating_readers(self.model):
+        with torch.no_grad(), evaluation_mode(self.model):
             distribution, value = self._evaluate(steps.obs, steps.action_mask, episodes.states)
             last_value = value[:0]
             if len(episodes.last_rows):
@@ -401,17 +407,17 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
                 next_value = episodes.next_values(value, last_value)
                 advantage = gae(steps.reward, steps.discount, value, next_value, episodes.continues, gae_lambda)
             returns = advantage + value if steps.returns is None else steps.returns
-            check_numbers(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
+            check_all_finite(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
-        """Update the normaliser with `steps.obs`. Return the episodes with `steps`, normalised after this update."""
+        """Update the normaliser with `steps.obs`. Return the episodes with `steps`, normalised with the update."""
         if self.obs_normalizer is not None:
             self.obs_normalizer.experience(steps.obs)
         return dataclasses.replace(episodes, steps=steps.replace(obs=self._normalized(steps.obs)))
 
     def _evaluate(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
-        """Return distributions and values, [N], of observations. `states` contains a recurrent state for each row."""
+        """Return distributions and state values, [N]. `states` contains the recurrent state before each observation."""
         obs = self._normalized(obs)
         if self.memory is None:
             output = fast_forward(self.model, obs)
@@ -422,7 +428,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return distribution if action_mask is None else allowed(distribution, action_mask), value.squeeze(-1)
 
 
-def check_numbers(**columns: Tensor) -> None:
+def check_all_finite(**columns: Tensor) -> None:
     """Check that all numbers in the columns are finite.
 
     Raises:

@@ -17,16 +17,16 @@ from pfrl_like.storage.plain_tensors import from_plain, to_plain
 from pfrl_like.utils import recurrent
 from pfrl_like.utils.env_values import mask_columns
 
-#: Fields of a batch that have one value per sequence, not one value per row.
+#: Fields of a batch that contain one value per sequence. All other fields contain one value per row.
 _NON_ROW_COLUMNS = ("index", "lengths", "recurrent_state", "next_recurrent_state")
 
 
 class RecurrentMemory:
-    """Recurrent states of the environments that an agent acts in, separately for training and evaluation.
+    """Recurrent states of an agent, one for each environment, separately for training and evaluation.
 
     Args:
-        interval: Number of steps from one recurrent state that is stored in the replay buffer to the next one. If None,
-            only the first state of each episode is stored.
+        interval: Number of steps between the recurrent states that are stored in the replay buffer. If None, only the
+            first state of each episode is stored.
         device: Device of the states.
     """
 
@@ -39,10 +39,10 @@ class RecurrentMemory:
         self._steps = np.zeros(0, dtype=np.int64)  # number of steps in each environment's running episode
 
     def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
-        """Return the module's output for one step, and update the states. Inactive environments keep their states."""
+        """Return the module's output for one step, and update the states of active environments."""
         before = self.train_state if training else self.test_state
         if before is not None and _batch_size(before) != _batch_size((obs,), axis=0):
-            before = None  # a different number of environments means new episodes
+            before = None  # the number of environments has changed, so all episodes are new
         output, after = recurrent.one_step_forward(module, obs, before)
         if active is not None and not np.all(active):
             after = _pairwise(partial(_select, torch.as_tensor(np.asarray(active))), after, before)
@@ -55,7 +55,7 @@ class RecurrentMemory:
     def columns(self, ended: Any, active: Any = None) -> dict[str, Any]:
         """Return the columns `recurrent_state` and `next_recurrent_state` of the last step of each environment.
 
-        A value is None if no state is stored for this step.
+        The value of an environment is None if no state is stored for its step.
         """
         k = len(ended)
         if len(self._steps) != k:
@@ -114,7 +114,7 @@ class RecurrentMemory:
 
 
 def _pairwise(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
-    """Apply a function to each part of `state` and the same part of `other`. `other` may be None."""
+    """Apply a function to each tensor of `state` and the corresponding tensor of `other`. `other` may be None."""
     if isinstance(state, tuple):
         parts = (None,) * len(state) if other is None else other
         return tuple(_pairwise(function, *pair) for pair in zip(state, parts, strict=True))
@@ -122,7 +122,7 @@ def _pairwise(function: Callable[[Any, Any], Any], state: Any, other: Any) -> An
 
 
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
-    """Return `after` for active environments and `before` for inactive environments, on the second axis.
+    """Return the state `after` of active and `before` of inactive environments. The second axis is the environment.
 
     If `before` is None, inactive environments get zeros.
     """
@@ -138,7 +138,7 @@ def _batch_size(nested: Any, axis: int = 1) -> int:
 
 
 def batch_first(state: Any, like: Any) -> Any:
-    """Move the batch axis of a recurrent state to the front. If the state is None, return zeros like `like`."""
+    """Move the batch axis of a recurrent state to the front. If it is None, return zeros in the shape of `like`."""
     return _pairwise(lambda each, part: (torch.zeros_like(each) if part is None else part).movedim(1, 0), like, state)
 
 
@@ -148,24 +148,24 @@ def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
     Args:
         module: Network of the agent. If the network is not recurrent, the recurrent states do not change.
         batch: Sequences whose `obs` are features.
-        n_steps: Number of steps to remove from each sequence. A sequence of `n_steps` or fewer steps keeps its last
+        n_steps: Number of steps to remove from each sequence. A sequence with at most `n_steps` steps keeps its last
             step.
 
     Returns:
         The remaining steps. The number and the order of the sequences do not change. The recurrent states before and
-        after the first remaining step are computed with the current parameters. The states in the replay buffer were
-        computed with older parameters.
+        after the first remaining step are computed with the current parameters, and replace the stored states, which
+        older parameters have computed.
     """
     lengths = batch.lengths
     if lengths is None or n_steps == 0:
         return batch
     burnt = torch.clamp(lengths - 1, max=n_steps)
-    before = packed_rows(lengths, torch.zeros_like(burnt), burnt)
+    burn_in_rows = packed_rows(lengths, torch.zeros_like(burnt), burnt)
     rest = packed_rows(lengths, burnt, lengths)
     with torch.no_grad():
         states = {
-            "recurrent_state": _advance(module, batch.obs, before, batch.recurrent_state, burnt),
-            "next_recurrent_state": _advance(module, batch.next_obs, before, batch.next_recurrent_state, burnt),
+            "recurrent_state": _advance(module, batch.obs, burn_in_rows, batch.recurrent_state, burnt),
+            "next_recurrent_state": _advance(module, batch.next_obs, burn_in_rows, batch.next_recurrent_state, burnt),
         }
     fields = {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
     rows = {k: map_nested(lambda leaf: leaf[rest], v) for k, v in fields.items() if k not in _NON_ROW_COLUMNS}
@@ -188,7 +188,7 @@ def packed_rows(lengths: Tensor, start: Tensor, stop: Tensor) -> Tensor:
 
 
 def _advance(module: Callable[..., Any], inputs: Any, rows: Tensor, state: Any, n_steps: Tensor) -> Any:
-    """Return the recurrent state of each sequence after its first `n_steps` steps, [B].
+    """Return each sequence's recurrent state after `n_steps` steps. `n_steps` has shape [B].
 
     Sequences with 0 steps must be at the end. Their states do not change.
     """
@@ -198,14 +198,14 @@ def _advance(module: Callable[..., Any], inputs: Any, rows: Tensor, state: Any, 
     before = recurrent.map_recurrent_state(lambda part: part[:, :running].contiguous(), state)
     inputs = map_nested(lambda leaf: leaf[rows], inputs)
     advanced = recurrent.forward(module, inputs, before, n_steps[:running])[1]
-    return _pairwise(partial(_join, n_waiting=len(n_steps) - running), advanced, state)
+    return _pairwise(partial(_join, n_unchanged=len(n_steps) - running), advanced, state)
 
 
-def _join(advanced: Any, state: Any, n_waiting: int) -> Any:
-    if advanced is None or n_waiting == 0:
+def _join(advanced: Any, state: Any, n_unchanged: int) -> Any:
+    if advanced is None or n_unchanged == 0:
         return advanced
-    waiting = advanced.new_zeros(advanced.shape[0], n_waiting, *advanced.shape[2:])
-    return torch.cat([advanced, waiting if state is None else state[:, -n_waiting:]], dim=1)
+    waiting = advanced.new_zeros(advanced.shape[0], n_unchanged, *advanced.shape[2:])
+    return torch.cat([advanced, waiting if state is None else state[:, -n_unchanged:]], dim=1)
 
 
 def store_step(
@@ -216,7 +216,7 @@ def store_step(
     Args:
         agent: The agent. Its replay buffer, its `memory` of recurrent states and its mask of the last actions are used.
         step: Observations, actions, rewards, next observations, terminal flags and truncation flags, each of length k.
-        ended: True where the episode has ended, [k]. It is needed only if the agent has a memory.
+        ended: True where the episode has ended, [k]. It is needed only if the agent has a `memory`.
         next_mask: True where an action is allowed in the next observations, [k, n_actions]. None for no mask.
         active: False for environments that took no step, [k]. None if all environments took a step.
         **columns: Additional columns with one value per environment.

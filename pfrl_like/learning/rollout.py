@@ -1,4 +1,4 @@
-"""Storage of the steps between two updates: `Rollout` for several environments, `Steps` for one environment."""
+"""Storage for the steps between two updates: `Rollout` for several environments, `Steps` for one environment."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -13,24 +13,23 @@ from pfrl_like.batch import Batch, concatenate_nested, map_nested
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
 
 Rows = NDArray[np.int64]
-#: Function that takes indices of environments, [m], and returns the inputs to bootstrap from: features [m, ...] of
-#: their last observations, and the recurrent states, [m, layers, ...], with which the model evaluates these
-#: observations.
+#: Function from indices of environments, [m], to the inputs with which the model computes their bootstrap values:
+#: features of their last observations, [m, ...], and the recurrent states before these observations, [m, layers, ...].
 BootstrapInputs = Callable[[Rows], tuple[Any, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Episodes:
-    """Steps of episodes, or of parts of episodes, one episode after the other.
+    """Steps of complete or incomplete episodes, one episode after the other.
 
     Attributes:
         steps: The N steps as rows, with features as `obs`. `next_obs` is None, because `obs` of the next row contains
             the next observation.
         lengths: Number of steps of each episode, [S]. The first `lengths[0]` rows are the first episode.
-        last_rows: Last rows of the episodes whose last step bootstraps, [M], int64.
+        last_rows: Last rows of the M episodes that end without a terminal state, [M], int64. The targets of these rows
+            bootstrap.
         last_obs: Features of the observations after `last_rows`, tensors [M, ...].
-        last_state: Recurrent states with which the model evaluates `last_obs`, tensors [M, layers, ...]. None if the
-            model is not recurrent.
+        last_state: Recurrent states before `last_obs`, tensors [M, layers, ...]. None if the model is not recurrent.
         states: Recurrent states before each step, tensors [N, layers, ...]. None if the model is not recurrent.
     """
 
@@ -68,14 +67,14 @@ class Episodes:
 class Rollout:
     """Steps of several environments, in the order in which the environments made them.
 
-    An environment that takes no step adds no row. The steps of one environment, up to a step that is marked as the last
-    one, are one episode.
+    An environment that takes no step adds no row. An episode consists of the steps of one environment up to a step that
+    is marked as its last step.
 
     Args:
-        initial_rows: Number of rows to allocate at first.
+        initial_rows: Number of rows in the first allocation.
 
     Attributes:
-        initial_rows: Number of rows to allocate at first.
+        initial_rows: Number of rows in the first allocation.
         n_ended: Number of ended episodes in the rollout.
     """
 
@@ -104,7 +103,7 @@ class Rollout:
             Row numbers of the steps, [m].
 
         Raises:
-            ValueError: If a value has a different shape than in earlier calls. Nothing is stored.
+            ValueError: If the shape of a value differs from earlier calls. Nothing is stored.
         """
         start, stop = self._n, self._n + len(env_ids)
         if stop > len(self._env):
@@ -129,12 +128,12 @@ class Rollout:
         return np.arange(start, stop)
 
     def add_bootstrap_inputs(self, rows: Rows, last_obs: Any, last_state: Any = None) -> None:
-        """Set the observations to bootstrap from after the last steps of some episodes.
+        """Set the final observations of truncated episodes, from which the update bootstraps.
 
         Args:
-            rows: Rows of these last steps, [m].
+            rows: Rows of the episodes' last steps, [m].
             last_obs: Features of the observations after these rows, tensors [m, ...].
-            last_state: Recurrent states with which the model evaluates `last_obs`, tensors [m, layers, ...].
+            last_state: Recurrent states before `last_obs`, tensors [m, layers, ...].
         """
         self._tails.append((rows, last_obs, last_state))
 
@@ -146,12 +145,12 @@ class Rollout:
         return self._env[last], last
 
     def end(self, rows: Rows) -> None:
-        """Mark the steps in `rows` as the last steps of their episodes."""
+        """Mark the steps in `rows` as last steps of episodes."""
         self._ended[rows] = True
         self.n_ended += len(rows)
 
     def forget(self, rows: Rows) -> None:
-        """Remove the episodes, complete or not, whose last steps are in `rows`."""
+        """Remove episodes, complete or incomplete. `rows` are the episodes' last steps."""
         order, lengths, ends = self._by_episode()
         removed = np.repeat(np.isin(order[ends], rows), lengths)
         self._keep(np.sort(order[~removed]))
@@ -164,8 +163,8 @@ class Rollout:
         Args:
             gamma: Discount factor per step.
             device: Device of the returned tensors.
-            bootstrap_inputs: Function that returns the inputs to bootstrap from after running episodes. If None,
-                running episodes stay in the rollout. Otherwise their collected steps are returned as well.
+            bootstrap_inputs: Function that returns the bootstrap inputs of running episodes. If None, running episodes
+                stay in the rollout. Otherwise the steps of running episodes are returned as well.
 
         Raises:
             ValueError: If there is no step to return.
@@ -224,9 +223,9 @@ class Rollout:
         )
 
     def _joined_tails(self) -> tuple[Rows, Any, Any]:
-        """Return the rows whose steps bootstrap, and the observations and recurrent states to bootstrap from.
+        """Return the last rows of truncated episodes, and the observations and recurrent states after these rows.
 
-        If no step bootstraps, all three are empty.
+        If no episode is truncated, all three results are empty.
         """
         if not self._tails:
             return np.zeros(0, np.int64), self._empty_rows("obs"), self._empty_rows("state")
@@ -234,7 +233,7 @@ class Rollout:
         return np.concatenate(rows), concatenate_nested(obs), concatenate_nested(states)
 
     def _empty_rows(self, name: str) -> Any:
-        """Return no rows of a column. None if the column does not exist."""
+        """Return a column with 0 rows. None if the column does not exist."""
         return map_nested(lambda leaf: leaf[:0], self._columns.get(name))
 
     def _keep(self, rows: Rows) -> None:
@@ -278,7 +277,7 @@ class Rollout:
     # Saving
 
     def state_dict(self, bootstrap_inputs: BootstrapInputs) -> dict[str, Any]:
-        """Return the steps and the inputs to bootstrap from. The tensors share memory with the rollout."""
+        """Return the steps and the bootstrap inputs. The tensors share memory with the rollout."""
         env_ids, rows = self.running()
         tails = [self._joined_tails()] if self._tails else []
         if len(rows):
@@ -297,7 +296,7 @@ class Rollout:
         """Restore the result of `state_dict`.
 
         Returns:
-            Function that returns the inputs to bootstrap from after the running episodes.
+            Function that returns the saved bootstrap inputs of the running episodes.
 
         Raises:
             ValueError: If `state` has the wrong form. The rollout is not changed.
@@ -345,7 +344,7 @@ def _check(name: str, column: Any, values: Any) -> None:
     """Check that the values have the same nested structure and the same shapes as the column."""
     forms: list[list[tuple[int, ...]]] = [[], []]
     for nested, form in ((column, forms[0]), (values, forms[1])):
-        map_nested(lambda leaf: form.append(tuple(leaf.shape[1:])), nested)  # noqa: B023 - called at once
+        map_nested(lambda leaf: form.append(tuple(leaf.shape[1:])), nested)  # noqa: B023 - called immediately
     if forms[0] != forms[1]:
         raise ValueError(f"{name} has the shapes {forms[1]}, expected {forms[0]} as in the first step")
 
@@ -398,7 +397,8 @@ class Steps:
         """Return the steps as tensors.
 
         Args:
-            with_raw_obs: True to include the raw observations. If False, `from_state` uses the features in their place.
+            with_raw_obs: True to include the observations before `phi`. If False, `from_state` replaces them with the
+                features.
         """
         obs, raw_obs, action, reward, masks = zip(*self.rows, strict=True)
         columns = torch.from_numpy(np.array(action)), torch.tensor(reward, dtype=torch.float64), _stacked(masks)
@@ -415,7 +415,7 @@ class Steps:
         try:
             recurrent_state, obs, action, reward, masks, *raw_obs = from_saved(state, "cpu")
             k = len(reward)
-            features = [map_nested(lambda leaf: leaf[i : i + 1], obs) for i in range(k)]  # noqa: B023 - called at once
+            features = [map_nested(lambda leaf: leaf[i : i + 1], obs) for i in range(k)]  # noqa: B023 - called immediately
             single_obs = raw_obs[0] if raw_obs else [map_nested(lambda leaf: leaf[0], each) for each in features]
             raw = [map_nested(lambda leaf: leaf.numpy(), each) for each in single_obs]
             columns = action.numpy(), reward.tolist(), [None] * k if masks is None else masks.numpy()
@@ -425,7 +425,7 @@ class Steps:
 
 
 def _stacked(masks: Sequence[Any]) -> Tensor | None:
-    """Stack masks, in which None allows all actions, to a bool tensor. Return None if all masks are None."""
+    """Stack masks to a bool tensor. A mask of None allows all actions. Return None if all masks are None."""
     example = next((mask for mask in masks if mask is not None), None)
     if example is None:
         return None

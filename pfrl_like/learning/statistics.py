@@ -23,15 +23,15 @@ class Record(collections.deque[float]):
     """A `collections.deque` of floats that also accepts tensors.
 
     Tensors stay on their device until a caller needs the values. The record then converts all pending tensors to floats
-    in one copy. If `maxlen` values follow a tensor, the tensor is dropped without a conversion. `len`, `maxlen` and
-    `clear` convert no tensor.
+    in one copy. If `maxlen` newer values are appended before that, the tensor is dropped without a conversion. `len`,
+    `maxlen` and `clear` convert no tensor.
 
     Args:
         values: Initial values, passed to `extend`.
         maxlen: Maximum number of values. If None, all values are kept.
     """
 
-    has_no_rng = True  # no random generators inside; `random_streams.reachable` reads this attribute
+    has_no_rng = True  # tells `random_streams.reachable` that records contain no random generators
 
     def __init__(self, values: Any = (), maxlen: int | None = None) -> None:
         super().__init__((), maxlen)
@@ -54,7 +54,7 @@ class Record(collections.deque[float]):
                 self._n_pending -= pending.popleft().numel()
 
     def extend(self, values: Any, /) -> None:
-        """Add the numbers of a tensor, or the elements of an iterable, which may be anything that `append` accepts."""
+        """Add the numbers of a tensor, or call `append` for each element of an iterable."""
         for value in (values,) if isinstance(values, (Tensor, np.ndarray)) else tuple(values):
             self.append(value)
 
@@ -88,7 +88,7 @@ def _read_first(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def wrapper(*args: Any) -> Any:
-        for each in args:  # the other operand of a comparison may be a record, too
+        for each in args:  # in a comparison, both operands may be records
             if isinstance(each, Record):
                 each._read()
         return method(*args)
@@ -101,11 +101,11 @@ for _name, _method in vars(collections.deque).items():
         setattr(Record, _name, _read_first(_method))
 
 
-# The records of an agent. The record of a statistic is the attribute `<name>_record`
+# The records of an agent. The attribute `<name>_record` is the record of the statistic `name`
 
 
 def make_records(agent: Any, sizes: Mapping[str, int]) -> dict[str, str]:
-    """Create an empty record for each statistic. `sizes` contains the sizes, keyed by statistic.
+    """Create an empty record for each statistic. `sizes` contains the record sizes, keyed by statistic.
 
     Return the attribute names of the records, keyed by statistic.
     """
@@ -115,7 +115,7 @@ def make_records(agent: Any, sizes: Mapping[str, int]) -> dict[str, str]:
 
 
 def add_values(agent: Any, attributes: Mapping[str, str], stats: Mapping[str, Any]) -> None:
-    """Add statistics to their records. If the user has replaced a record with a deque or list, add floats to it."""
+    """Add statistics to their records. A deque or list with which a user has replaced a record gets floats."""
     for name, attribute in attributes.items():
         if name in stats:
             record = getattr(agent, attribute)
@@ -138,7 +138,7 @@ def plain_record(record: Iterable[float]) -> Any:
 
 
 def from_plain_record(state: Any) -> list[float]:
-    """Return the values of a record that `plain_record` has converted. Older files contain a list of several tensors.
+    """Convert the result of `plain_record` back to floats. In older files, the result is a list of several tensors.
 
     Raises:
         ValueError: If `state` has the wrong form.
@@ -157,12 +157,12 @@ def set_values(agent: Any, values: Mapping[str, list[float]]) -> None:
         record.extend(numbers)
 
 
-#: Number of rows, and number of updates, over which statistics are averaged.
+#: Statistics with one value per row are averaged over the last `ROWS` rows, the others over the last `UPDATES` updates.
 ROWS, UPDATES = 1000, 100
 
 
 def cumulative_steps(agent: Any) -> int:
-    """Number of environment steps in training. Unlike `t`, it cannot be assigned."""
+    """Number of environment steps in training. Users can assign `t`, but not this property."""
     return agent._cumulative_steps  # type: ignore[no-any-return]
 
 
@@ -189,7 +189,7 @@ def clear_records(agent: Any) -> None:
 
 
 def waiting_for(agent: Any) -> str | None:
-    """Return the reason why the buffer is too small for an update; None if it is large enough.
+    """Return a text that says why the buffer is too small for an update. None if it is large enough.
 
     As in PFRL, a recurrent agent is not updated until the buffer has `minibatch_size` whole episodes.
     """
@@ -214,10 +214,10 @@ def saved_progress(agent: Any) -> dict[str, Any]:
 
 
 def restore_progress(agent: Any, state: dict[str, Any]) -> None:
-    """Restore the result of `saved_progress`. If an entry is missing in `state`, the agent keeps its value.
+    """Restore the result of `saved_progress`. If an entry is missing in `state`, its attribute does not change.
 
-    If the saved explorer has a different class than the agent's explorer, its state is not restored and a warning is
-    logged.
+    If the class of the saved explorer differs from the class of the agent's explorer, the state of the explorer is not
+    restored, and a warning is logged.
 
     Raises:
         ValueError: If `state` has an unknown entry or an invalid value. The agent is not changed.
@@ -243,7 +243,7 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
 
 
 def unsaved_explorer(agent: Any) -> Sequence[str]:
-    """Return the reasons why the explorer continues differently after `load`: its state is not saved or not restored.
+    """Return texts that say why the explorer may continue differently after `load`. Empty if it continues identically.
 
     This is the implementation of `Agent.unsaved`.
     """
@@ -283,7 +283,7 @@ def saved_rollout(agent: Any) -> dict[str, Any]:
         "t": agent.t,
         "n_updates": agent.n_updates,
         "cumulative_steps": agent._cumulative_steps,
-        "numbers": [_finite(getattr(agent, name)) for name in agent._kept_numbers],
+        "numbers": [_finite(getattr(agent, name)) for name in agent._saved_numbers],
         "windows": {name: plain_record(getattr(agent, record)) for name, record in agent._records.items()},
     }
     if agent.memory is not None:
@@ -308,8 +308,8 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     if not all(type(count) is int and count >= 0 for count in counts):
         raise ValueError(f"the state has the counters {counts}, expected integers of at least 0")
     numbers, windows = state.get("numbers", ()), state.get("windows", {})
-    if len(numbers) != len(agent._kept_numbers):
-        raise ValueError(f"the state has {len(numbers)} numbers, expected {len(agent._kept_numbers)}")
+    if len(numbers) != len(agent._saved_numbers):
+        raise ValueError(f"the state has {len(numbers)} numbers, expected {len(agent._saved_numbers)}")
     if windows.keys() != agent._records.keys():
         raise ValueError(f"the state has the records {sorted(windows)}, expected {sorted(agent._records)}")
     numbers = [math.nan if number is None else float(number) for number in numbers]
@@ -321,7 +321,7 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     if "rollout" in state:
         bootstrap_inputs = rollout.load_state_dict(state["rollout"], agent.device)
     agent.t, agent.n_updates, agent._cumulative_steps = counts
-    for name, number in zip(agent._kept_numbers, numbers, strict=True):
+    for name, number in zip(agent._saved_numbers, numbers, strict=True):
         setattr(agent, name, number)
     set_values(agent, values)
     agent.memory, agent._rollout, agent._bootstrap_inputs = memory, rollout, bootstrap_inputs

@@ -27,10 +27,11 @@ class Diagnosis(NamedTuple):
 
     Attributes:
         error: Error message of the repeated update; None if the update succeeded.
-        layer: First layer whose output is not finite, with the ranges of its inputs and outputs. None if the outputs of
-            all layers are finite. In that case, the loss or its derivative is not finite.
-        parameters: Names of the parameters and buffers that are not finite.
-        gradients: Gradients of the rejected loss and of earlier losses of the update, keyed by the parameter's name.
+        layer: First layer whose output contains NaN or infinity, with the ranges of its inputs and outputs. None if the
+            outputs of all layers are finite. The loss or its derivative is then not finite.
+        parameters: Names of the parameters and buffers that contain NaN or infinity.
+        gradients: Gradients of the rejected loss and of earlier losses of the same update, keyed by the parameter's
+            name.
     """
 
     error: str | None
@@ -41,9 +42,9 @@ class Diagnosis(NamedTuple):
 
 @contextlib.contextmanager
 def _undo_changes(agent: Any) -> Iterator[None]:
-    """Context in which the agent can make an update without compilation.
+    """Context manager in which the agent can make an uncompiled update.
 
-    At the end of the context, all changes of the agent are undone, even the changes of an incomplete update.
+    At its end, it undoes all changes of the agent, even the changes of an incomplete update.
     """
     parts = [part for part in vars(agent).values() if isinstance(part, nn.Module | Optimizer)]
     states, progress = copy.deepcopy(([part.state_dict() for part in parts], agent.saved_state()))
@@ -62,7 +63,7 @@ def _undo_changes(agent: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _record_nonfinite_layers(layers: Mapping[int, str], nonfinite: list[dict[str, Any]]) -> Iterator[None]:
-    """Context that appends to `nonfinite` each layer with non-finite output, in the order of evaluation.
+    """Context manager that appends each layer with non-finite output to `nonfinite`, in the order of the calls.
 
     `layers` contains the names of the layers, keyed by `id`.
     """
@@ -93,7 +94,7 @@ def _range(value: Tensor) -> dict[str, Any]:
 
 
 class NormalizationSnapshot:
-    """Snapshot of the buffers that a forward pass in training changes, such as running moments.
+    """Snapshot of buffers that a forward pass changes in training mode, for example running moments.
 
     Args:
         modules: The modules.
@@ -105,7 +106,7 @@ class NormalizationSnapshot:
 
     @classmethod
     def of(cls, modules: Iterable[nn.Module]) -> Self | None:
-        """Return a snapshot for the modules with such buffers. Return None if no module has such buffers."""
+        """Return a snapshot of those modules that have such buffers. Return None if no module has such buffers."""
         with_moments = [module for module in modules if _has_moments(module)]
         return cls(with_moments) if with_moments else None
 
@@ -119,7 +120,7 @@ class NormalizationSnapshot:
             buffer.copy_(moment)
 
     def restore_if(self, refused: Tensor) -> None:
-        """Restore the stored values if `refused`, a scalar tensor on the buffers' device, is not 0."""
+        """Restore the stored values if `refused` is not 0. `refused` is a scalar tensor on the buffers' device."""
         for buffer, moment in self._stored:
             buffer.copy_(torch.where(refused > 0, moment, buffer))
 
@@ -139,13 +140,13 @@ class UpdateGuard:
         modules: Modules whose running moments must not change in a rejected update.
 
     Attributes:
-        stream: State of torch's random generator on the device, before the last update. None if updates are assumed to
-            draw no random numbers.
+        stream: State of torch's random generator on the device before the last update. None if updates draw no random
+            numbers, see `probes_left`.
         moments: Snapshot of the running moments before the last update. None if no module has running moments.
-        probes_left: Number of updates that are still checked for random numbers. If 20 updates draw no random numbers,
-            updates are assumed to draw none, and the state of the generator is no longer stored. This saves some
-            microseconds per update. 0 if the check is complete.
-        is_watching: True if `before` has something to store.
+        probes_left: Number of updates for which the guard still checks whether they draw random numbers. If the first
+            20 updates draw none, the state of the generator is no longer stored. This saves some microseconds per
+            update. 0 after the check.
+        is_watching: True if `before` stores anything.
     """
 
     def __init__(self, device: torch.device, modules: Iterable[nn.Module] = ()) -> None:
@@ -164,7 +165,7 @@ class UpdateGuard:
             self.stream = _STATE() if self.device.type == "cpu" else self._read_stream()
 
     def after(self) -> None:
-        """Check whether the last update has drawn random numbers. If `probes_left` is 0, the call is not needed."""
+        """Check whether the last update has drawn random numbers. No call is needed if `probes_left` is 0."""
         if self.stream is None or not torch.equal(self.stream, self._read_stream()):
             self.probes_left = 0
             return
@@ -176,8 +177,8 @@ class UpdateGuard:
     def reject(self, agent: Any, error: NonFiniteError, batch: Batch, update: int) -> None:
         """Log a rejected update and roll it back.
 
-        The minibatch is stored in the attribute `batch` of the error, unless the error belongs to earlier updates,
-        which a GPU skipped.
+        The minibatch is stored in the attribute `batch` of the error. If the error is about earlier updates that a GPU
+        skipped, no minibatch is stored.
 
         Args:
             agent: The agent. Its counters are decreased by the number of updates that a GPU skipped.
@@ -194,14 +195,14 @@ class UpdateGuard:
         agent.logger.error("update %d was rejected: %s", update - error.skipped, error)
 
     def restore_moments(self, refused: Tensor | None) -> None:
-        """Restore the running moments if a GPU has skipped the update (`refused` is 1), without waiting for the GPU."""
+        """Restore the running moments if a GPU has skipped the update (`refused` is 1), without waiting for it."""
         if self.moments is not None and refused is not None:
             self.moments.restore_if(refused)
 
     def streams_before(self) -> GlobalStreams:
         """Return the states of all random generators before the last update.
 
-        For generators from which updates draw no numbers, this is the current state.
+        If updates draw no numbers from a generator, its current state is returned.
         """
         now = GlobalStreams.now()
         if self.stream is None:
@@ -216,19 +217,20 @@ class UpdateGuard:
         return _STATE() if self.device.type == "cpu" else torch.cuda.get_rng_state(self.device)
 
 
-# Methods of agents that have the attributes `guard` and `gradient_steps`
+# Functions that are methods of agents with the attributes `guard` and `gradient_steps`
 
 
 def trailed(agent: Any) -> Sequence[GradientStep | CompiledStep]:
-    """Return the objects that make the gradient steps. The attribute `trail` of each object is a hash of its losses."""
+    """Return the objects that make the gradient steps. Their attribute `trail` is a hash of their losses."""
     return (*agent.gradient_steps.values(),) if agent._compiled is None else (agent._compiled,)
 
 
 def settle(agent: Any) -> None:
-    """Wait until the GPU has reported whether it skipped updates since the last report. On a CPU, do nothing.
+    """Wait for the GPU, and raise an error if it has skipped updates since the last call. On a CPU, do nothing.
 
     Raises:
-        NonFiniteError: If the GPU skipped updates. The counters are decreased by the number of skipped updates.
+        NonFiniteError: If the GPU skipped updates because a loss or gradient was NaN or infinite. The counters are
+            decreased by the number of skipped updates.
     """
     errors = []
     for step in agent.gradient_steps.values():
@@ -242,14 +244,14 @@ def settle(agent: Any) -> None:
 
 
 def save(agent: Any, dirname: str | os.PathLike[str]) -> None:
-    """Save the agent to a directory. At every moment, the directory contains either the old or the new save.
+    """Save the agent to a directory. At every moment, the directory contains either the old or the new files.
 
     In addition to the files that `load` reads, the directory contains copies under PFRL's names (`model.pt`, ...).
 
     Raises:
-        CheckpointError: If a part cannot be saved or written. The old save is kept.
-        NonFiniteError: If a parameter is NaN or infinite. The old save is kept. The error is also raised, after saving,
-            if a GPU has skipped updates since the last report.
+        CheckpointError: If an attribute cannot be saved, or a file cannot be written. The old files are kept.
+        NonFiniteError: If a parameter is NaN or infinite. The old files are kept. The error is also raised, after
+            saving, if a GPU has skipped updates since the last call of `settle`.
     """
     try:
         agent.settle()

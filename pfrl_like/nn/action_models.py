@@ -52,7 +52,8 @@ class ConditionalVAE(nn.Module):
         obs, _ = obs_and_action
         encoded = fast_forward(self.encoder, obs_and_action)
         if encoded.shape[-1] != 2 * self.latent_size:
-            raise ValueError(f"encoder returns {encoded.shape[-1]} numbers, expected 2 * latent_size, {2 * self.latent_size}")
+            expected = f"2 * latent_size, {2 * self.latent_size}"
+            raise ValueError(f"encoder returns {encoded.shape[-1]} numbers, expected {expected}")
         mean, log_std = encoded.chunk(2, -1)
         log_std = log_std.clamp(*_LOG_STD)
         latent = torch.addcmul(mean, log_std.exp(), torch.randn_like(mean))

@@ -30,7 +30,7 @@ from pfrl_like.ope.episodes import first_observation
 from pfrl_like.ope.fqe_fitting import FittingFQE
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
+from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 from pfrl_like.utils.env_values import space_kind
 
 #: Number of sampled continuous actions per state; the mean of their values is the value of the state.
@@ -320,9 +320,9 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
             values: Array = self.predict_value(x, self.predict(x))
             return values
         obs = self._features(x)
-        with torch.no_grad(), evaluating_readers(agent.policy):
+        with torch.no_grad(), evaluation_mode(agent.policy):
             distribution = agent.policy(obs)
-        with torch.no_grad(), evaluating_readers_among(*agent.critics):
+        with torch.no_grad(), evaluation_mode_of_all(*agent.critics):
             if self.discrete_action:
                 q = [agent.value_of(critic, batch_of_states(obs)).q_values for critic in agent.critics]
                 values_of_states: Tensor = torch.linalg.vecdot(distribution.probs, torch.stack(q).mean(0))

@@ -26,7 +26,7 @@ from pfrl_like.policies import DeterministicHead
 from pfrl_like.preprocessing.scaler import AffineScaler
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_numbers
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 
 class GreedyPolicy(nn.Module):
@@ -376,7 +376,7 @@ def dry_run_policy(
         size = max(size, n_actions_of(algo, observation))
     policy = policy_of(algo, size if discrete_action else None)
     agent = feature_agent_of(algo, policy)
-    with torch.no_grad(), evaluating_readers(policy), isolated_rng():
+    with torch.no_grad(), evaluation_mode(policy), isolated_rng():
         distribution = distribution_of(policy, agent, observation[None])
     if discrete_action and not env and isinstance(distribution, TorchCategorical):
         size = max(size, distribution.probs.shape[-1])  # data may not contain all actions
@@ -420,7 +420,7 @@ def log_probs(
         actions = torch.as_tensor(action, device=getattr(agent, "device", "cpu"))
         return np.asarray(distribution.log_prob(actions if discrete else actions.float()).cpu(), np.float64)
 
-    with torch.no_grad(), evaluating_readers(policy):
+    with torch.no_grad(), evaluation_mode(policy):
         return in_chunks(log_probs_of_chunk, obs, action)
 
 

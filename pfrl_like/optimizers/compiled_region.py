@@ -1,10 +1,10 @@
-"""Functions of tensors that are compiled once; later calls run the generated code without the compiler's wrappers.
+"""Compiled functions of tensors. Their later calls run the generated code without the compiler's wrappers.
 
-For networks of a few thousand parameters, the wrappers take longer than the computation. They include the frame
+For networks of a few thousand parameters, the wrappers take longer than the computation. The wrappers include the frame
 evaluation of TorchDynamo, the bookkeeping of AOTAutograd, and reading every parameter from its module. The first call
-uses the wrappers, and `CompiledRegion` records the parameters and values that it reads. Later calls pass the recorded
-parameters directly to the generated code. If a recorded value has changed, or if direct calls are impossible, a call
-uses the wrappers. Both kinds of calls have the same results.
+uses the wrappers, and `CompiledRegion` records the parameters and values that this call reads. Later calls pass the
+recorded parameters directly to the generated code. If a recorded value has changed, or if direct calls are impossible,
+a call uses the wrappers. Calls with and without the wrappers have the same results.
 
 The compiler inlines small matrix products and the addition of biases into the generated code, because library calls
 would take longer.
@@ -28,14 +28,13 @@ from torch.utils._pytree import tree_leaves, tree_map
 _LOGGER = logging.getLogger(__name__)
 _set_grad_enabled = torch._C._set_grad_enabled  # ten times as fast as `torch.no_grad`
 _NUMBER = itertools.count()
-#: Types of the compiler's guards (checks of the values that the code depends on) that each call evaluates: checks of
-#: numbers, strings, bools and None, on which a user's module may branch. `_TensorEntries` and the key of `form` check
-#: tensors and objects, which is much faster.
+#: Types of the compiler's guards that each call evaluates. A guard checks a value that the generated code depends on:
+#: here numbers, strings, bools and None, on which a user's module may branch. Tensors and objects are checked by
+#: `_TensorEntries` and by the key of `form`, which are much faster.
 VALUE_GUARDS = ("EQUALS_MATCH", "CONSTANT_MATCH", "BOOL_MATCH", "NONE_MATCH", "GRAD_MODE", "DETERMINISTIC_ALGORITHMS")
 #: Maximum number of multiplications in a matrix product that is inlined into the generated code.
 SMALL_PRODUCT = 16384
-#: Maximum number of keys of `form` for which a function is compiled. For arguments with other keys the function runs
-#: uncompiled.
+#: Maximum number of keys of `form` for which a function is compiled. Calls with further keys run uncompiled.
 MAX_FORMS = 8
 #: Objects whose method `tell(text)` is called with a message when a compilation begins and when it ends.
 LISTENERS: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -44,11 +43,11 @@ LISTENERS: weakref.WeakSet[Any] = weakref.WeakSet()
 class CompiledFunction:
     """Function of tensors that is compiled for each combination of shapes, dtypes and strides of its arguments.
 
-    The first call with a combination runs uncompiled, the second call compiles the function. If the compiler fails, the
+    The first call with a combination runs uncompiled. The second call compiles the function. If the compiler fails, the
     function runs uncompiled, and a warning is logged.
 
     Args:
-        function: Function of tensors, or of nested dicts and tuples of tensors, that returns the same kinds of values.
+        function: Function whose arguments and results are tensors, or nested dicts and tuples of tensors.
         owner: Object whose attributes include all modules that the function calls.
         name: Name of the function in the log.
     """
@@ -83,7 +82,7 @@ class CompiledFunction:
 
 
 def form(value: Any) -> Any:
-    """Return a dict key of the shapes, dtypes and strides in an argument; all calls of a region have the same key.
+    """Return a dict key made of the shapes, dtypes and strides in an argument. One region serves one key.
 
     Raises:
         TypeError: If the argument contains an object that is not a tensor, dict, tuple or list.
@@ -108,9 +107,9 @@ class CompiledRegion:
     """Compiled function of tensors, for arguments with one key of `form`.
 
     Args:
-        function: Function of tensors, or of nested dicts and tuples of tensors, that returns the same kinds of values.
-        holders: Function that returns the dicts in which the function finds its parameters and modules, for example the
-            attributes of modules. If a module or tensor in a dict is replaced, the function is compiled again.
+        function: Function whose arguments and results are tensors, or nested dicts and tuples of tensors.
+        holders: Function that returns the dicts from which `function` reads its parameters and modules, for example the
+            attributes of modules. If a module or tensor in a dict is replaced, `function` is compiled again.
         name: Name of the function in the log.
     """
 
@@ -124,7 +123,7 @@ class CompiledRegion:
         self._direct: Callable[[tuple[Any, ...]], Any] | None = None
 
     def __call__(self, *inputs: Any) -> Any:
-        """Return the result of the function; the inputs must have the shapes, dtypes and strides of the first call."""
+        """Return the result of the function. The inputs must have the same key of `form` in every call."""
         inputs = _without_repeats(inputs)
         if self._direct is not None:
             result = self._direct(inputs)
@@ -162,7 +161,7 @@ class CompiledRegion:
     ) -> Callable[[tuple[Any, ...]], Any] | None:
         """Return a function that calls the generated code directly, or None if direct calls are impossible.
 
-        If a recorded value has changed, the function returns None and calls nothing.
+        If a recorded value has changed, the returned function returns None and does not call the code.
         """
         (args, versions), (code, code_args, outputs) = before, after
         positions = {id(leaf): position for position, leaf in enumerate(tree_leaves(inputs))}
@@ -203,7 +202,7 @@ class CompiledRegion:
         return direct
 
     def _values_unchanged(self, inputs: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool] | None:
-        """Return a function that evaluates the compiler's guards for inputs; None if PyTorch exposes no guards."""
+        """Return a function that evaluates the compiler's guards for inputs. None if PyTorch hides the guards."""
         try:
             from torch._dynamo.eval_frame import _debug_get_cache_entry_list as entries_of
 
@@ -220,14 +219,14 @@ class CompiledRegion:
 class _RecordingBackend:
     """Backend of `torch.compile` that calls TorchInductor and records arguments and results.
 
-    The backend has no reference to the region, because the compiler stores the backend as long as the region's code
+    The backend has no reference to the region, because the compiler keeps the backend as long as the region's code
     object exists.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        #: Two records of a call: the arguments of the whole function with their versions (`_version`), then the
-        #: generated code with its arguments and results.
+        #: Two records of a call. The first contains the arguments of the whole function and their versions
+        #: (`_version`), the second contains the generated code, its arguments and its results.
         self.records: list[tuple[Any, ...]] = []
 
     def backend(self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -254,7 +253,8 @@ class _RecordingBackend:
         with torch._functorch.config.patch(enable_autograd_cache=False):  # the backend cannot record cached code
             compiled: Any = compile_fx(
                 graph, example_inputs, inner_compile,
-                # `form` checks the sizes. Random numbers come from PyTorch's random stream.
+                # The code does not check sizes, because `form` checks them. Random numbers come from PyTorch's random
+                # stream.
                 config_patches={"cpp_wrapper": True, "size_asserts": False, "fallback_random": True},
                 decompositions={**select_decomp_table(), aten.addmm.default: _addmm, aten.mm.default: _mm},
             )  # fmt: skip
@@ -268,7 +268,7 @@ class _RecordingBackend:
 
 
 class _TensorEntries:
-    """Dict entries with the tensors of a region and with the modules and functions that use these tensors.
+    """Dict entries that contain the tensors of a region, and the modules and functions that use these tensors.
 
     Args:
         holders: Dicts that contain the entries.
@@ -283,7 +283,7 @@ class _TensorEntries:
             for name, value in holder.items()
             if id(value) in ids or isinstance(value, _COMPARED_TYPES)
         ]
-        #: True if the dicts contain every tensor.
+        #: True if the dicts contain every tensor in `tensors`.
         self.complete = ids <= {id(value) for _, _, value in entries}
         self._holders, self._names, self._values = [[place[i] for place in entries] for i in range(3)]
         modules = [value for value in self._values if isinstance(value, nn.Module)]
@@ -311,17 +311,17 @@ def _report(text: str) -> None:
 
 
 _get: Callable[[Any, Any], Any] = dict.get
-#: Types of dict values that are compared in each call: modules contain tensors, functions are applied to tensors.
+#: Types of dict values that each call compares: modules, which contain tensors, and functions, which use tensors.
 _COMPARED_TYPES = (nn.Module, types.FunctionType, types.BuiltinFunctionType)
 
 
 def _version(value: Any) -> int | None:
-    """Return the number of in-place writes to a tensor; None if the value is no tensor or PyTorch does not count."""
+    """Return the number of in-place writes to a tensor. None if `value` is no tensor, or if PyTorch does not count."""
     return value._version if isinstance(value, Tensor) and not value.is_inference() else None
 
 
 def _without_repeats(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Clone an input that is the same object as an earlier input; compiled code would assume this of all calls."""
+    """Clone inputs that are the same object as an earlier input. Otherwise the code would require this in all calls."""
     if len({*map(id, inputs)}) == len(inputs):
         return inputs
     return tuple(
@@ -331,7 +331,10 @@ def _without_repeats(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]], Any]:
-    """Return a function that nests a list of outputs like `result`; `numbers` maps ids of tensors to positions."""
+    """Return a function that nests a list of outputs in the same way as `result`.
+
+    `numbers` contains the position of each tensor in the list, keyed by the tensor's id.
+    """
     if isinstance(result, Tensor):
         return operator.itemgetter(numbers[id(result)])
     if isinstance(result, Mapping):
@@ -352,7 +355,7 @@ def _mm(left: Tensor, right: Tensor) -> Any:
 def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
     """Compute a product plus bias, so that the compiler inlines the addition into the code after the product.
 
-    The bias is added as `- (-bias)`, because the compiler would merge a product and a sum into one library call.
+    The bias is added as `- (-bias)`, because the compiler would replace a product and a sum with one library call.
     """
     if beta != 1 or alpha != 1 or bias.device.type != "cpu" or not bias.is_floating_point():
         return NotImplemented
@@ -362,8 +365,8 @@ def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha:
 def _with_own_code(function: Any) -> Any:
     """Return a copy of a function with a new code object, because the compiler counts compilations per code object.
 
-    The number of compilations of a code object is limited. Regions of several agents would reach the limit if they
-    shared a code object.
+    The compiler limits the number of compilations of a code object. If regions of several agents shared a code object,
+    they would reach this limit.
     """
     code = function.__code__.replace(co_name=f"region_{next(_NUMBER)}")
     return types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)

@@ -1,4 +1,4 @@
-"""A complete update as one compiled region for small networks on a CPU: forward, backward, check, clip and step.
+"""A complete update, compiled as one region for small networks on a CPU: forward, backward, check, clip and step.
 
 The region calls the user's modules. It computes gradients with `torch.autograd.grad`, and makes the optimiser's step
 with tensor operations, because a compiled region cannot contain `backward()` and `Optimizer.step()`.
@@ -31,8 +31,8 @@ def adam(
 ) -> Result:
     """Adam (arXiv:1412.6980, algorithm 1) with optional AMSGrad, and AdamW (arXiv:1711.05101, algorithm 2).
 
-    If `decoupled`, or if the parameter group says so, the weight decay is decoupled (AdamW). Otherwise the weight decay
-    is L2 regularisation in the gradient.
+    If `decoupled` is True here or in the parameter group, the weight decay is decoupled (AdamW). Otherwise the weight
+    decay is an L2 regularisation, added to the gradient.
     """
     if decoupled or group.get("decoupled_weight_decay"):
         param = param * (1 - lr * group["weight_decay"])
@@ -45,8 +45,8 @@ def adam(
     new = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
     if group["amsgrad"]:
         square = new["max_exp_avg_sq"] = torch.maximum(state["max_exp_avg_sq"], square)
-    # `torch.stack` stores both corrections in memory. Without it the compiler would compute the powers for every
-    # element of the parameter.
+    # `torch.stack` stores both corrections in memory. Without `torch.stack`, the compiler would compute the powers for
+    # every element of the parameter.
     count = step.to(lr.device)
     correction1, correction2 = torch.stack([lr / (1 - beta1**count), (1 - beta2**count).rsqrt()]).unbind()
     return param - correction1 * mean / (square.sqrt() * correction2 + group["eps"]), new
@@ -57,7 +57,7 @@ def rmsprop(
 ) -> Result:
     """RMSprop (Hinton 2012, lecture 6), optionally centred (arXiv:1308.0850, eq. 40) and with momentum.
 
-    If `eps_inside`, epsilon is added to the variance, otherwise to its square root.
+    If `eps_inside` is True, epsilon is added to the variance, otherwise to the square root of the variance.
     """
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * param
@@ -95,32 +95,31 @@ DESCENTS: dict[type[Optimizer], Descent] = {
 }
 
 
-#: Function called as (name of an optimiser, loss) that makes a gradient step.
+#: Function called as (name of an optimiser, loss). It makes a gradient step.
 Step = Callable[[str, Tensor], None]
 Learn = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 _NO_OWNER = types.SimpleNamespace()
-#: Fields of a `Batch` that are not passed to a region, because they stay on the CPU.
+#: Fields of a `Batch` that stay on the CPU. They are not passed to a region.
 HOST_FIELDS = ("index", "lengths", "extra")
 
 
 class CompiledStep:
-    """Compiled update with one or more gradient steps; equal to the uncompiled update except for rounding.
+    """Compiled update with one or more gradient steps. Its results differ from the uncompiled update only in rounding.
 
-    For each combination of additional arguments of `learn`, the first update runs uncompiled, because it creates the
-    state of the optimisers. The second update compiles the region, which takes about 30 s, or 5 s if the compiler's
-    cache on disk contains the region. An update compiles a new region if the batch size has changed, if a
-    hyperparameter of an optimiser other than the learning rate has changed, or if parameters were added, frozen or
-    unfrozen.
+    For each combination of additional arguments of `learn`, the first update runs uncompiled and creates the state of
+    the optimisers. The second update compiles the region. This takes about 30 s, or 5 s if the compiler's cache on disk
+    contains the region. An update compiles a new region if the batch size has changed, if a hyperparameter of an
+    optimiser other than the learning rate has changed, or if parameters were added, frozen or unfrozen.
 
     Args:
         learn: Function called as (batch, step, additional arguments). It makes gradient steps with `step(name of the
-            optimiser, loss)` and returns the TD errors and the statistics, which include "loss".
+            optimiser, loss)` and returns the TD errors and the statistics. One of the statistics must be "loss".
         optimizers: Optimisers of the classes in `DESCENTS`, keyed by name: torch's Adam, AdamW, RMSprop and SGD, and
             `RMSpropEpsInsideSqrt`.
         max_grad_norm: Maximum L2 norm of each optimiser's gradient. If None, gradients are not clipped.
 
     Raises:
-        TypeError: If an optimiser has a different class.
+        TypeError: If the class of an optimiser is none of these.
         NonFiniteError: At a call, if a loss or gradient of the batch is NaN or infinite. The gradient step on this loss
             and the later steps of the update are not made. If there are several optimisers, the message contains the
             names of the optimiser of this loss and of the optimisers that have made steps.
@@ -133,12 +132,12 @@ class CompiledStep:
         self._trained = {name: _CompiledOptimizer(optimizer) for name, optimizer in optimizers.items()}
         several = len(optimizers) > 1
         self._eager = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
-        #: Hash of the losses of all updates, in order, since the attribute was set to 0.
+        #: Running hash of the losses of all updates, in order. Set it to 0 to start again.
         self.trail = 0
         self._flushes = flushes_denormals()
         self._regions: dict[Any, Callable[..., Any]] = {}
-        self._used: dict[Any, list[_CompiledOptimizer]] = {}  # optimisers that `learn` uses, keyed by its arguments
-        self._made: dict[Any, list[str]] = {}  # names of the optimisers, one for each step of `learn`
+        self._used: dict[Any, list[_CompiledOptimizer]] = {}  # optimisers of `learn`, keyed by its arguments
+        self._made: dict[Any, list[str]] = {}  # for each gradient step of `learn`, the name of its optimiser
 
     def __getstate__(self) -> dict[str, Any]:
         return {"learn": self.learn, "optimizers": self.optimizers, "max_grad_norm": self.max_grad_norm}
@@ -147,7 +146,7 @@ class CompiledStep:
         CompiledStep.__init__(self, **state)  # a copy compiles a new region
 
     def __call__(self, batch: Batch, *arguments: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """Run one update with additional arguments of `learn`; return the TD errors and the statistics."""
+        """Make one update. `arguments` are the additional arguments of `learn`. Return its result."""
         used = self._used.get(arguments)
         if used is None:
             return self._learn_uncompiled(batch, arguments)
@@ -180,7 +179,7 @@ class CompiledStep:
             try:
                 step.settle()
             except NonFiniteError as error:
-                error.skipped = 0  # the step is part of this update
+                error.skipped = 0  # the skipped step belongs to this update, not to an earlier one
                 raise
             self.trail, step.trail = hash((self.trail, step.trail)), 0
         self._made[arguments] = steps.made
@@ -203,7 +202,7 @@ class CompiledStep:
 
         def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
             losses: list[Tensor] = []
-            finite: list[Tensor] = []  # for each loss and each gradient: True if all numbers up to it are finite
+            finite: list[Tensor] = []  # for each loss and gradient: True if it and all earlier ones are finite
 
             def step(name: str, loss: Tensor) -> None:
                 losses.append(loss.detach())
@@ -223,7 +222,10 @@ Row = tuple[Tensor, Mapping[str, Any], Tensor, dict[str, Any], Descent]
 
 
 def _non_finite_error(made: Sequence[str], n_bad: int, several: bool) -> NonFiniteError:
-    """Return the error for an update in which the last `n_bad` checks, of loss and gradient in turn, have failed."""
+    """Return the exception for an update in which the last `n_bad` checks have failed.
+
+    The checks are made alternately for the loss and the gradient of each step.
+    """
     first, is_gradient = divmod(2 * len(made) - n_bad, 2)
     name = "gradient" if is_gradient else "loss"
     prefix, others = (f"{made[first]}: ", earlier_steps_text(made[:first])) if several else ("", "")
@@ -235,7 +237,8 @@ def _descend(
 ) -> tuple[Tensor, Tensor]:
     """Update parameters and optimiser state if all losses and gradients of the update are finite so far.
 
-    Return two bool scalars: the result of this check up to the loss, and up to the gradient of the loss.
+    Return two bool scalars: True if everything up to the loss is finite, and True if everything up to its gradient is
+    finite.
     """
     norm = torch.stack([(grad * grad).sum() for grad in grads]).sum().sqrt()
     loss_finite = torch.isfinite(loss) & so_far[-1] if so_far else torch.isfinite(loss)
@@ -252,7 +255,7 @@ def _descend(
 
 
 class _CompiledOptimizer:
-    """Data of an optimiser for a region: parameters, their state, and the learning rates as tensors."""
+    """Data of an optimiser that a region needs: parameters, their state, and the learning rates as tensors."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         if type(optimizer) not in DESCENTS:
@@ -262,12 +265,12 @@ class _CompiledOptimizer:
         self._descent = DESCENTS[type(optimizer)]
         # Function that returns the hyperparameters of a parameter group that a region contains as constants.
         self._constants_of = operator.itemgetter(*sorted(set(optimizer.param_groups[0]) - {"params", "lr"}))
-        self._stepped: set[Tensor] = set()  # parameters with which a step was made; SGD without momentum has no state
+        self._stepped: set[Tensor] = set()  # updated parameters, because SGD without momentum has no state
         self._known: tuple[Any, int, Any, int] = (None, 0, None, 0)
         self.read_state()
 
     def has_changed(self) -> bool:
-        """Return True if parameters or state objects were replaced, frozen or unfrozen since the last `read_state`."""
+        """Return True if parameters or state objects, or `requires_grad` flags, changed since `read_state`."""
         optimizer, (state, n_states, groups, n_groups) = self.optimizer, self._known
         return (
             state is not optimizer.state  # load_state_dict sets new objects
@@ -292,7 +295,7 @@ class _CompiledOptimizer:
         self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
 
     def record_first_step(self) -> None:
-        """Record that an uncompiled step was made, which may have created the state."""
+        """Record that an uncompiled step was made. The step may have created the optimiser's state."""
         self._stepped |= self.new
         self.new = set()
         state, _, *groups = self._known
@@ -308,7 +311,7 @@ class _CompiledOptimizer:
         return tuple(map(self._constants_of, self.optimizer.param_groups))
 
     def rows(self) -> list[Row]:
-        """Return parameter, state, learning rate, hyperparameters and function of `DESCENTS`, for each parameter."""
+        """Return for each parameter: parameter, state, learning rate, hyperparameters and function of `DESCENTS`."""
         rows: list[Row] = []
         for group, lr in zip(self.optimizer.param_groups, self._lrs, strict=True):
             constants = {name: value for name, value in group.items() if name not in ("params", "lr")}

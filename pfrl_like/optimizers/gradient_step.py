@@ -1,8 +1,8 @@
 """One gradient step on a loss: clear, backward, check, clip, step.
 
-For Adam, AdamW and SGD of torch the step is PyTorch's fused kernel, called with cached lists of the user's parameters
-and optimiser state. For other optimisers, and if the optimiser has hooks or a tensor as learning rate, the step is
-`optimizer.step()`.
+If the optimiser is torch's Adam, AdamW or SGD, the step is PyTorch's fused kernel, called with cached lists of the
+user's parameters and optimiser state. If it is a different optimiser, or has hooks or a tensor as learning rate, the
+step is `optimizer.step()`.
 """
 
 import math
@@ -23,22 +23,23 @@ def flushes_denormals() -> bool:
     return torch.full((), 1e-39).mul(1.0).item() == 0.0
 
 
-#: Number of steps between two checks by the CPU whether a GPU has skipped steps. Each check synchronises with the GPU,
-#: and the GPU itself skips steps with NaN or infinite gradients.
+#: A GPU skips steps whose loss or gradient is NaN or infinite. The CPU reads the number of skipped steps only every
+#: `CHECK_INTERVAL` steps, because it must wait for the GPU.
 CHECK_INTERVAL = 100
 
-#: The function that `loss.backward()` calls after its checks, which take as long as the gradient of a small network.
+#: Function behind `loss.backward()`, without the checks of `backward`. In small networks, these checks take as long as
+#: the gradient.
 _run_backward = torch.autograd.Variable._execution_engine.run_backward
 
-#: Function called as (gradients, divisor) that makes a step. If `divisor` is not None, the gradients are first divided
-#: by it.
+#: Function called as (gradients, divisor). It makes a step. If `divisor` is not None, it first divides the gradients by
+#: `divisor`.
 Kernel = Callable[[list[Tensor], Tensor | None], None]
 
-#: Step counts of the parameters on the CPU, which include skipped steps, and on the GPU, which do not include them.
+#: Two copies of the parameters' step counts. The copy on the CPU includes skipped steps, the copy on the GPU does not.
 Counts = tuple[list[Tensor], list[Tensor]]
 
-#: Maximum number of gradient values for which the norm is computed from one concatenated vector. For more values, one
-#: norm for each parameter is faster.
+#: If the gradients contain at most this number of values, their norm is computed from one concatenated vector. For more
+#: values, one norm per parameter is faster.
 MAX_CONCATENATED = 100_000
 
 
@@ -49,15 +50,17 @@ class GradientStep:
         optimizer: The user's optimiser. Every step reads the hyperparameters, such as the learning rate, from its
             `param_groups`.
         max_grad_norm: Maximum L2 norm of the gradient. If None, gradients are not clipped.
-        own_only: True to compute only the gradients of this optimiser's parameters, although losses may depend on other
-            parameters.
-        copies: Copies of the optimiser's parameters with which the losses are computed, keyed by the parameter. The
-            gradients of the copies update the optimiser's parameters, and the copies stay unchanged. If None, losses
-            are computed with the optimiser's parameters.
+        own_only: True to compute only the gradients of this optimiser's parameters, even if losses depend on other
+            parameters, too.
+        copies: Copies of the optimiser's parameters, keyed by the parameter. The losses depend on the copies. The
+            gradients of the copies update the optimiser's parameters, and the copies stay unchanged. If None, the
+            losses depend on the optimiser's parameters themselves.
 
     Attributes:
-        wrapper: Function that is applied to losses before `backward`, for example a `DistributedDataParallel`, or None.
-        trail: Hash of all losses, in order, since the attribute was set to 0. Losses on a GPU are included by `settle`.
+        wrapper: Function that is applied to losses before `backward`, for example a `DistributedDataParallel`. None to
+            apply no function.
+        trail: Running hash of all losses, in order. Set it to 0 to start again. Losses on a GPU are added only by
+            `settle`.
 
     Raises:
         NonFiniteError: At a call, if the loss or a gradient is NaN or infinite. Parameters and optimiser state stay
@@ -85,7 +88,7 @@ class GradientStep:
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("optimizer", "max_grad_norm", "own_only", "copies")
-        return {name: getattr(self, name) for name in names}  # a copy caches its own parameters
+        return {name: getattr(self, name) for name in names}  # the caches are omitted: a copy has its own parameters
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         GradientStep.__init__(self, **state)
@@ -95,13 +98,14 @@ class GradientStep:
 
         Args:
             loss: The loss, a scalar.
-            refused: On a GPU, the property `refused` of the `GradientStep` that made the previous step of the same
-                update. If the GPU skipped the previous step, it also skips this step, and `settle` counts both as one.
+            refused: Scalar tensor on the GPU, the property `refused` of the previous step's `GradientStep` in the same
+                update. If it is 1, the GPU skipped the previous step. The GPU then also skips this step, and `settle`
+                counts the two steps as one. None if there is no previous step, or on a CPU.
         """
         if self._calls == CHECK_INTERVAL:
             self.settle()
         optimizer = self.optimizer
-        state, n_states, groups, n_groups = self._cached_for
+        state, n_states, groups, n_groups = self._cache_key
         if (
             state is not optimizer.state  # load_state_dict sets new objects
             or n_states != len(state)  # the state was cleared
@@ -152,14 +156,15 @@ class GradientStep:
 
     @property
     def refused(self) -> Tensor | None:
-        """On a GPU, a tensor that is 1 if the GPU skipped the last step, else 0; None on a CPU."""
+        """On a GPU, a tensor that is 1 if the GPU skipped the last step, else 0. None on a CPU."""
         return self.found_inf if self.on_gpu else None
 
     def settle(self) -> None:
-        """Synchronise with the GPU, and raise an error if it has skipped steps since the last call. No effect on a CPU.
+        """Wait for the GPU, and raise an error if it has skipped steps since the last call. On a CPU, do nothing.
 
         Raises:
-            NonFiniteError: If the GPU has skipped steps. The attribute `skipped` of the error is their number.
+            NonFiniteError: If the GPU has skipped steps. The attribute `skipped` of the error is the number of these
+                steps.
         """
         calls, self._calls = self._calls, 0
         if self._losses:
@@ -168,7 +173,7 @@ class GradientStep:
         if calls and (count := int(self.skipped.item())):
             self.skipped.zero_()
             self._count_without_skipped()
-            message = f"{count} of {calls} steps were not finite and were skipped"
+            message = f"{count} of {calls} steps were skipped, because the loss or gradient was NaN or infinite"
             raise NonFiniteError("gradient", message, skipped=count)
 
     def _step_on_gpu(self, loss: Tensor, grads: Sequence[Tensor | None], refused: Tensor | None) -> None:
@@ -195,12 +200,12 @@ class GradientStep:
             for param, leaf in zip(self.params, self.leaves, strict=True):
                 param.grad = leaf.grad
         self.optimizer.step()
-        self._prepare()  # the first step of an optimiser creates its state
+        self._prepare()  # the first step has created the optimiser's state
 
     def _count_without_skipped(self) -> None:
-        """Subtract the steps that the GPU has skipped from the step counts in the optimiser's state on the CPU."""
-        for counts, on_gpu in self._counts:
-            skipped = counts[0] - on_gpu[0].cpu()
+        """Subtract the number of steps that the GPU has skipped from the step counts of the optimiser on the CPU."""
+        for counts, gpu_counts in self._counts:
+            skipped = counts[0] - gpu_counts[0].cpu()
             for count in counts if skipped else ():
                 count -= skipped
 
@@ -209,7 +214,7 @@ class GradientStep:
         self._counts.clear()
         optimizer = self.optimizer
         state, groups = optimizer.state, optimizer.param_groups
-        self._cached_for = (state, len(state), groups, len(groups))
+        self._cache_key = (state, len(state), groups, len(groups))
         self._hooks = optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks
         params = [param for group in optimizer.param_groups for param in group["params"]]
         self.params = [param for param in params if param.requires_grad]
@@ -261,7 +266,7 @@ def _non_finite_error(loss: float) -> NonFiniteError:
 
 def _is_plain(optimizer: Optimizer) -> bool:
     """Return True if the user has not replaced `optimizer.step`."""
-    step = optimizer.__dict__.get("step")  # a learning-rate scheduler replaces it by a wrapper that counts calls
+    step = optimizer.__dict__.get("step")  # a learning-rate scheduler replaces it with a wrapper that counts calls
     return step is None or hasattr(step, "_wrapped_by_lr_sched")
 
 
@@ -291,7 +296,7 @@ def _adam_kernel(
     on_host = [step.numpy() for step in steps if step.device.type == "cpu"]
     if len(on_host) not in (0, len(steps)):
         return None
-    if on_host and found_inf is not None:  # Adam counts on the CPU unless it is `fused` or `capturable`
+    if on_host and found_inf is not None:  # Adam counts steps on the CPU unless it is `fused` or `capturable`
         on_gpu = [step.to(param.device) for step, param in zip(steps, params, strict=True)]
         counts.append((steps, on_gpu))
         steps = on_gpu
@@ -304,7 +309,7 @@ def _adam_kernel(
         if are_on_gpu:
             torch._foreach_add_(steps, 1)
         for count in on_host:
-            count += 1  # an array that shares the tensor's memory; ten times as fast as a kernel
+            count += 1  # `count` shares the tensor's memory; this is ten times as fast as a kernel
         fused(
             params, grads, exp_avgs, exp_avg_sqs, maxima, steps,
             lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"],
@@ -342,7 +347,7 @@ def _sgd_kernel(
 def _rmsprop_kernel(
     optimizer: Any, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None, counts: list[Counts]
 ) -> Kernel | None:
-    """Return a kernel that calls `RMSpropEpsInsideSqrt.move`; None on a GPU and before the first step."""
+    """Return a kernel that calls `RMSpropEpsInsideSqrt.move`. None on a GPU, or if no step has been made yet."""
     if found_inf is not None or not all(optimizer.state.get(param) for param in params):
         return None
 
@@ -392,7 +397,7 @@ class StepsOfUpdate:
         except NonFiniteError as error:
             if len(self.gradient_steps) == 1:
                 raise
-            # On a GPU the error may be about an earlier update, so the steps of this update are not listed.
+            # On a GPU, the error may be about an earlier update. Therefore the steps of this update are not listed.
             others = "" if step.on_gpu else earlier_steps_text(self.made)
             raise NonFiniteError(error.name, f"{optimizer}: {error}{others}", skipped=error.skipped) from None
         self.made.append(optimizer)
@@ -400,5 +405,5 @@ class StepsOfUpdate:
 
 
 def earlier_steps_text(made: Sequence[str]) -> str:
-    """Return the part of an error text about the steps before a rejected step; `made` are their optimisers' names."""
+    """Return the end of an error text: the steps before a rejected step. `made` are their optimisers' names."""
     return f"; the earlier steps of {' and '.join(made)} were made" if made else ", and no other step was made"

@@ -12,8 +12,8 @@ from torch.optim import Optimizer, RMSprop
 class RMSpropEpsInsideSqrt(RMSprop):
     """RMSprop that divides by sqrt(variance + eps); torch's RMSprop divides by sqrt(variance) + eps.
 
-    If `centered` is True, the step is that of arXiv:1308.0850, eq. 38 to 41 (DQN). Otherwise the step is that of
-    arXiv:1602.01783, section 4 (A3C). State and parameter groups have the same format as in `torch.optim.RMSprop`.
+    If `centered` is True, the step is defined by arXiv:1308.0850, eq. 38 to 41 (DQN), otherwise by arXiv:1602.01783,
+    section 4 (A3C). State and parameter groups have the same format as in `torch.optim.RMSprop`.
 
     Args:
         params: Parameters, or parameter groups.
@@ -21,7 +21,7 @@ class RMSpropEpsInsideSqrt(RMSprop):
         alpha: Decay of the running means, in [0, 1).
         eps: Number added to the variance.
         weight_decay: Weight of the L2 regularisation.
-        momentum: Weight of the previous step, which is added to the new step.
+        momentum: Weight with which the previous step is added to the new step.
         centered: True to use the variance of the gradient: its running mean square minus its squared running mean.
         maximize: True to maximise the objective instead of minimising it.
 
@@ -96,16 +96,16 @@ class RMSpropEpsInsideSqrt(RMSprop):
             torch._foreach_addcdiv_(params, grads, roots, -group["lr"])
 
 
-#: Initial values of those tensors in an optimiser's state that a step with zero gradients changes.
+#: Names and initial values of state tensors that change even in a step with zero gradients.
 _INITIAL_VALUES = {"step": 0.0, "mu_product": 1.0}
 
 
 def share_state(optimizer: Optimizer) -> None:
-    """Move the state of an optimiser into shared memory, so that copies of the optimiser in other processes share it.
+    """Move the state of an optimiser into shared memory. Copies of the optimiser in other processes then share it.
 
-    If the optimiser has no state, the function creates the state of the first step: running means and counts of zero.
-    Learning rates and other hyperparameters are not shared. In torch's SGD with momentum, `dampening` has no effect on
-    the step that creates the state. If the state is shared, `dampening` also affects the first step.
+    If the optimiser has no state yet, the function creates it: running means and counts of zero. Learning rates and
+    other hyperparameters are not shared. One difference: torch's SGD with momentum ignores `dampening` in the step that
+    creates the state. With shared state, `dampening` also affects the first step.
 
     Args:
         optimizer: Any optimiser. If its `step` requires a closure, the function creates no state and shares only
@@ -119,12 +119,12 @@ def share_state(optimizer: Optimizer) -> None:
 
 
 def make_state(optimizer: Optimizer) -> None:
-    """Create the state that the first step of an optimiser would create; its parameters stay unchanged."""
+    """Create the state that the first step of an optimiser would create, without a change of its parameters."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
     new = [param for param in params if param.requires_grad and not optimizer.state.get(param)]
     if not new:
         return
-    copied = copy.deepcopy(optimizer)  # the deep copy has copies of the parameters
+    copied = copy.deepcopy(optimizer)  # with copies of the parameters, which the step below changes
     for group in copied.param_groups:
         for name in {"weight_decay", "weight_decay_rate"} & group.keys():
             group[name] = 0

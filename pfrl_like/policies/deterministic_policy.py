@@ -8,7 +8,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class DeterministicHead(nn.Module):
-    """Last layer of a network: converts actions [B, n] to a distribution with zero variance."""
+    """Last layer of a network. It converts actions, [B, n], to distributions with zero variance."""
 
     def forward(self, loc: Tensor) -> DeltaVector:
         """Return a distribution of batch shape [B] and event shape [n]. Gradients flow from its samples to `loc`."""

@@ -1,4 +1,4 @@
-"""Heads of Gaussian policies: last layers of networks."""
+"""Policy heads (last layers of networks) for Gaussian policies."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from pfrl_like.utils.contexts import ignores_training
 class GaussianHeadWithStateIndependentCovariance(nn.Module):
     """Gaussian head whose input is the means [..., n]. The variance is a parameter that does not depend on the state.
 
-    This head is common with PPO and TRPO (Henderson et al. 2017, arXiv:1709.06560).
+    PPO and TRPO often use this head (Henderson et al. 2017, arXiv:1709.06560).
 
     Args:
         action_size: Number of dimensions of actions, n.
@@ -50,7 +50,7 @@ class GaussianHeadWithDiagonalCovariance(nn.Module):
     """Gaussian head whose input [..., 2n] contains n means and n numbers that `var_func` converts to variances.
 
     Args:
-        var_func: Function from the second half of the input's last axis to variances.
+        var_func: Function from the second half of the input, on the last axis, to variances.
     """
 
     def __init__(self, var_func: Callable[[Tensor], Tensor] = nn.functional.softplus) -> None:
@@ -95,7 +95,7 @@ class GaussianHeadWithFixedCovariance(nn.Module):
 
 
 def odd_number_of_columns(parameters: Tensor) -> ValueError:
-    """Return an error for an input whose last axis has an odd size."""
+    """Return the exception for an input whose last axis has an odd size."""
     return ValueError(f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n means, then n spreads")
 
 
@@ -106,9 +106,9 @@ def root_of_variance(variance: Tensor) -> Tensor:
 
 @ignores_training
 class SquashedGaussianHead(nn.Module):
-    """Squashed Gaussian head whose input [..., 2n] contains n means before squashing and n logarithms of the scales.
+    """Squashed Gaussian head whose input [..., 2n] contains n means and n logarithms of scales, both before squashing.
 
-    Actions are in [-1, 1]. The default bounds of the scale are taken from the authors of Soft Actor-Critic.
+    Actions are in [-1, 1]. The default bounds of the scale are those of the authors of Soft Actor-Critic.
 
     Args:
         min_log_scale: Minimum logarithm of the standard deviation before squashing. Smaller values are clamped.

@@ -1,4 +1,4 @@
-"""Heads of policies for discrete actions: last layers of networks."""
+"""Policy heads (last layers of networks) for discrete actions."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ class MultiCategoricalHead(nn.Module):
     """Head for a MultiDiscrete action space. Its input is the logits [..., sum(nvec)].
 
     Args:
-        nvec: Number of actions in each dimension, for example `action_space.nvec`. For a MultiBinary space of
+        nvec: Number of actions in each dimension, for example `action_space.nvec`. If the space is MultiBinary with
             size n, pass [2] * n.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Helper functions for all other modules, with PFRL's paths if they exist in PFRL."""
+"""Helper functions for all other modules. Functions that exist in PFRL have the same import paths."""
 
 from pfrl_like.utils import batch_states as batch_states
 from pfrl_like.utils import contexts as contexts

@@ -1,4 +1,4 @@
-"""Functions that collate lists of observations, and PFRL's lists of transition dicts, to batches."""
+"""Functions that collate lists of observations or PFRL's lists of transition dicts to batches."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +62,7 @@ def _collate_error(features: list[Any]) -> Exception:
 
 
 class _CallableModule(ModuleType):
-    """Callable module, because `pfrl_like.utils.batch_states` is a function in PFRL's documentation."""
+    """Callable module, because PFRL's documentation uses `pfrl.utils.batch_states` as a function."""
 
     def __call__(self, states: Sequence[Any], device: torch.device | str, phi: Phi) -> Any:
         return batch_states(states, device, phi)
@@ -79,8 +79,8 @@ def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = Fa
     """Collate items of `sample` (or episodes of `sample_episodes`) on the CPU.
 
     Args:
-        experiences: List of items. An item is a list of the steps of one n-step transition, or, if `sequences` is True,
-            an episode or a part of an episode. A tuple of this list and importance weights is also accepted.
+        experiences: List of items. An item is a list of steps: one n-step transition or, if `sequences` is True, an
+            episode or a section of an episode. A tuple of this list and importance weights is also accepted.
         gamma: Discount factor per step.
         sequences: True if the items are sequences for a recurrent network. Sequences are sorted by descending length,
             and `index` of the batch contains their original positions.
@@ -131,13 +131,13 @@ def _batch(
 
 
 def rewards_and_ends(items: Sequence[Experience], gamma: float) -> tuple[list[float], list[bool]]:
-    """Return for each item the discounted sum of its rewards, and True if one of its steps is terminal."""
+    """Return two lists with one value per item: the discounted sum of rewards, and True if a step is terminal."""
     rewards = [sum(gamma**i * step["reward"] for i, step in enumerate(item)) for item in items]
     return rewards, [any(step["is_state_terminal"] for step in item) for item in items]
 
 
 def next_state(step: Transition) -> Any:
-    """Return the next observation. If it is None, the step is terminal, and the step's observation replaces it."""
+    """Return the next observation of a step. In a terminal step it may be None; return the observation instead."""
     return step["state"] if step["next_state"] is None else step["next_state"]
 
 
@@ -151,7 +151,7 @@ def recurrent_states(episodes: Sequence[Experience], device: torch.device | str 
 
 
 def column(steps: Sequence[Transition], name: str) -> Any:
-    """Return the stacked values of one key of all steps. None if a step does not have the key."""
+    """Return the values of one key, stacked over the steps. None if a step does not have the key."""
     values = [step.get(name) for step in steps]
     return None if any(value is None for value in values) else stack(values)
 

@@ -19,7 +19,7 @@ from pfrl_like.utils.env_values import space_kind
 
 Class = TypeVar("Class", bound=type[Any])
 
-#: Largest finite reward, because agents convert rewards to float32.
+#: Largest reward that is accepted. Agents convert rewards to float32.
 LARGEST_REWARD = float(np.finfo(np.float32).max)
 #: Largest int64.
 LARGEST_INTEGER = 2**63 - 1
@@ -30,8 +30,8 @@ def check_finite(name: str, value: Any) -> None:
 
     Args:
         name: Name of the value in the message, for example "obs".
-        value: A number, an array or tensor of any shape, or dicts, tuples and lists of these. None and values that are
-            not floating point (integers, bools, strings, objects) are not checked.
+        value: A number, an array or tensor of any shape, or nested dicts, tuples and lists of these. None and other
+            types (integers, bools, strings, objects) are not checked.
 
     Raises:
         NonFiniteError: If a number is not finite.
@@ -55,7 +55,7 @@ def check_finite(name: str, value: Any) -> None:
 def check_step(space: Any, obs: Any, reward: Any) -> None:
     """Raise an error if the observation or reward of a step is invalid.
 
-    The function makes the checks of `check_observation`, `check_finite` and `check_reward`, and is faster.
+    The function makes the checks of `check_observation`, `check_finite` and `check_reward`, but is faster.
 
     Args:
         space: Observation space; None if unknown.
@@ -63,7 +63,7 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         reward: Reward of the step.
 
     Raises:
-        ValueError: If the observation does not match the space in structure, shape or kind of numbers.
+        ValueError: If the observation and the space differ in structure, shape or kind of numbers.
         NonFiniteError: If the observation or the reward is not finite.
         TypeError: If the reward is not a single number.
     """
@@ -73,7 +73,7 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         and obs.dtype == getattr(space, "dtype", None) == np.float32
         and obs.shape == getattr(space, "shape", None)
         and -LARGEST_REWARD <= reward <= LARGEST_REWARD
-        and math.isfinite(np.vdot(obs, obs))  # the result may also overflow, so the checks below repeat this check
+        and math.isfinite(np.vdot(obs, obs))  # the product may also overflow; the checks below are exact
     ):
         return
     check_observation(space, obs)
@@ -84,11 +84,11 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
 def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
     """Raise an error if the observations or the action of a transition contain NaN or infinity.
 
-    None and values that are not floating point are not checked.
+    Only floating-point values are checked.
 
     Raises:
         NonFiniteError: If a number is not finite. The message contains the argument's name.
-        ValueError: If the action is an integer that int64 cannot represent.
+        ValueError: If the action is an integer outside the range of int64.
     """
     if type(action) is int and not -LARGEST_INTEGER <= action <= LARGEST_INTEGER:
         raise ValueError(f"action is an integer of {action.bit_length()} bits, expected an int64")
@@ -96,7 +96,7 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
     for value in (obs, action, next_obs):
         kind = value.dtype.char if type(value) is np.ndarray else ""
         if kind in ("f", "d"):
-            total += np.vdot(value, value)  # the result may also overflow, so the checks below repeat this check
+            total += np.vdot(value, value)  # the product may also overflow; the checks below are exact
         elif kind in ("", "e", "g", "F", "D", "G") and type(value) is not int:
             total = math.nan
     if not math.isfinite(total):
@@ -106,7 +106,7 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
 
 
 def reward_out_of_range(reward: Any) -> NonFiniteError:
-    """Return an error for a reward that float32 cannot represent."""
+    """Return the exception for a reward that float32 cannot represent."""
     got = float(reward) if isinstance(reward, float | np.floating) else "too large for float32"
     return NonFiniteError("reward", f"reward is {got}, expected a finite number of at most {LARGEST_REWARD:.2g}")
 
@@ -118,13 +118,13 @@ def as_reward(reward: Any) -> float:
         TypeError: If the reward is not a single number.
         NonFiniteError: If the reward is NaN, infinite, or too large for float32.
     """
-    if isinstance(reward, str | bytes):  # float() would convert a string
+    if isinstance(reward, str | bytes):  # because `float` would convert a string
         raise _reward_type_error(reward)
     try:
         number = float(reward)
     except OverflowError:
         raise reward_out_of_range(reward) from None
-    except (TypeError, ValueError, RuntimeError):  # torch raises RuntimeError
+    except (TypeError, ValueError, RuntimeError):  # torch raises RuntimeError for tensors of several values
         raise _reward_type_error(reward) from None
     if not -LARGEST_REWARD <= number <= LARGEST_REWARD:
         raise reward_out_of_range(number)
@@ -132,7 +132,7 @@ def as_reward(reward: Any) -> float:
 
 
 def check_rewards(rewards: Any, active: Any = None) -> None:
-    """Raise an error if `as_reward` rejects a reward.
+    """Raise an error if `as_reward` rejects one of the rewards.
 
     Args:
         rewards: Rewards of k environments, a sequence or an array [k].
@@ -164,8 +164,8 @@ def check_reward(reward: Any) -> None:
 def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
     """Raise an error if the structure, shape or kind of numbers of an observation does not match the space.
 
-    The bounds and the number of bits are not checked. Integers are accepted for a floating-point space, but
-    floating-point numbers are rejected for an integer space.
+    The bounds and the number of bits are not checked. A floating-point space accepts integers, but an integer space
+    rejects floating-point numbers.
 
     Args:
         space: Observation space of one environment. None accepts every observation.
@@ -222,7 +222,7 @@ def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool 
 
 
 def unequal_lengths(**columns: Any) -> ValueError:
-    """Return an error for arguments that should all contain one value for each environment."""
+    """Return the exception for arguments that do not all contain one value for each environment."""
     lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
     return ValueError(f"arguments need one value for each environment, but the lengths are: {lengths}")
 
@@ -270,7 +270,7 @@ def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: 
     Args:
         least: Minimum allowed value.
         most: Maximum allowed value.
-        between: True if the bounds themselves are not allowed.
+        between: True if the values must differ from the bounds.
         **values: Values of the arguments, keyed by argument name.
 
     Raises:
@@ -302,12 +302,12 @@ def check_seconds(optional: bool = False, **values: Any) -> None:
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
-#: End of messages about optional arguments.
+#: End of error messages about optional arguments.
 _OR_NONE = ", or None"
 
 
 def _items_of(values: Mapping[str, Any], kind: Any, expected: str, optional: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of arguments. Raise a TypeError for bools and for values of another type."""
+    """Yield the names and values of arguments. Raise a TypeError for bools, and for values that are no `kind`."""
     for name, value in values.items():
         if value is None and optional:
             continue
@@ -378,7 +378,7 @@ def _check_structure(space: Any, value: Any, name: str, observed: bool = False, 
             raise ValueError(f"{name} is {_describe(value)}, expected a tuple of length {len(space.spaces)}")
         for index, part in enumerate(space.spaces):
             _check_structure(part, value[index], f"{name}[{index}]", observed, bounds)
-    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # not all spaces have both
+    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # some spaces lack one of them
         array = np.asarray(_check_array(space, value, name))
         if kind == "box" and not observed:
             check_finite(name, array)
@@ -388,7 +388,7 @@ def _check_structure(space: Any, value: Any, name: str, observed: bool = False, 
 
 def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
     try:
-        shape, dtype = value.shape, value.dtype  # does not concatenate `LazyFrames`
+        shape, dtype = value.shape, value.dtype  # reading these attributes does not concatenate `LazyFrames`
         array = value if isinstance(dtype, np.dtype) else np.asarray(value)
     except AttributeError:
         array = _as_array(value, name, space)
@@ -438,7 +438,7 @@ _WARNED: set[Hashable] = set()
 
 
 def levels_to_the_caller() -> int:
-    """Return the `stacklevel` with which `warnings.warn` in the calling function points to the user's code."""
+    """Return the `stacklevel` for `warnings.warn` in the calling function. It points to the user's code."""
     frame, levels = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").startswith("pfrl_like."):
         frame, levels = frame.f_back, levels + 1
@@ -446,7 +446,7 @@ def levels_to_the_caller() -> int:
 
 
 def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning that points to the user's line, once per key and process.
+    """Issue a warning once per key and process. The warning points to the user's line of code.
 
     Args:
         key: Key of the warning. Warnings with different texts may have the same key.

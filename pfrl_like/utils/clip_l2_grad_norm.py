@@ -1,4 +1,4 @@
-"""`clip_l2_grad_norm_`, for user-defined agents, because the library's agents clip gradients in `GradientStep`."""
+"""`clip_l2_grad_norm_`, for user-defined agents. The library's agents clip gradients in `GradientStep`."""
 
 from collections.abc import Iterable
 
@@ -7,11 +7,11 @@ from torch.nn.utils import clip_grad_norm_
 
 
 def clip_l2_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -> float:
-    """Clip the L2 norm of all gradients together to at most `max_norm`, in place.
+    """Scale all gradients, in place, so that their common L2 norm is at most `max_norm`.
 
     Args:
         parameters: Parameters. Parameters without a gradient are skipped.
-        max_norm: Maximum norm. Gradients with a smaller norm stay unchanged.
+        max_norm: Maximum norm. If the norm is smaller, the gradients stay unchanged.
 
     Returns:
         The norm before clipping.

@@ -1,4 +1,4 @@
-"""Context managers that switch modules and agents to evaluation mode, also in several threads."""
+"""Context managers that switch modules and agents to evaluation mode. Several threads may use them."""
 
 import contextlib
 import inspect
@@ -15,21 +15,21 @@ from torch.nn.modules import activation, container, conv, flatten, linear, paddi
 
 Class = TypeVar("Class", bound=type[nn.Module])
 NO_LOCK: AbstractContextManager[None] = contextlib.nullcontext()
-#: Attribute of a module that caches the result of `reads_training`. A compiler can trace an attribute, but not a
-#: dictionary with weak keys.
+#: Name of the attribute in which a module caches the result of `reads_training`. A compiler can trace an attribute, but
+#: not a dictionary with weak keys.
 _READS_TRAINING = "_pfrl_like_reads_training"
 _RNN_FORWARDS = {cls.forward for cls in (nn.RNNBase, nn.RNN, nn.GRU, nn.LSTM)}
 _EVALUATING = "_evaluating_threads"
 
 
 def free_in_forks(lock: Any) -> Any:
-    """Make `os.fork` acquire a lock and release it again, so that child processes never inherit a locked lock."""
+    """Hold a lock during every `os.fork`. Otherwise a child process could inherit a lock that another thread holds."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
 
 
-#: Lock for the mode of modules, which all threads share. A thread acquires the lock to switch modules to evaluation
+#: Lock for the mode of modules. All threads share this mode. A thread acquires the lock to switch modules to evaluation
 #: mode, or to train modules whose forward pass reads the mode.
 MODES = free_in_forks(threading.RLock())
 _LOCK = free_in_forks(threading.Lock())
@@ -41,7 +41,7 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
 
     Other threads wait until the mode is restored.
     """
-    is_compiling = torch.compiler.is_compiling()  # a compiler traces in one thread
+    is_compiling = torch.compiler.is_compiling()  # a compiler traces only one thread
     with contextlib.nullcontext() if is_compiling else MODES:
         before = [(part, part.training) for part in module.modules()]
         is_plain = not is_compiling and all(_is_plain(part) for part, _ in before)
@@ -63,35 +63,35 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
                     part.training = training
 
 
-def learning(*modules: Any) -> AbstractContextManager[Any]:
+def block_evaluation(*modules: Any) -> AbstractContextManager[Any]:
     """Return a context manager that prevents other threads from switching modules to evaluation mode.
 
-    The result is `NO_LOCK` if the forward pass of no module reads its mode.
+    If no forward pass of the modules reads the mode, the result is `NO_LOCK`.
 
     Args:
-        modules: Modules to train. Other objects are skipped.
+        modules: Modules to train. Objects that are not modules are skipped.
     """
     reads = any(isinstance(module, nn.Module) and _reads_training(module) for module in modules)
     return MODES if reads else NO_LOCK
 
 
 def _is_plain(part: nn.Module) -> bool:
-    """True if the mode of a submodule is only its attribute `training`, without user-defined methods."""
+    """True if `train` and `eval` of a submodule only set the attribute `training`."""
     cls = type(part)
     methods = cls.train, cls.eval, cls.__setattr__
     return methods == (nn.Module.train, nn.Module.eval, nn.Module.__setattr__) and "training" in vars(part)
 
 
-def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
-    """Return `evaluating(module)` if the forward pass reads the mode, else a context manager that does nothing."""
+def evaluation_mode(module: nn.Module) -> AbstractContextManager[nn.Module]:
+    """Return `evaluating(module)`. If the forward pass does not read the mode, the context manager does nothing."""
     reads = getattr(module, _READS_TRAINING, None)
     if reads is None:
         reads = _reads_training(module)
     return evaluating(module) if reads else contextlib.nullcontext(module)
 
 
-def evaluating_readers_among(*modules: nn.Module) -> AbstractContextManager[None]:
-    """Return a context manager that enters `evaluating_readers` for each module."""
+def evaluation_mode_of_all(*modules: nn.Module) -> AbstractContextManager[None]:
+    """Return a context manager that enters `evaluation_mode` for each module."""
     readers = [module for module in modules if _reads_training(module)]
     return _evaluating_all(readers) if readers else contextlib.nullcontext()
 
@@ -117,17 +117,17 @@ def reads_training(module: nn.Module) -> bool:
     """True if a forward pass may depend on `training`.
 
     Only these submodules are known not to read `training`: PyTorch's layers without dropout and running statistics,
-    containers, and classes marked with `ignores_training`. Other submodules, and submodules with hooks, count as
-    reading `training`.
+    containers, and classes with the decorator `ignores_training`. The function assumes that all other submodules, and
+    all submodules with hooks, read `training`.
     """
     return any(_part_reads_training(part) for part in module.modules())
 
 
 def ignores_training(cls: Class) -> Class:
-    """Class decorator that declares that the `forward` of a module does not read `training`.
+    """Class decorator. It declares that the method `forward` of a module does not read `training`.
 
-    The declaration includes the functions that `forward` calls, but not child modules and not subclasses that override
-    `forward`.
+    The declaration applies to all functions that `forward` calls. It does not apply to child modules, and not to
+    subclasses that override `forward`.
     """
     _KNOWN_FORWARDS.add(cls.forward)
     return cls
@@ -158,8 +158,8 @@ _KNOWN_FORWARDS -= {nn.RReLU.forward, nn.MultiheadAttention.forward}
 class _Threads:
     """Threads in evaluation mode, and the mode of all other threads.
 
-    Threads that are started while a thread is in evaluation mode, for example in a thread pool, are in evaluation mode,
-    too. So each thread that enters evaluation mode records the threads that exist at this time.
+    A thread that is started while another thread is in evaluation mode, for example in a thread pool, is in evaluation
+    mode, too. To recognise such threads, each thread that enters evaluation mode records the existing threads.
 
     Args:
         training: Mode of all other threads.
@@ -181,7 +181,7 @@ class _Threads:
             del self.entered[thread], self._existing_threads[thread]
 
     def is_evaluating(self) -> bool:
-        """True if the current thread is in evaluation mode, or did not exist when another thread entered it."""
+        """True if the current thread is in evaluation mode, or was started after another thread entered it."""
         if threading.get_ident() in self.entered:
             return True
         current = threading.current_thread()
@@ -191,8 +191,8 @@ class _Threads:
 class Mode:
     """Descriptor of the class attribute `training` of agents.
 
-    An agent has an instance attribute `training`, which takes precedence over this descriptor. `evaluating_in_thread`
-    removes the instance attribute, so that reads use the descriptor until the context ends.
+    Usually an agent has an instance attribute `training`, which takes precedence over this descriptor.
+    `evaluating_in_thread` removes the instance attribute. Until the context ends, reads then use the descriptor.
 
     Args:
         training: Default value of the mode.
@@ -227,7 +227,7 @@ def evaluating_in_thread(agent: Any, alone: bool) -> Iterator[None]:
 
     Args:
         agent: The agent.
-        alone: True if only one thread at a time may enter the context.
+        alone: True if only one thread at a time may be in the context.
 
     Raises:
         RuntimeError: If a second thread enters the context and `alone` is True.

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 
 def frozen_copy(module: nn.Module) -> nn.Module:
-    """Return a copy in evaluation mode whose parameters require no gradient, for use as a target network."""
+    """Return a copy of a module, for use as a target network: in evaluation mode, with frozen parameters."""
     frozen = copy.deepcopy(module).eval().requires_grad_(False)
     for part in frozen.modules():
         if isinstance(part, nn.RNNBase):
-            part.flatten_parameters()  # a deep copy makes the weights non-contiguous
+            part.flatten_parameters()  # needed because a deep copy makes the weights non-contiguous
     return frozen
 
 
@@ -28,8 +28,8 @@ def synchronize_parameters(
         method: "hard" copies all values. "soft" sets floating-point values to `tau * src + (1 - tau) * dst` and copies
             all other values, for example counters.
         tau: Weight of the source in a soft update, from 0 to 1.
-        unless: Scalar tensor on the modules' device. 1 leaves floating-point values unchanged, 0 updates them. The
-            scalar is not copied to the CPU. If None, the values are updated.
+        unless: Scalar tensor on the modules' device. If it is 1, floating-point values stay unchanged; if it is 0, they
+            are updated. The scalar is not copied to the CPU. If None, the values are updated.
 
     Raises:
         ValueError: If `method` is not "hard" or "soft", if `tau` is out of range, or if the modules differ in names,
@@ -75,8 +75,8 @@ def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float, 
         target_link: Module that is changed.
         source_link: Source of the values.
         tau: Weight of the source, from 0 to 1.
-        unless: Scalar tensor on the modules' device. 1 leaves floating-point values unchanged, 0 updates them. The
-            scalar is not copied to the CPU. If None, the values are updated.
+        unless: Scalar tensor on the modules' device. If it is 1, floating-point values stay unchanged; if it is 0, they
+            are updated. The scalar is not copied to the CPU. If None, the values are updated.
 
     Raises:
         ValueError: If `tau` is not from 0 to 1, or if the modules differ in names, shapes or dtypes.
@@ -103,7 +103,7 @@ def copy_grad(target_link: nn.Module, source_link: nn.Module) -> None:
         target.grad = None if source.grad is None else source.grad.clone()
 
 
-# The pairs of tensors of two modules are cached as long as both modules contain these tensors.
+# The pairs of corresponding tensors of two modules are cached, as long as both modules contain these tensors.
 
 
 class _Pairs(NamedTuple):
@@ -122,7 +122,7 @@ _cache: "weakref.WeakKeyDictionary[nn.Module, _Pairs]" = weakref.WeakKeyDictiona
 
 
 def _pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
-    """Return the pairs of tensors. None if the state of a module contains more than parameters and buffers."""
+    """Return the pairs of corresponding tensors. None if a module has state other than parameters and buffers."""
     pairs = _cache.get(target)
     return pairs if pairs is not None and pairs.are_valid_for(source) else _find_pairs(source, target)
 

@@ -22,7 +22,7 @@ def is_gymnasium(env: Any) -> bool:
 
 
 def reset_values(result: Any) -> tuple[Any, dict[str, Any] | None]:
-    """Split the result of `reset` into the observation and the info dict. The info is None if `reset` returned none."""
+    """Split the result of `reset` into observation and info dict. The info is None if the result has no info."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result[0], result[1]
     return result, None
@@ -44,7 +44,7 @@ _GYMNASIUM_TYPES = [bool, bool, dict]  # terminated, truncated and info of gymna
 
 
 def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
-    """Convert the result of `step`, four values or five, to (obs, reward, terminated, truncated, info).
+    """Convert the four or five values of `step` to (obs, reward, terminated, truncated, info).
 
     Raises:
         EnvError: If the number of values is not four or five, if info is not a dict, or if a flag is not a single bool.
@@ -70,7 +70,7 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
 def _as_bool(name: str, value: Any) -> bool:
     try:
         plain = value.item() if hasattr(value, "item") else value
-    except (TypeError, ValueError, RuntimeError):  # an array or tensor of several values
+    except (TypeError, ValueError, RuntimeError):  # for an array or tensor of several values
         plain = None
     if isinstance(plain, numbers.Real) and plain in (0, 1):
         return bool(plain)
@@ -78,7 +78,7 @@ def _as_bool(name: str, value: Any) -> bool:
 
 
 def own_copy(value: Any) -> Any:
-    """Return a value with copies of its arrays, because an environment may change its arrays in place.
+    """Copy the arrays of a value, because an environment may change its arrays in place. Return the new value.
 
     Arrays in dicts, tuples and lists are copied, too. Other objects are returned unchanged.
     """
@@ -94,17 +94,17 @@ def own_copy(value: Any) -> Any:
 
 
 def seed_env(env: Any, seed: int) -> bool:
-    """Seed an environment with its method `seed`, unless `reset` takes the seed.
+    """Seed an environment with its method `seed`. Do nothing if `reset` accepts the seed.
 
     Args:
         env: An environment of any supported interface.
         seed: The seed.
 
     Returns:
-        True if the environment has been seeded. False if the caller must pass the seed to the next `reset`.
+        True if the environment is seeded. False if the caller must pass the seed to the next `reset`.
 
     Raises:
-        ValueError: If the environment accepts no seed.
+        ValueError: If neither a method `seed` nor `reset` accepts a seed.
     """
     if takes_at_reset(env, "seed"):
         return False
@@ -115,7 +115,7 @@ def seed_env(env: Any, seed: int) -> bool:
 
 
 def takes_at_reset(env: Any, name: str) -> bool:
-    """True if `env.reset` accepts the argument `name`, which wrappers may forward."""
+    """True if `env.reset` accepts the argument `name`. Wrappers may forward the argument."""
     if is_gymnasium(env):
         return True
     base = getattr(env, "unwrapped", env)
@@ -138,7 +138,7 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
 def mend_gym(env: Any) -> None:
     """If `env` contains a gym environment, add two names to NumPy 2 that gym 0.26 uses in every step.
 
-    gym is no longer maintained.
+    NumPy 2 has removed these names, and gym is no longer maintained.
     """
     gym_env: Any = getattr(sys.modules.get("gym"), "Env", ())
     for _ in range(100):  # iterate over the wrappers
@@ -153,7 +153,7 @@ def mend_gym(env: Any) -> None:
 
 
 class Forwarding:
-    """Base class of wrappers that forward all other public attributes to the wrapped object."""
+    """Base class of wrappers. Public attributes that a wrapper does not have are read from the wrapped object."""
 
     _wrapped = "env"  # name of the attribute that contains the wrapped object
 
@@ -175,10 +175,10 @@ def _forwarded(name: str, default: Any) -> Any:
 
 
 class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
-    """Adapter that gives gymnasium's interface to an environment of gym or with PFRL's interface.
+    """Adapter with gymnasium's interface for environments of gym, or with PFRL's interface.
 
-    The spaces are the user's objects, so that users can seed them. The library calls `space_kind` to find the kind of a
-    space.
+    The spaces are the objects of the user's environment, so that users can seed them. They need not be gymnasium
+    spaces: `space_kind` returns the kind of a space.
 
     Args:
         env: The user's environment.
@@ -199,7 +199,7 @@ class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
         """Start an episode.
 
         Raises:
-            ValueError: If a seed or options are passed and the environment does not accept them.
+            ValueError: If a seed or options are passed, but the environment does not accept them.
         """
         arguments: dict[str, Any] = {}
         if seed is not None and not seed_env(self.user_env, seed):
@@ -245,7 +245,7 @@ _KIND_OF_TYPE: dict[type, SpaceKind] = {}
 
 
 def space_kind(space: Any) -> SpaceKind:
-    """Return the kind of a space, determined by the names of its classes or by its attributes.
+    """Return the kind of a space. The function reads the names of its classes and its attributes.
 
     `isinstance` does not work, because a space of gym is not an instance of gymnasium's class of the same name.
 
@@ -253,8 +253,8 @@ def space_kind(space: Any) -> SpaceKind:
         space: A space of gym or gymnasium, or an object with the same attributes.
 
     Returns:
-        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other". A mock is "other", because its
-        attributes exist but are not numbers.
+        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other". The kind of a mock is "other":
+        all attributes exist, but they are not numbers.
     """
     kind = _KIND_OF_TYPE.get(type(space))
     if kind is None:
@@ -283,13 +283,13 @@ def _has_numbers(space: Any, *names: str) -> bool:
 
 
 def box_class(space: Any) -> Any:
-    """Return gym's class `Box` if the space is a space of gym, else gymnasium's class `Box`."""
+    """Return the class `Box` of gym if `space` is a space of gym, else the class `Box` of gymnasium."""
     is_of_gym = type(space).__module__.partition(".")[0] == "gym"
     return sys.modules["gym.spaces"].Box if is_of_gym else gymnasium.spaces.Box
 
 
 def action_size_of(space: Any) -> int:
-    """Return the length of an action vector or, if actions are discrete, the number of actions.
+    """Return the number of actions if actions are discrete, else the length of an action vector.
 
     Raises:
         ValueError: If the actions are neither discrete nor vectors.
@@ -303,7 +303,7 @@ def action_size_of(space: Any) -> int:
 
 
 class Allowed:
-    """Action mask, in place of the `ActionValue` that explorers receive from agents with action values.
+    """Action mask for explorers, in the place of an `ActionValue`, if the agent has no action values.
 
     Args:
         action_mask: True for allowed actions, [k, n_actions].
@@ -317,18 +317,18 @@ class Allowed:
 
 
 def takes_mask(act: Callable[..., Any]) -> bool:
-    """True if a function accepts the keyword `action_mask`, unlike `act` of an agent with PFRL's interface."""
+    """True if a function accepts the keyword `action_mask`. `act` of PFRL's agents, for example, does not."""
     parameters = inspect.signature(act).parameters.values()
     return any(parameter.name == ACTION_MASK or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def mask_keyword(mask: Any, takes: bool = True) -> dict[str, Any]:
-    """Return the mask as a keyword argument; empty if the mask is None, or if the function does not accept masks."""
+    """Return the mask as a dict of keyword arguments. Empty if `mask` is None or `takes` is False."""
     return {} if mask is None or not takes else {ACTION_MASK: mask}
 
 
 def required_keyword(choose: Callable[..., Any], mask: Any) -> dict[str, Any]:
-    """Return the mask as a keyword argument of `choose`, or raise an error if `choose` does not accept masks.
+    """Return the mask as a dict of keyword arguments for `choose`. Empty if `mask` is None.
 
     Args:
         choose: Function that selects actions.
@@ -347,15 +347,15 @@ def mask_columns(mask: Any, next_mask: Any, next_obs: Any) -> dict[str, Any]:
     """Return the action-mask columns of a step for a replay buffer.
 
     Args:
-        mask: Mask of the actions that were allowed when the action was selected, for one environment or with one row
-            per environment. None if unknown.
-        next_mask: Mask of the actions that are allowed after the step, for one environment or with one row per
-            environment. None if unknown.
-        next_obs: Observation of any environment after the step, which may contain the mask.
+        mask: Mask that applied when the action was selected: for one environment, or with one row per environment. None
+            if unknown.
+        next_mask: Mask that applies after the step: for one environment, or with one row per environment. None if
+            unknown.
+        next_obs: Observation of any environment after the step. It may contain the mask.
 
     Returns:
-        The columns "action_mask" and "next_action_mask". An unknown mask is replaced by True. Empty if both masks are
-        unknown, or if observations contain masks.
+        The columns "action_mask" and "next_action_mask". An unknown mask is replaced by True. The result is empty if
+        both masks are unknown, or if observations contain masks.
     """
     known = [each for each in (mask, next_mask) if each is not None]
     if not known or (isinstance(next_obs, dict) and ACTION_MASK in next_obs):

@@ -1,7 +1,8 @@
 """Observations of goal environments: dicts that contain the observation, the achieved goal and the desired goal.
 
-The keys are the keys of gymnasium's `GoalEnv`: `observation`, `achieved_goal` (the goal that the state achieves) and
-`desired_goal`. `compute_reward(achieved_goal, desired_goal, info)` returns the reward for any pair of goals.
+The keys are the keys of gymnasium's `GoalEnv`: `observation`, `achieved_goal` (the goal that the current state
+achieves) and `desired_goal`. `compute_reward(achieved_goal, desired_goal, info)` returns the reward for any pair of
+goals.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ DESIRED_GOAL = "desired_goal"
 
 
 def concatenate_goal(obs: Mapping[str, Any]) -> NDArray[np.float32]:
-    """Concatenate observation and desired goal, as a `phi` of goal-conditioned agents (arXiv:1707.01495, section 4.1).
+    """Concatenate observation and desired goal. A `phi` for goal-conditioned agents (arXiv:1707.01495, section 4.1).
 
     Args:
         obs: Dict with `observation` [..., m] and `desired_goal` [..., n]; other entries are ignored.

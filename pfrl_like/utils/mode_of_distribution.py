@@ -1,4 +1,4 @@
-"""Modes of distributions, the actions of deterministic policies."""
+"""Modes of distributions. Deterministic policies select them as actions."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def mode_of_distribution(distrib: Any) -> Tensor:
 
     Raises:
         TypeError: If `distrib` is not a distribution.
-        RuntimeError: If the mode of the distribution is not known.
+        RuntimeError: If no mode is defined for the distribution.
     """
     if isinstance(distrib, Independent) and type(distrib).mode is Independent.mode:
         return mode_of_distribution(distrib.base_dist)

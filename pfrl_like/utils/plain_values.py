@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_KINDS = "biufcUSmM"
-_MOST_DIMENSIONS = 64  # NumPy's limit; torch has no limit
-#: Maximum number of nested JSON containers, and number of nested containers of an array or scalar.
+_DTYPE_KINDS = "biufcUSmM"  # NumPy's `dtype.kind` of arrays that can be saved
+_MOST_DIMENSIONS = 64  # limit of NumPy; torch has none
+#: `_LEVELS`: maximum nesting depth of a JSON value. `_LEAF_LEVELS`: nesting depth of one saved array, tensor or scalar.
 _LEVELS, _LEAF_LEVELS = 22, 3
 
 
@@ -24,7 +24,7 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
 
     Args:
         value: The value.
-        levels: Maximum number of nested JSON containers. A dict uses three, a tuple two, a list one.
+        levels: Maximum nesting depth of the JSON value. A dict uses three levels, a tuple two, a list one.
 
     Raises:
         TypeError: If the value contains another type, or is nested too deeply.
@@ -37,7 +37,7 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
         raise TypeError("a value is nested too deeply to be saved")
     if isinstance(value, Tensor):
         return {"tensor": _text_of_tensor(value)}
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _KINDS:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _DTYPE_KINDS:
         return {"array" if isinstance(value, np.ndarray) else "scalar": _text_of(np.asarray(value))}
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
@@ -78,7 +78,8 @@ def _from_json(value: Any) -> Any:
     return _VALUES_OF[kind](content)
 
 
-#: Functions that convert the content of a dict from `to_json` to a value, keyed by the key of the dict.
+#: `to_json` writes some values as {key: content}. This table contains, for each key, the function that converts the
+#: content back.
 _VALUES_OF: Mapping[str, Callable[[Any], Any]] = {
     "tuple": lambda content: tuple(map(_from_json, content)),
     "dict": lambda content: {_from_json(key): _from_json(part) for key, part in content},
@@ -97,8 +98,8 @@ def many_to_json(values: Sequence[Any]) -> Any:
         TypeError: If a value contains a type that `to_json` does not support, or is nested too deeply.
     """
     kinds = {(type(value), getattr(value, "dtype", None), getattr(value, "shape", None)) for value in values}
-    alike = len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _KINDS
-    if alike and values[0].nbytes:  # not for empty arrays, because a short text could encode too many of them
+    alike = len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _DTYPE_KINDS
+    if alike and values[0].nbytes:  # not empty arrays: a damaged file could claim millions of them
         return {"stack": _text_of(np.stack(values)), "scalars": isinstance(values[0], np.generic)}
     return [to_json(value) for value in values]
 
@@ -109,7 +110,7 @@ def _text_of(array: NDArray[Any]) -> list[Any]:
 
 def _array_of(dtype: str, shape: Sequence[int], text: str) -> NDArray[Any]:
     kind = np.dtype(dtype)
-    if kind.kind not in _KINDS:
+    if kind.kind not in _DTYPE_KINDS:
         raise ValueError(dtype)
     return np.frombuffer(base64.b64decode(text, validate=True), kind).reshape(shape).copy()
 
@@ -132,20 +133,20 @@ def _tensor_of(dtype: str, shape: Sequence[int], text: str, requires_grad: bool)
 
 
 class Configurable(ABC):
-    """Object that can be rebuilt from the name of its type and the arguments of its constructor."""
+    """Object that can be rebuilt from the name of its type and its constructor arguments."""
 
     type_name: ClassVar[str]
 
     def get_type(self) -> str:
-        """Return the name with which users select the type."""
+        """Return the name by which users select the type."""
         return self.type_name
 
     @abstractmethod
     def _params(self) -> dict[str, Any]:
-        """Return the constructor arguments with which an equal object can be constructed."""
+        """Return the constructor arguments of this object, keyed by name. They construct an equal object."""
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """Return the constructor arguments with which an equal object can be constructed, keyed by name.
+        """Return the constructor arguments of this object, keyed by name. They construct an equal object.
 
         Args:
             deep: True to copy the values.
@@ -154,7 +155,7 @@ class Configurable(ABC):
         return copy.deepcopy(params) if deep else params
 
     def describe(self) -> dict[str, Any]:
-        """Return the type and the parameters as JSON values, from which `build` constructs an equal object."""
+        """Return the type and the parameters as JSON values. `build` constructs an equal object from them."""
         params = {name: _as_json(value) for name, value in self.get_params().items()}
         return {"type": self.get_type(), "params": params}
 
@@ -167,18 +168,20 @@ _Part = TypeVar("_Part", bound=Configurable)
 
 
 def build(what: str, value: Any, types: Mapping[str, type[_Part]], base: type[Any]) -> _Part:
-    """Return the object that the user selected with `value`.
+    """Return the object that `value` describes.
 
     Args:
-        what: Name of the kind of object in messages, for example "scaler".
-        value: Name of a type, which is constructed with its defaults. Or a result of `describe`. Or the object itself.
+        what: Noun for the object in messages, for example "scaler".
+        value: Name of a type: the object is constructed with the default arguments. Or a result of `describe`. Or the
+            object itself.
         types: The types, keyed by name.
-        base: Base class of all objects of this kind, including user-defined classes.
+        base: Base class of all types, including user-defined types.
 
     Raises:
         ValueError: If the name is unknown (the message contains the most similar name), or if the description is
             invalid.
-        TypeError: If `value` has another type, or if the constructor does not have a parameter of the description.
+        TypeError: If `value` is none of these, or if the description has a parameter that the constructor does not
+            have.
     """
     if isinstance(value, str):
         return _type_of(what, value, types)()

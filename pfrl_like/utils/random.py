@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Source of random numbers. None uses NumPy's global generator, as it is at the time of each call.
+#: Source of random numbers. None means NumPy's global generator, looked up in each call.
 RandomSource = np.random.Generator | np.random.RandomState | None
 
 
 def check_rng(rng: Any) -> None:
-    """Raise an error if `rng` is not a source of random numbers, for example if it is a seed.
+    """Check that `rng` is a source of random numbers, and not, for example, a seed.
 
     Raises:
         TypeError: If `rng` is neither a NumPy generator nor None.
@@ -52,7 +52,7 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
 
 
 def check_held(name: str, n: int, held: int, what: str, least: int = 0) -> None:
-    """Check that a sample size is at most the number of items, and not smaller than allowed.
+    """Check that a sample size is from `least` to the number of stored items.
 
     Args:
         name: Name of the argument with the number of items to sample.

@@ -1,4 +1,4 @@
-"""`set_random_seed`: seeds all global random streams."""
+"""`set_random_seed`: seeds all global random generators."""
 
 import operator
 import random
@@ -9,9 +9,9 @@ import torch
 
 
 def set_random_seed(seed: Any) -> None:
-    """Seed the global streams of `random`, NumPy and torch (every device).
+    """Seed the global random generators of `random`, NumPy and torch (on all devices).
 
-    Environments and their action spaces have their own random streams. For a reproducible run, also call
+    Environments and their action spaces have their own random generators. For a reproducible run, also call
     `env.reset(seed=0); env.action_space.seed(0)` before training.
 
     Args:

@@ -1,8 +1,8 @@
 """Recurrent networks: interface, recurrent states, and packed sequences.
 
 A recurrent state is a tensor [layers, B, ...], a tuple of states, or None for the initial state. Packed rows are the
-rows of B sequences in the order of `torch.nn.utils.rnn.PackedSequence`: the first row of each sequence, then the second
-row of each sequence, and so on. The sequences are sorted by descending length.
+rows of B sequences in the order of `torch.nn.utils.rnn.PackedSequence`. The sequences are sorted by descending length.
+The order is: the first row of each sequence, then the second row of each sequence, and so on.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from pfrl_like.batch import first_leaf
 
 
 class Recurrent:
-    """Interface of recurrent modules. It is the interface of `torch.nn.LSTM` for a `PackedSequence`.
+    """Interface of recurrent modules: the interface of `torch.nn.LSTM` with a `PackedSequence` as input.
 
     To make a recurrent model, compose it with `pfrl_like.nn.RecurrentSequential` and `RecurrentBranched`, or define a
     class that inherits from `Recurrent` and `torch.nn.Module`.
@@ -26,7 +26,7 @@ class Recurrent:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "forward" in vars(cls) and "outputs" not in vars(cls):  # inherited `outputs` call another `forward`
+        if "forward" in vars(cls) and "outputs" not in vars(cls):  # an inherited one belongs to a different `forward`
             cls.outputs = Recurrent.outputs  # type: ignore[method-assign]
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
@@ -68,7 +68,7 @@ def forward(
     """Apply a recurrent or non-recurrent module to rows.
 
     Args:
-        module: Any callable. If the callable is not recurrent, the function passes it all rows, without a state.
+        module: Any callable. If it is not recurrent, it is called with all rows, without a state.
         inputs: A tensor [N, ...], or nested tuples and dicts of tensors.
         recurrent_state: State before the first step. None for the initial state.
         lengths: Lengths of the packed sequences in `inputs`, [B], descending, on the CPU. If None, every row is one
@@ -89,7 +89,7 @@ def forward(
     return unwrap_packed_sequences_recursive(output), recurrent_state
 
 
-#: Maximum ratio of padded rows to packed rows for which sequences are padded.
+#: Sequences are padded only if the number of padded rows is at most this multiple of the number of packed rows.
 _MAX_PADDING = 4
 
 
@@ -97,7 +97,7 @@ def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: A
     """Return the output of `forward` for packed sequences, without the state, which is several times faster on a CPU.
 
     Args:
-        module: Any callable. If the callable is not recurrent, the function passes it all rows.
+        module: Any callable. If it is not recurrent, it is called with all rows.
         inputs: Packed rows: a tensor [N, ...], or nested tuples and dicts of tensors.
         recurrent_state: State before the first step. None for the initial state.
         lengths: Lengths of the sequences, [B], descending, on the CPU.
@@ -117,8 +117,8 @@ def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: A
 def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
     """Return the packed output of a recurrent module or layer, without the state.
 
-    On a CPU, the function passes padded sequences to PyTorch's layers, unless most rows would be padding. This takes
-    down to a sixth of the time of packed sequences, which are only needed to compute the state after the last step.
+    On a CPU, the function passes padded sequences to PyTorch's layers, unless most rows would be padding. This is up to
+    six times as fast as packed sequences, which are necessary only to compute the state after the last step.
 
     Args:
         layer: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`.
@@ -182,7 +182,7 @@ def pack_and_forward(rnn: Callable[..., Any], sequences: Any, recurrent_state: A
 
 
 def batch_sizes_of(lengths: Tensor) -> Tensor:
-    """Return for each time step the number of sequences that contain it, [max(lengths)]: `PackedSequence.batch_sizes`.
+    """Return `PackedSequence.batch_sizes`: for each time step, the number of sequences that have it, [max(lengths)].
 
     Args:
         lengths: Lengths, [B], int64, descending.
@@ -196,7 +196,7 @@ def batch_sizes_of(lengths: Tensor) -> Tensor:
 
 
 def pack_sequences_recursive(sequences: Any) -> Any:
-    """Pack a list of sequences. If the sequences are tuples or dicts, each part is packed separately.
+    """Pack a list of sequences. If the sequences are tuples or dicts, each of their items is packed separately.
 
     Raises:
         ValueError: If the list is empty, or if the lengths are not descending.
@@ -222,7 +222,7 @@ def pack_one_step_batch_as_sequences(xs: Any) -> Any:
 
 
 def wrap_packed_sequences_recursive(unwrapped: Any, batch_sizes: Tensor, sorted_indices: Tensor | None) -> Any:
-    """Convert every tensor of packed rows to a `PackedSequence`; return other objects unchanged.
+    """Convert every tensor of packed rows to a `PackedSequence`. Return other objects unchanged.
 
     Args:
         unwrapped: A tensor [N, ...], or nested tuples and dicts of tensors.
@@ -249,12 +249,12 @@ def unwrap_packed_sequences_recursive(packed: Any) -> Any:
     return packed
 
 
-#: Name in PFRL for the same conversion of sequences of one step.
+#: PFRL's name for the same conversion if all sequences have one step.
 unpack_sequences_as_one_step_batch = unwrap_packed_sequences_recursive
 
 
 def get_packed_sequence_info(packed: Any) -> tuple[Tensor, Tensor | None] | None:
-    """Return `batch_sizes` and `sorted_indices` of the first `PackedSequence`; None if `packed` contains none."""
+    """Return `batch_sizes` and `sorted_indices` of the first `PackedSequence` in `packed`. None if there is none."""
     if isinstance(packed, PackedSequence):
         return packed.batch_sizes, packed.sorted_indices
     parts: Iterable[Any] = packed.values() if isinstance(packed, dict) else packed if isinstance(packed, tuple) else ()
@@ -262,14 +262,14 @@ def get_packed_sequence_info(packed: Any) -> tuple[Tensor, Tensor | None] | None
 
 
 def flatten_sequences_time_first(sequences: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the items of sequences, sorted by descending length, in packed order."""
+    """Return the items of sequences in packed order. The sequences must be sorted by descending length."""
     absent = object()
     steps = itertools.zip_longest(*sequences, fillvalue=absent)
     return [item for step in steps for item in step if item is not absent]
 
 
 def max_over_sequences(values: Tensor, lengths: Tensor) -> Tensor:
-    """Return the maximum absolute value in each sequence, which is the priority of the sequence.
+    """Return the maximum absolute value in each sequence. Prioritised replay uses it as priority.
 
     Args:
         values: Value of each packed row, [N].
@@ -337,10 +337,10 @@ def get_recurrent_state_at(recurrent_state: Any, indices: Any, detach: bool) -> 
 
 
 def concatenate_recurrent_states(split_recurrent_states: Sequence[Any]) -> Any:
-    """Concatenate the states of single sequences, as returned by `get_recurrent_state_at`, to one state.
+    """Concatenate the states of B single sequences to one state. `get_recurrent_state_at` returns such states.
 
     Args:
-        split_recurrent_states: B states with tensors or arrays [layers, ...]. None is replaced by zeros.
+        split_recurrent_states: B states with tensors or arrays [layers, ...]. A state of None is replaced with zeros.
 
     Returns:
         A state with tensors or arrays [layers, B, ...]. None if all states are None.

@@ -41,7 +41,9 @@ def shown(value: Any) -> str:
 
 
 def with_arguments(owner: Any, *more: str) -> str:
-    """Return the class name of an object, and its attributes with the names of constructor arguments.
+    """Return a text with the class name of an object and its constructor arguments.
+
+    The values are read from attributes with the names of the arguments.
 
     Only numbers, strings and arrays are shown. None, functions, loggers and other objects are omitted.
 

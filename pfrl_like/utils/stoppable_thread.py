@@ -1,4 +1,4 @@
-"""`StoppableThread`, a thread that an event stops, and `start_time` of processes."""
+"""`StoppableThread`, a thread that an event stops, and `start_time`, the start time of a process."""
 
 import threading
 from pathlib import Path
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class StoppableThread(threading.Thread):
-    """Thread whose target returns soon after an event is set.
+    """Thread with an event that stops it. The target must return soon after the event is set.
 
     Args:
-        stop_event: Event that the target must check.
+        stop_event: The event. The target must check it.
         *args: Positional arguments of `threading.Thread`.
         **kwargs: Keyword arguments of `threading.Thread`.
     """
@@ -28,9 +28,10 @@ class StoppableThread(threading.Thread):
 
 
 def start_time(pid: int) -> int:
-    """Return the start time of a process in clock ticks since boot. It distinguishes processes with the same id.
+    """Return the start time of a process, in clock ticks since boot.
 
-    The result is -1 if the process does not exist, and 0 if the system does not report the start time.
+    Processes that have the same id, one after the other, have different start times. Return -1 if the process does not
+    exist, and 0 if the system does not report the start time.
     """
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

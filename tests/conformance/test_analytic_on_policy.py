@@ -106,7 +106,7 @@ def check_advantages(name: str, trial: Trial) -> None:
     seen = Seen(trial, lambda steps: lambda_return(steps, value, lambd) - value(steps[0].obs))
     returns = Seen(trial, lambda steps: lambda_return(steps, value, lambd))
     trial.watch("learn", lambda episodes, result: seen.compare(episodes.steps.obs, result[0]))
-    trial.watch("_evaluated", lambda episodes, steps: returns.compare(steps.obs, steps.returns))
+    trial.watch("_with_advantages", lambda episodes, steps: returns.compare(steps.obs, steps.returns))
     trial.run()
     seen.check_that_each_came_once()
     returns.check_that_each_came_once()

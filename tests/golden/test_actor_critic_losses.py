@@ -14,7 +14,7 @@ from pfrl_like.action_value import (
     FullyParametrizedActionValue,
     ImplicitQuantileActionValue,
     QuantileDiscreteActionValue,
-    least_of,
+    min_of,
 )
 from pfrl_like.agents.ddpg import ddpg_next_value, ddpg_policy_loss
 from pfrl_like.agents.discrete_sac import value_of_state
@@ -120,22 +120,22 @@ def test_the_least_of_distributions_is_the_whole_one_of_the_lesser_mean() -> Non
     # means 2 and 1.5 in the first state, 0 and 5 in the second
     first, second = torch.tensor([[1.0, 3.0], [0.0, 0.0]]), torch.tensor([[-3.0, 6.0], [5.0, 5.0]])
     values = [QuantileDiscreteActionValue(each.unsqueeze(2)) for each in (first, second)]
-    assert least_of(values).quantiles.squeeze(2).tolist() == [[-3.0, 6.0], [0.0, 0.0]]
+    assert min_of(values).quantiles.squeeze(2).tolist() == [[-3.0, 6.0], [0.0, 0.0]]
     z = torch.tensor([0.0, 1.0])
     atoms = [DistributionalDiscreteActionValue(torch.tensor([[[1 - p, p]]]), z) for p in (0.7, 0.4)]
-    assert least_of(atoms).q_dist.flatten().tolist() == pytest.approx([0.6, 0.4])
+    assert min_of(atoms).q_dist.flatten().tolist() == pytest.approx([0.6, 0.4])
 
     def implicit(height: float) -> ImplicitQuantileActionValue:
         return ImplicitQuantileActionValue(
             torch.zeros(1, 1), lambda features, taus: (height + taus).unsqueeze(2), taus=torch.tensor([[0.5]])
         )
 
-    chosen = least_of([implicit(2.0), implicit(1.0)])
+    chosen = min_of([implicit(2.0), implicit(1.0)])
     assert chosen(torch.tensor([[0.25, 0.75]])).quantiles.flatten().tolist() == [1.25, 1.75]
     numbers = [DiscreteActionValue(column(1.0, 4.0)), DiscreteActionValue(column(2.0, 3.0))]
-    assert least_of(numbers).q_values.flatten().tolist() == [1.0, 3.0]
+    assert min_of(numbers).q_values.flatten().tolist() == [1.0, 3.0]
     with pytest.raises(TypeError, match="DiscreteActionValue, QuantileDiscreteActionValue, which cannot be compared"):
-        least_of([numbers[0], values[0]])
+        min_of([numbers[0], values[0]])
 
 
 @pytest.mark.parametrize("form", ["quantiles", "atoms", "implicit", "proposed"])
@@ -156,7 +156,7 @@ def test_of_several_actions_one_is_compared_and_all_are_given(form: str) -> None
 
     # The first critic holds less of action 0, the second one of action 1, in both states.
     values = [value_of_means(torch.tensor([means, means])) for means in ([1.0, 4.0], [2.0, 3.0])]
-    chosen = least_of(values, torch.tensor([0, 1]))
+    chosen = min_of(values, torch.tensor([0, 1]))
     means = chosen.at_even_fractions().q_values if hasattr(chosen, "at_even_fractions") else chosen.q_values
     torch.testing.assert_close(means, torch.tensor([[1.0, 4.0], [2.0, 3.0]]))
 
@@ -213,7 +213,7 @@ class Sum(nn.Module):
 
 
 def test_what_is_no_value_of_one_action_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"a critic gives numbers of shape \(2, 2\) for 2 rows, expected one for each"):
+    with pytest.raises(ValueError, match=r"a critic gives numbers of shape \(2, 2\) for 2 rows, expected one"):
         value_of(Sum(), BATCH)
     with pytest.raises(TypeError, match="a critic gives str, expected DiscreteActionValue"):
         value_of(lambda pair: "value", BATCH)

@@ -16,7 +16,7 @@ from registry import made
 from registry.constrained import make_vae, of_pairs
 from torch import Tensor, nn
 
-from pfrl_like.action_value import DiscreteActionValue, QuantileDiscreteActionValue, soft_least_of
+from pfrl_like.action_value import DiscreteActionValue, QuantileDiscreteActionValue, soft_min_of
 from pfrl_like.agents import BCQ, DiscreteBCQ
 from pfrl_like.agents.offline.bc import discrete_bc_loss
 from pfrl_like.agents.offline.bcq import CandidateChoice, bcq_next_value, likely_actions, perturb
@@ -132,15 +132,15 @@ def test_the_target_is_the_soft_least_value_of_the_best_candidate() -> None:
 def test_of_distributions_the_least_or_the_largest_is_drawn() -> None:
     low = torch.tensor([0.0, 1.0]).view(1, 2, 1).expand(4000, 2, 1)
     values = [QuantileDiscreteActionValue(low), QuantileDiscreteActionValue(low + 10)]
-    assert soft_least_of(values, 1.0).quantiles.max() == 1 and soft_least_of(values, 0.0).quantiles.min() == 10
+    assert soft_min_of(values, 1.0).quantiles.max() == 1 and soft_min_of(values, 0.0).quantiles.min() == 10
     torch.manual_seed(0)
-    drawn = soft_least_of(values, 0.75).quantiles
+    drawn = soft_min_of(values, 0.75).quantiles
     assert (drawn[:, 0] == 0).float().mean().item() == pytest.approx(0.75, abs=0.03)
     assert torch.equal(drawn[:, 1], drawn[:, 0] + 1)  # whole distributions
     numbers = [DiscreteActionValue(torch.tensor([[1.0]])), DiscreteActionValue(torch.tensor([[3.0]]))]
-    assert soft_least_of(numbers, 0.75).q_values.item() == 1.5
+    assert soft_min_of(numbers, 0.75).q_values.item() == 1.5
     with pytest.raises(TypeError, match="expected the same class for all"):
-        soft_least_of([values[0], numbers[0]], 0.5)
+        soft_min_of([values[0], numbers[0]], 0.5)
 
 
 # Learning

@@ -68,10 +68,10 @@ class GammaForDiscount:
     def loss(self, batch: Any) -> Any:
         return super().loss(batch.replace(discount=torch.full_like(batch.discount, self.gamma)))  # type: ignore[misc, attr-defined]
 
-    def _evaluated(self, episodes: Episodes, gae_lambda: float) -> Any:
+    def _with_advantages(self, episodes: Episodes, gae_lambda: float) -> Any:
         discount = torch.full_like(episodes.steps.discount, self.gamma)  # type: ignore[attr-defined]
         episodes = dataclasses.replace(episodes, steps=episodes.steps.replace(discount=discount))
-        return super()._evaluated(episodes, gae_lambda)  # type: ignore[misc]
+        return super()._with_advantages(episodes, gae_lambda)  # type: ignore[misc]
 
 
 def kind_of(fault: type, base: type[Any]) -> type[Any]:

@@ -11,13 +11,13 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
-from pfrl_like.learning.critics import Targets, distribution_of, least_next_value, log_prob_of
+from pfrl_like.learning.compatibility.arguments import critics_and_optimizers, keywords_for
+from pfrl_like.learning.critics import Targets, distribution_of, log_prob_of, min_next_value
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import constructor_only
-from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
+from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 
 
 def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulator: str = "mean") -> Tensor:
@@ -136,10 +136,10 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         num_steps: int = 1,
         compile: bool = False,
     ) -> None:
-        critics, optimizers = two_or_more(locals())
+        critics, optimizers = critics_and_optimizers(locals())
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
-            target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
+            target_update_interval=None, target_update_method="soft", **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     # Methods that a subclass defines or overrides
@@ -155,15 +155,15 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         the target policy, otherwise from the policy.
         """
         policy = self.target_policy if self._targets.of_policy else self.policy
-        with evaluating_readers(policy):
+        with evaluation_mode(policy):
             next_action = distribution_of(policy, batch, next=True).sample()
-        return least_next_value(self.target_critics, batch, next_action), batch.reward
+        return min_next_value(self.target_critics, batch, next_action), batch.reward
 
     # Learning
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise `advantage_weighted_loss` and return statistics."""
-        with torch.no_grad(), evaluating_readers_among(self.policy, *self.critics):
+        with torch.no_grad(), evaluation_mode_of_all(self.policy, *self.critics):
             weight = self._weight(batch)
         loss = advantage_weighted_loss(self.policy, batch, weight, self.batch_accumulator)
         step("policy_optimizer", loss)

@@ -12,7 +12,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import exponential_weight
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_positive
-from pfrl_like.learning.critics import Targets, distribution_of, least, least_value, values_of_actions
+from pfrl_like.learning.critics import Targets, distribution_of, min_value, minimum, values_of_actions
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts
@@ -35,8 +35,8 @@ def sampled_advantage(policy: Any, critics: Sequence[Any], batch: Batch, n: int,
             per row, [N].
     """
     sampled = distribution_of(policy, batch).sample((n,))
-    values = least([values_of_actions(critic, batch, sampled) for critic in critics])
-    return least_value(critics, batch) - pool(values, 0)
+    values = minimum([values_of_actions(critic, batch, sampled) for critic in critics])
+    return min_value(critics, batch) - pool(values, 0)
 
 
 class AWAC(AdvantageWeightedActorCritic):

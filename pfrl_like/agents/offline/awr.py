@@ -19,7 +19,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import exponential_weight, square, weighted_mean
 from pfrl_like.functions.returns import linked_lambda_returns, rows_after
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import passed_on
+from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
@@ -27,7 +27,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 
 
@@ -200,7 +200,7 @@ class AWR(OffPolicyActorCritic):
         super().__init__(
             policy, {"v_func": v_func}, {"policy_optimizer": policy_optimizer, "v_func_optimizer": v_func_optimizer},
             replay_buffer, gamma, Greedy(), target_update_interval=None, target_update_method="hard",
-            soft_update_tau=1.0, num_steps=1, **passed_on(OffPolicyActorCritic, locals()),
+            soft_update_tau=1.0, num_steps=1, **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
@@ -222,7 +222,7 @@ class AWR(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If a return or a state value is NaN or infinite, or in the cases that `update` documents.
         """
-        with evaluating_readers(self.v_func):
+        with evaluation_mode(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
             error = self._advantage(batch, returns)
         # Check all rows before the first step: the random rows of a step may not include a non-finite row. The check
@@ -234,7 +234,7 @@ class AWR(OffPolicyActorCritic):
             returns=returns, next_obs=None, next_action_mask=None, continuation=None, index=None, extra=None,
         )  # fmt: skip
         value_stats = [self._run_update_step(self._random_part(steps), False)[1] for _ in range(self.n_critic_updates)]
-        with evaluating_readers(self.v_func):
+        with evaluation_mode(self.v_func):
             advantage = self._advantage(steps, returns)
         if self.standardize_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-5)

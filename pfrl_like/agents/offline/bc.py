@@ -14,7 +14,7 @@ from pfrl_like.distributions import masked
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import arguments_for, passed_on
+from pfrl_like.learning.compatibility.arguments import arguments_for, keywords_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.critics import NO_TARGETS, distribution_of, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step
@@ -118,7 +118,7 @@ class BC(OffPolicyActorCritic):
 
     # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteBC")
-    _discrete_form = "DiscreteBC"
+    _discrete_alternative = "DiscreteBC"
     #: Names of the statistics that have one value per update.
     averaged_updates = ("loss",)
     #: Names of the statistics that `get_statistics` returns.
@@ -152,7 +152,7 @@ class BC(OffPolicyActorCritic):
         super().__init__(
             policy, {}, {"optimizer": optimizer}, replay_buffer, 1.0, Greedy(), burnin_action_func=None,
             target_update_interval=None, target_update_method="hard", soft_update_tau=1.0, num_steps=1,
-            **passed_on(OffPolicyActorCritic, locals()),
+            **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:

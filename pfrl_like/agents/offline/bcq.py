@@ -20,7 +20,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import arguments_for, passed_on, two_or_more
+from pfrl_like.learning.compatibility.arguments import arguments_for, critics_and_optimizers, keywords_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of
@@ -33,7 +33,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
+from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 
 
 def perturb(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
@@ -229,10 +229,10 @@ class BCQ(OffPolicyActorCritic):
         check_counts(n_action_samples=n_action_samples)
         self.n_action_samples = n_action_samples
         imitation.store_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
-        critics, optimizers = two_or_more(locals())
+        critics, optimizers = critics_and_optimizers(locals())
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
-            target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
+            target_update_interval=None, target_update_method="soft", **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         critic = self.critics[0]
         self._choice = CandidateChoice(self.imitator, self.policy, critic, n_action_samples, action_flexibility)
@@ -293,7 +293,7 @@ class BCQ(OffPolicyActorCritic):
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the value of the next states (`bcq_next_value` of the target networks), and the rewards, [N]."""
-        with evaluating_readers(self.imitator):
+        with evaluation_mode(self.imitator):
             networks = self.imitator, self.target_policy, self.target_critics
             value = bcq_next_value(*networks, batch, self.n_action_samples, self.action_flexibility, self.lam)
         return value, batch.reward
@@ -303,7 +303,7 @@ class BCQ(OffPolicyActorCritic):
 
         The actions a are sampled from the imitator.
         """
-        with evaluating_readers(self.imitator):
+        with evaluation_mode(self.imitator):
             (sampled,) = imitation.imitated_actions(self.imitator, batch.obs, 1)
         action = perturb(self.policy, batch.obs, sampled, self.action_flexibility)
         q = mean_value(value_of(self.critics[0], batch, action))
@@ -435,7 +435,7 @@ class DiscreteBCQ(DQN):
         """Check the Q-function as in `DQN`, and check that the imitator's output is categorical."""
         super()._check_output(value, obs, action_space)
         imitator = self.imitator
-        with obs_in_errors("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
+        with obs_in_errors("imitator", obs), torch.no_grad(), evaluation_mode(imitator), holding_still(imitator):
             output = fast_forward(imitator, obs)
         if not isinstance(output, Categorical):
             raise wrong_value(output, Categorical, "imitator")
@@ -443,7 +443,7 @@ class DiscreteBCQ(DQN):
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
         """Return the likely action with the highest value, [k], and the values, with unlikely actions masked."""
         value = self._value(obs, active)
-        with evaluating_readers(self.imitator):
+        with evaluation_mode(self.imitator):
             distribution: Any = fast_forward(self.imitator, obs)
         if action_mask is not None:
             distribution = masked(distribution, action_mask)
@@ -453,7 +453,7 @@ class DiscreteBCQ(DQN):
 
     def next_action(self, q_function: Any, batch: Batch) -> Tensor:
         """Return the likely action with the highest Q of the online network in s', [N] (arXiv:1910.01708, eq. 17)."""
-        with evaluating_readers_among(q_function, self.imitator):
+        with evaluation_mode_of_all(q_function, self.imitator):
             distribution = distribution_of(self.imitator, batch, next=True)
             value = action_values(q_function, batch, next=True)
         likely = likely_actions(distribution, self.action_flexibility, batch.next_action_mask)

@@ -21,7 +21,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 KERNELS = ("gaussian", "laplacian")
 
@@ -246,7 +246,7 @@ class BEAR(SoftActorCritic):
 
     def _best_sample(self, obs: Any) -> imitation.ChosenAction:
         actions = sample_per_state(self._distribution(obs, None, None), self.n_action_samples)
-        with evaluating_readers(self.acting_critic):
+        with evaluation_mode(self.acting_critic):
             return imitation.select_best(self.acting_critic, obs, actions)
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
@@ -262,7 +262,7 @@ class BEAR(SoftActorCritic):
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the value of the next states (`bear_next_value`), and the rewards plus the entropy bonus, [N]."""
-        with evaluating_readers(self.policy):
+        with evaluation_mode(self.policy):
             value, log_prob = bear_next_value(self.policy, self.target_critics, batch, self.n_action_samples, self.lam)
         return value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
@@ -288,7 +288,7 @@ class BEAR(SoftActorCritic):
 
         The gradient flows into the policy.
         """
-        with evaluating_readers(self.imitator):
+        with evaluation_mode(self.imitator):
             imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
         sampled = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))
         return maximum_mean_discrepancy(sampled, imitated, self.mmd_sigma, self.mmd_kernel)

@@ -19,13 +19,13 @@ from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
-from pfrl_like.learning.critics import average, critic_loss, distribution_of, least_value, mean_value, values_of_actions
+from pfrl_like.learning.critics import average, critic_loss, distribution_of, mean_value, min_value, values_of_actions
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 
 @torch.no_grad()
@@ -229,7 +229,7 @@ class CQL(SoftActorCritic):
         """Yield the items of `critic_losses`. Append the detached weighted gap of each critic, [N], to `gaps`."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
-        with evaluating_readers(self.policy):
+        with evaluation_mode(self.policy):
             actions, log_density = conservative_actions(self.policy, batch, self.n_action_samples)
         alpha = self._multipliers["alpha"]()
         for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
@@ -498,14 +498,14 @@ class CalQL(CQL):
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the returns, then update as in `CQL`."""
-        with evaluating_readers(self.policy):
+        with evaluation_mode(self.policy):
             returns = future_returns(batch, self._target_value, 1.0)
         return super().learn(batch.replace(returns=returns, continuation=None))
 
     def _target_value(self, obs: Any) -> Tensor:
         """Sample one action in each state; return its minimum value over the target critics, [n]."""
         states = batch_of_states(obs)
-        return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
+        return min_value(self.target_critics, states, distribution_of(self.policy, states).sample())
 
     def _sampled_action_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Return max(value, observed return) for actions of the policy, and unchanged values for uniform actions."""

@@ -16,7 +16,7 @@ from pfrl_like.errors import ExportError
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import passed_on
+from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.learning.model_outputs import obs_in_errors
@@ -25,7 +25,7 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, constructor_only
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 
 
@@ -244,7 +244,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         super().__init__(
             policy, {}, {"optimizer": optimizer}, replay_buffer, 1.0, Greedy(), burnin_action_func=None,
             target_update_interval=None, target_update_method="hard", soft_update_tau=1.0, num_steps=1,
-            **passed_on(OffPolicyActorCritic, locals()),
+            **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         longest = self.policy.context_size
         if context_size is not None and context_size > longest:
@@ -331,7 +331,7 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     def probe(self, obs: Any) -> Any:
         """Return the network's action distribution for the features of one observation, [1, ...]."""
-        with obs_in_errors("policy", obs), torch.no_grad(), evaluating_readers(self.policy):
+        with obs_in_errors("policy", obs), torch.no_grad(), evaluation_mode(self.policy):
             return ReturnContext(1).append_obs(self.policy, [0], obs)
 
     def export(self, *args: Any, **kwargs: Any) -> NoReturn:

@@ -16,13 +16,13 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import listed, numbered, passed_on
+from pfrl_like.learning.compatibility.arguments import keywords_for, listed, numbered
 from pfrl_like.learning.compatibility.parts import check_explorer, check_takes_state
 from pfrl_like.learning.critics import Targets, critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import constructor_only
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 
 def next_action_of(policy: Any, batch: Batch, deterministic: bool) -> Tensor:
@@ -100,7 +100,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
     _targets = Targets(of_policy=False)
     # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
-    _discrete_form = "DiscreteFittedQEvaluation"
+    _discrete_alternative = "DiscreteFittedQEvaluation"
 
     def __init__(
         self,
@@ -134,12 +134,12 @@ class FittedQEvaluation(OffPolicyActorCritic):
         critics, optimizers = numbered(listed("q_funcs", q_funcs), listed("q_func_optimizers", q_func_optimizers))
         super().__init__(
             policy, critics, optimizers, replay_buffer, gamma, Greedy() if explorer is None else explorer,
-            burnin_action_func=None, **passed_on(OffPolicyActorCritic, locals()),
+            burnin_action_func=None, **keywords_for(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return one result of `critic_loss` per critic. A critic bootstraps from its own target network."""
-        with torch.no_grad(), evaluating_readers(self.policy):
+        with torch.no_grad(), evaluation_mode(self.policy):
             action = next_action_of(self.policy, batch, self.act_deterministically)
             next_values = [value_of(critic, batch, action, next=True) for critic in self.target_critics]
         values = [self.value_of(critic, batch) for critic in self.critics]
@@ -232,7 +232,7 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
         """Return one result of `critic_loss` per critic, for the recorded actions."""
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
-        with torch.no_grad(), evaluating_readers(self.policy):
+        with torch.no_grad(), evaluation_mode(self.policy):
             if self.act_deterministically or any(type(value) is not DiscreteActionValue for value in values):
                 next_action = next_action_of(self.policy, batch, self.act_deterministically)
                 next_values = [value_of_state(critic, batch, next=True) for critic in self.target_critics]

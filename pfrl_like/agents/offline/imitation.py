@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pfrl_like.action_value import soft_least_of
+from pfrl_like.action_value import soft_min_of
 from pfrl_like.agents.offline.bc import Update, bc_loss
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import DeltaVector
@@ -150,7 +150,7 @@ def best_next_value(target_critics: Sequence[Any], batch: Batch, actions: Tensor
     """
     values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
     best = best_actions(actions, torch.lerp(values.amax(0), values.amin(0), lam))
-    return soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam), best
+    return soft_min_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam), best
 
 
 def best_actions(actions: Tensor, values: Tensor) -> Tensor:

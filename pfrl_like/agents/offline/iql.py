@@ -14,12 +14,12 @@ from pfrl_like.functions.losses import expectile, exponential_weight, square, td
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.dry_run import dry_run_output
 from pfrl_like.learning.compatibility.parts import check_positive
-from pfrl_like.learning.critics import least_value, with_initial_states
+from pfrl_like.learning.critics import min_value, with_initial_states
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import constructor_only
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 
 
 def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
@@ -220,7 +220,7 @@ class IQL(AdvantageWeightedActorCritic):
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """Minimise the losses of critics, policy and value function. All losses use V before the update."""
         with torch.no_grad():
-            q = least_value(self.target_critics, batch)
+            q = min_value(self.target_critics, batch)
         loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)
         td_error, stats = super().update_step(batch.replace(advantage=q - v), step, with_policy)
         step("v_func_optimizer", loss)
@@ -228,7 +228,7 @@ class IQL(AdvantageWeightedActorCritic):
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Yield one result of `iql_critic_loss` per critic."""
-        with torch.no_grad(), evaluating_readers(self.v_func):
+        with torch.no_grad(), evaluation_mode(self.v_func):
             next_value = state_value_of(self.v_func, batch, next=True)
         for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
             yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **self._loss_options)

@@ -13,7 +13,7 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import over_mean_size, squared_distance, weighted_mean
 from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in
-from pfrl_like.learning.critics import distribution_of, least_next_value, least_value, mean_value, value_of
+from pfrl_like.learning.critics import distribution_of, mean_value, min_next_value, min_value, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
@@ -164,7 +164,7 @@ def rebrac_policy_loss(
         The scalar loss, weighted if the batch has weights.
     """
     action = distribution_of(policy, batch).rsample()
-    q = least_value(critics, batch, action)
+    q = min_value(critics, batch, action)
     loss = beta * squared_distance(action, batch.action) - over_mean_size(q)
     return weighted_mean(loss, batch.weight, accumulator)
 
@@ -313,7 +313,7 @@ class ReBRAC(TD3):
         """
         next_action = td3_next_action(self.target_policy, batch, self.target_policy_smoothing_func)
         reward = rebrac_reward(batch, next_action, self.critic_beta)
-        return least_next_value(self.target_critics, batch, next_action), reward
+        return min_next_value(self.target_critics, batch, next_action), reward
 
     def policy_loss(self, batch: Batch) -> Tensor:
         """Return the result of `rebrac_policy_loss` with all critics."""

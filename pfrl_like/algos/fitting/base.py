@@ -28,7 +28,7 @@ from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import alias, check_counts
-from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
+from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 from pfrl_like.utils.env_values import mask_keyword
 
 Array = NDArray[Any]
@@ -283,7 +283,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         policy = getattr(self._agent, "policy", None)
         if policy is None:
             return self.predict(x, **mask_keyword(action_mask))
-        with torch.no_grad(), evaluating_readers(policy):
+        with torch.no_grad(), evaluation_mode(policy):
             actions = allowed(policy(self._features(x)), action_mask).sample()
         return self._unscaled(actions.cpu().numpy())
 
@@ -307,7 +307,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         networks = [
             part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
         ]
-        with torch.no_grad(), evaluating_readers_among(*networks):
+        with torch.no_grad(), evaluation_mode_of_all(*networks):
             values = agent.values_of_pairs(obs, actions)
         mean = values.mean(0).cpu().numpy()
         return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean

@@ -1,1 +1,1 @@
-"""Checks that an agent's parts, arguments, spaces and datasets match each other."""
+"""Checks that an agent's modules, arguments, spaces and datasets match each other."""

@@ -25,7 +25,7 @@ from pfrl_like.utils.recurrent import is_recurrent
 
 
 def arguments_for(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor arguments of an agent that its base class also has, keyed by name.
+    """Return those constructor arguments of an agent that its base class has, too. They are keyed by name.
 
     Args:
         base: The base class, whose constructor has no `**kwargs`.
@@ -34,13 +34,13 @@ def arguments_for(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
     return {name: args[name] for name in inspect.signature(base).parameters if name in args}
 
 
-def passed_on(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor arguments of an agent that are keyword-only arguments of its base class, keyed by name.
+def keywords_for(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those constructor arguments of an agent that are keyword-only in its base class. They are keyed by name.
 
     Args:
         base: The base class.
         args: `locals()` of the agent's constructor. If its `logger` is None, the result contains the logger of the
-            module in which the class is defined.
+            module that defines the agent's class.
     """
     args = {**args, "logger": args["logger"] or logging.getLogger(args["__class__"].__module__)}
     parameters = inspect.signature(base).parameters.values()
@@ -48,10 +48,10 @@ def passed_on(base: type, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Check that an agent's parts have the expected types and match each other.
+    """Check that the modules, optimisers and other arguments have the expected types and match each other.
 
     Args:
-        agent: The agent. Its attributes are the remaining parts, such as `phi`.
+        agent: The agent. The other arguments, such as `phi`, are attributes of the agent.
         modules: Trained modules, keyed by argument name.
         optimizers: Optimisers of the modules, keyed by argument name.
     """
@@ -69,15 +69,15 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
 
 
 def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
-    """Check that each optimiser has parameters of its module, because otherwise the module would never be trained.
+    """Check that each optimiser contains parameters of its module. Otherwise the module would never be trained.
 
     Args:
         modules: Trained modules, keyed by argument name.
-        optimizers: One optimiser for each module, in the same order, keyed by argument name. Additional optimisers may
-            follow.
+        optimizers: One optimiser for each module, in the order of `modules`, keyed by argument name. Additional
+            optimisers may follow.
 
     Raises:
-        ValueError: If an optimiser has no parameter of its module.
+        ValueError: If an optimiser contains no parameter of its module.
     """
     for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=False):
         params = {id(param) for group in optimizer.param_groups for param in group["params"]}
@@ -87,14 +87,14 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
 
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
-    """Check that the modules and the buffer match `recurrent`. Only the acting module must be recurrent."""
+    """Check that the modules and the buffer match `recurrent`. Only the network that acts must be recurrent."""
     unsupported = f"but {type(agent).__name__} does not support recurrent networks"
     for name in ("recurrent", "episodic_update_len"):
         if getattr(agent, name) and not agent._may_be_recurrent:
             raise ValueError(f"{name} is {getattr(agent, name)!r}, {unsupported}: leave {name} out")
     for name, module in modules.items():
         kind = type(module).__name__
-        if agent.recurrent and name == agent._acting_argument and not is_recurrent(module):
+        if agent.recurrent and name == agent._acting_network_name and not is_recurrent(module):
             text = f"recurrent is True, but {name} is {kind}, which keeps no recurrent state"
             raise TypeError(f"{text}: compose it with pfrl_like.nn.RecurrentSequential, or leave recurrent out")
         if not agent.recurrent and is_recurrent(module):
@@ -145,7 +145,7 @@ def check_arguments(agent: Any) -> None:
 def check_start(agent: Any) -> None:
     """Check that the capacity of the replay buffer is at least `replay_start_size`, so that updates can begin.
 
-    Offline agents make this check when a run in an environment begins.
+    Offline agents make this check only at the beginning of a run in an environment.
 
     Raises:
         ValueError: If the capacity is smaller.
@@ -160,10 +160,10 @@ def _has(part: Any, *names: str) -> bool:
 
 
 def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Check that an agent's parts have the expected types and match each other.
+    """Check that the modules, optimisers and other arguments have the expected types and match each other.
 
     Args:
-        agent: The agent. Its attributes are the remaining parts, such as `phi`.
+        agent: The agent. The other arguments, such as `phi`, are attributes of the agent.
         modules: Trained modules, keyed by argument name.
         optimizers: Optimisers of the modules, keyed by argument name.
     """
@@ -182,7 +182,7 @@ def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Ma
 
 
 def listed(argument: str, parts: Any) -> dict[str, Any]:
-    """Return the parts of a list argument, keyed by names such as "q_funcs[0]".
+    """Return the elements of a list argument, keyed by names such as "q_funcs[0]".
 
     Raises:
         TypeError: If `parts` is not a list, for example if it is a single module.
@@ -204,8 +204,8 @@ def numbered(
 
     Raises:
         TypeError: If a critic or an optimiser has the wrong type.
-        ValueError: If there is no critic, if the number of optimisers is different, if a critic occurs twice, if an
-            optimiser has no parameter of its critic, or if an ensemble is not the only critic.
+        ValueError: If there is no critic, if the numbers of critics and optimisers differ, if a critic occurs twice, if
+            an optimiser contains no parameter of its critic, or if an ensemble is not the only critic.
     """
     if len(q_funcs) != len(optimizers) or not q_funcs:
         raise ValueError(f"got {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one optimiser each")
@@ -221,8 +221,8 @@ def numbered(
     return dict(zip(names, q_funcs.values(), strict=True)), named
 
 
-def two_or_more(args: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Apply `numbered` to the arguments `q_func1`, `q_func2`, `further_q_funcs` and the arguments of their optimisers.
+def critics_and_optimizers(args: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+    """Call `numbered` with the arguments `q_func1`, `q_func2`, `further_q_funcs` and their optimisers.
 
     If `q_func1` is an ensemble, `q_func2` and its optimiser may be None.
 

@@ -1,4 +1,4 @@
-"""The dry run: all parts are called with the first observation, so that wrong shapes and types are found early."""
+"""The dry run: all networks are called with one observation, so that wrong shapes and types are found early."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,21 +15,21 @@ from pfrl_like.learning.model_outputs import INPUT_ERRORS, OutputError, pair_hin
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.nn.fast_forward import repeat_rows
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluation_mode
 from pfrl_like.utils.recurrent import forward
 
 
 @torch.no_grad()
-def try_parts(agent: Any, obs: Any, distribution: Distribution) -> None:
+def dry_run_losses(agent: Any, obs: Any, distribution: Distribution) -> None:
     """Call `agent.try_parts` with a batch of two copies of an observation.
 
-    For an acting copy of an agent, which has no critics, nothing is called. Networks and random generators do not
+    If the agent is an acting copy, it has no critics, and nothing is called. Networks and random generators do not
     change.
 
     Args:
         agent: An `OffPolicyActorCritic`.
         obs: Features of the observation, [1, ...].
-        distribution: Output of the policy for the observation, from which the actions of the batch are sampled.
+        distribution: Output of the policy for the observation. The actions of the batch are samples of it.
     """
     if any(getattr(agent, name, None) is None for name in agent.saved_attributes):
         return
@@ -37,12 +37,12 @@ def try_parts(agent: Any, obs: Any, distribution: Distribution) -> None:
         stack.enter_context(isolated_rng())
         for module in {id(part): part for part in vars(agent).values() if isinstance(part, nn.Module)}.values():
             stack.enter_context(holding_still(module))
-            stack.enter_context(evaluating_readers(module))
+            stack.enter_context(evaluation_mode(module))
         agent.try_parts(_two_rows(agent, obs, distribution), distribution)
 
 
-def try_critics(agent: Any, batch: Batch) -> None:
-    """Check that the values and losses of an agent's critics can be computed.
+def dry_run_critics(agent: Any, batch: Batch) -> None:
+    """Dry-run the critics: check that their values and losses can be computed.
 
     Args:
         agent: An `OffPolicyActorCritic`.
@@ -102,11 +102,11 @@ def _two_rows(agent: Any, obs: Any, distribution: Distribution) -> Batch:
 
 @contextlib.contextmanager
 def name_in_errors(parts: str, batch: Batch) -> Iterator[None]:
-    """Context in which the messages of shape and type errors get the names of the parts and describe their inputs."""
+    """Context manager that adds the names of networks and the shapes of their inputs to shape and type errors."""
     try:
         yield
     except (*INPUT_ERRORS, AttributeError) as error:
-        if type(error) not in (*INPUT_ERRORS, AttributeError, OutputError):  # out of memory, not implemented, ...
+        if type(error) not in (*INPUT_ERRORS, AttributeError, OutputError):  # such as an out-of-memory error
             raise
         kind = TypeError if isinstance(error, TypeError | AttributeError) else ValueError
         inputs = f"observations {describe_nested(batch.obs)} and actions {describe_nested(batch.action)}"

@@ -17,12 +17,12 @@ from pfrl_like.learning.model_outputs import wrong_value
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.utils.checks import check_counts
 
-#: Four elements: name of the part, the part, True if the part is valid, description of a valid part.
+#: Data for a check of an object: its name, the object, True if it is valid, description of a valid object.
 Part = tuple[str, Any, bool, str]
 
 
 def functions_of(agent: Any) -> list[Part]:
-    """Return the functions among an agent's parts, `phi` and `batch_states`."""
+    """Return the data for the checks of an agent's functions, `phi` and `batch_states`."""
     return [
         ("phi", agent.phi, callable(agent.phi), "a function of one observation, or None"),
         ("batch_states", agent.batch_states, callable(agent.batch_states), "a function"),
@@ -30,15 +30,15 @@ def functions_of(agent: Any) -> list[Part]:
 
 
 def check_kinds(modules: Mapping[str, Any], optimizers: Mapping[str, Any], *others: Part) -> None:
-    """Check the types of parts.
+    """Check the types of modules, optimisers and other objects.
 
     Args:
         modules: Trained modules, keyed by argument name.
         optimizers: Optimisers of the modules, keyed by argument name.
-        *others: Additional parts.
+        *others: Data for the checks of other objects.
 
     Raises:
-        TypeError: If a part has the wrong type.
+        TypeError: If an object has the wrong type.
     """
     is_optimizer = torch.optim.Optimizer
     parts: list[Part] = [
@@ -89,12 +89,12 @@ def check_positive(agent: Any, *names: str) -> None:
 
 
 def check_optional_numbers(agent: Any, **ranges: tuple[float, float | None]) -> None:
-    """Check that attributes are None, or numbers in their ranges, which are as in `check_numbers_in`."""
+    """Check that attributes are None or numbers in their ranges. The arguments are those of `check_numbers_in`."""
     check_numbers_in(agent, **{name: each for name, each in ranges.items() if getattr(agent, name) is not None})
 
 
 def check_max_grad_norm(agent: Any) -> None:
-    """Check that `max_grad_norm` is a positive number or None. With 0, no parameter would ever change."""
+    """Check that `max_grad_norm` is a positive number or None. If it was 0, no parameter would ever change."""
     check_optional_numbers(agent, max_grad_norm=(0, None))
     if agent.max_grad_norm == 0:
         raise ValueError(f"max_grad_norm is {agent.max_grad_norm!r}, expected a positive number or None")
@@ -118,7 +118,7 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
 
     Raises:
         TypeError: If the `step` method of an optimiser needs a closure.
-        ValueError: If an optimiser has no parameter of the modules, or no parameter that requires a gradient.
+        ValueError: If an optimiser contains no parameter of the modules, or no parameter that requires a gradient.
     """
     learning = {id(param) for module in modules.values() for param in module.parameters()}
     advice = f"construct it with {' or '.join(f'{module}.parameters()' for module in modules)}"
@@ -139,7 +139,7 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
             )  # fmt: skip
 
 
-#: Kinds of actions, keyed by the class of a network's output.
+#: Kinds of actions, keyed by the class of the network's output.
 _KINDS: dict[type, str] = {
     DiscreteActionValue: "discrete", Categorical: "discrete", ProductOfCategoricals: "discrete",
     QuadraticActionValue: "continuous",
@@ -147,7 +147,7 @@ _KINDS: dict[type, str] = {
 
 
 def check_takes_state(argument: str, module: nn.Module) -> None:
-    """Check that the input of a Q-function is the state, and not the state and an action.
+    """Check that the input of a Q-function is only the state.
 
     Raises:
         TypeError: If the Q-function takes an action. The message names the argument.
@@ -158,12 +158,12 @@ def check_takes_state(argument: str, module: nn.Module) -> None:
 
 
 def check_select_action(explorer: Any) -> None:
-    """Check that agents can call an explorer's `select_action`.
+    """Check that agents can call the method `select_action` of an explorer.
 
     Raises:
-        TypeError: If the signature is different. The message contains the expected signature.
+        TypeError: If the method has a different signature. The message contains the expected signature.
     """
-    with contextlib.suppress(ValueError):  # some functions written in C have no signature
+    with contextlib.suppress(ValueError):  # a function written in C may have no signature
         signature = inspect.signature(explorer.select_action)
         try:
             signature.bind(0, None, action_value=None)
@@ -175,16 +175,16 @@ def check_select_action(explorer: Any) -> None:
 
 
 def check_explorer(explorer: Any, kind: str | None, owner: str) -> None:
-    """Check that an explorer is made for the agent's kind of actions.
+    """Check that an explorer supports the agent's kind of actions.
 
     Args:
         explorer: The explorer.
         kind: "discrete", "continuous", or None if the kind is unknown.
-        owner: Name, in the error message, of the part that determines the kind of actions.
+        owner: Name in the error message of the object that determines the kind of actions, for example "policy".
 
     Raises:
-        TypeError: If the explorer is an explorer of this library for the other kind of actions. Other explorers are not
-            checked.
+        TypeError: If the explorer is a class of this library for the other kind of actions. User-defined explorers are
+            not checked.
     """
     kinds = explorer.action_kinds if isinstance(explorer, Explorer) else ()
     if kind is None or not kinds or kind in kinds:
@@ -200,7 +200,7 @@ def kind_of_actions(output: Any) -> str | None:
 
 
 def check_same_class(values: Mapping[str, Any]) -> None:
-    """Check that all critics have outputs of the same class, so that their values can be compared.
+    """Check that the outputs of all critics have the same class, because their values are compared.
 
     Args:
         values: Outputs of the critics, keyed by name.
@@ -225,7 +225,7 @@ def check_distribution(
         output: Output of the policy.
         densities: True if the losses need log-probabilities.
         reparametrised: True if gradients must flow through samples.
-        instead: Agent that the error message recommends for discrete actions.
+        instead: Name of the agent that the error message recommends for discrete actions.
 
     Raises:
         TypeError: If the losses cannot be computed. The message names the argument.

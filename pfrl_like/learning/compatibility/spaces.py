@@ -14,7 +14,7 @@ from pfrl_like.nn import BoundByTanh
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.utils.env_values import space_kind
 
-#: Suitable last layers of a policy, keyed by the kind of the action space.
+#: Suitable last layers of a policy, keyed by the kind of action space.
 _HEADS = {
     "discrete": "SoftmaxCategoricalHead",
     "multi_discrete": "MultiCategoricalHead",
@@ -29,12 +29,13 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
 
     Args:
         distribution: Output of the policy for an arbitrary observation.
-        action_space: Action space of the environment. If the kind of the space is unknown, nothing is checked.
+        action_space: Action space of the environment. If the space is of an unknown kind, nothing is checked.
         argument: Name of the policy in error messages.
 
     Raises:
-        TypeError: If policy and environment have different kinds of actions.
-        ValueError: If the number or shape of actions is different, or if the environment's first action is not 0.
+        TypeError: If policy and environment have different kinds of actions, for example discrete and continuous.
+        ValueError: If policy and environment differ in the number or shape of actions, or if the environment's first
+            action is not 0.
     """
     kind = space_kind(action_space)
     if kind == "other":
@@ -79,10 +80,10 @@ def bounds_of(policy: Any, distribution: Any) -> Bounds | None:
 
 
 def bounds_warning(bounds: Mapping[str, Bounds | None], action_space: Any) -> str:
-    """Return a warning if a part's action bounds differ from the environment's bounds; otherwise an empty string.
+    """Return a warning if action bounds of the agent differ from the environment's bounds, else an empty string.
 
     Args:
-        bounds: Bounds of the actions, keyed by the part that applies the bounds, such as "policy". None if unknown.
+        bounds: Bounds of the actions, keyed by what applies them, "policy" or "explorer". None if unknown.
         action_space: Action space of the environment.
     """
     if space_kind(action_space) != "box":
@@ -101,8 +102,8 @@ def _bounds_text(bounds: Mapping[str, Bounds]) -> str:
 
 _ROUNDING = 1e-5
 _ADVICE = (
-    "pass the environment's bounds to this part, or wrap the environment in NormalizeActionSpace if its actions are "
-    "meant to be normalised to [-1, 1]"
+    "pass the environment's bounds to them, or wrap the environment in NormalizeActionSpace, which scales actions from "
+    "[-1, 1] to its bounds"
 )
 
 
@@ -116,7 +117,7 @@ def _bound_text(bound: Any) -> str:
     return f"{values[0]:g}" if len(values) == 1 else str(np.asarray(bound).tolist())
 
 
-_NO_INDEX = re.compile(r"index (-?\d+) is out of bounds for dimension \d+ with size (\d+)")
+_INDEX_ERROR = re.compile(r"index (-?\d+) is out of bounds for dimension \d+ with size (\d+)")
 
 
 def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
@@ -131,7 +132,7 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
 
     Raises:
         TypeError: If dataset and agent have different kinds of actions.
-        ValueError: If continuous actions have a different size, if the dataset has more discrete actions than the
+        ValueError: If the sizes of the continuous actions differ, if the dataset has more discrete actions than the
             agent, or if observations have the wrong shape.
     """
     obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
@@ -140,7 +141,7 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
 
 
 def raise_for_unknown_action(batch: Any, error: RuntimeError) -> None:
-    """Raise an error that names the action and its row, if `error` is an index error of an unknown action.
+    """If `error` is an index error that an unknown action caused, raise an error with the action and its row.
 
     Args:
         batch: Minibatch whose update failed.
@@ -149,7 +150,7 @@ def raise_for_unknown_action(batch: Any, error: RuntimeError) -> None:
     Raises:
         ValueError: If the minibatch contains a discrete action that the networks do not have.
     """
-    match, action = _NO_INDEX.search(str(error)), batch.action
+    match, action = _INDEX_ERROR.search(str(error)), batch.action
     if (
         match
         and isinstance(action, torch.Tensor)
@@ -188,7 +189,8 @@ def check_size(agent: Any, dataset: Any, size: int) -> None:
         size: Number of the agent's discrete actions, or size of a continuous action.
 
     Raises:
-        ValueError: If the dataset has more discrete actions than the agent, or continuous actions of a different size.
+        ValueError: If the dataset has more discrete actions than the agent, or if the sizes of the continuous actions
+            differ.
     """
     name, data_size = type(agent).__name__, dataset.get_action_size()
     if dataset.is_action_discrete():
@@ -198,8 +200,8 @@ def check_size(agent: Any, dataset: Any, size: int) -> None:
         raise ValueError(f"{name} has actions of size {size}, but the dataset has actions of size {data_size}")
 
 
-def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) -> None:
-    """Log a warning if a policy of continuous actions cannot produce some of the dataset's actions."""
+def warn_of_actions_outside_bounds(agent: Any, dataset: Any, distribution: Any) -> None:
+    """Log a warning if the agent cannot produce some of the dataset's continuous actions."""
     actions = dataset.actions
     lowest, highest = actions.min(0), actions.max(0)
     narrow = {
@@ -209,6 +211,6 @@ def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) ->
     }
     if narrow:
         agent.logger.warning(
-            f"the dataset's actions lie in [{_bound_text(lowest.min())}, {_bound_text(highest.max())}], but are "
-            f"limited by {_bounds_text(narrow)}: scale the actions, and wrap the environment in NormalizeActionSpace"
+            f"the dataset's actions lie in [{_bound_text(lowest.min())}, {_bound_text(highest.max())}], but the agent "
+            f"is limited by {_bounds_text(narrow)}: scale the actions, and wrap the environment in NormalizeActionSpace"
         )

@@ -16,12 +16,12 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
-#: Names of the methods with which PFRL's ACER makes an update, on-policy or from replay.
+#: Names of the methods that PFRL's ACER calls in an update, on-policy or from replay.
 _UPDATE = frozenset(["update", "compute_loss", "compute_one_step_pi_loss"])
 
 
 def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> None:
-    """Call the overridden methods of PFRL's agent after `t_max` steps or at the end of an episode.
+    """Call the subclass's overrides of PFRL's methods, after `t_max` steps or at the end of an episode.
 
     Args:
         agent: An A3C or ACER agent.
@@ -31,8 +31,8 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
-            these methods are not rolled back. The attribute `batch` of the error contains the steps.
+            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
+            overrides are not rolled back. The attribute `batch` of the error contains the steps.
     """
     agent.t_start = agent.t - len(batch)
     agent.past_rewards = _by_time(agent.t_start, batch.reward.tolist())
@@ -50,9 +50,12 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
         agent.update_from_replay()
 
 
-def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -> None:
-    """Call `hooks`, overridden methods that learn from a batch of features. Count at least `least` updates."""
-    updates, agent._hooked_updates = agent.optim_t, 0
+def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], min_updates: int = 1) -> None:
+    """Run `hooks`, which calls overrides that learn from a batch of features.
+
+    If this library's `learn` was not called, add the number of updates, at least `min_updates`, to `optim_t`.
+    """
+    updates, agent._override_updates = agent.optim_t, 0
     stats = _loss(agent, batch)[2]
     try:
         params = {"the model": [*agent.shared_model.parameters()]}
@@ -64,7 +67,7 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -
             error.batch = batch
         raise
     if agent.optim_t == updates:  # this library's `learn`, which counts updates, was not called
-        n_updates = max(agent._hooked_updates, least)
+        n_updates = max(agent._override_updates, min_updates)
         agent.optim_t += n_updates
         for name in ("value", "entropy"):
             if n_updates and name in stats:
@@ -72,39 +75,39 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -
 
 
 def _loss(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Return the result of `agent.loss` for a batch of features. The random generators do not change."""
+    """Return the result of `agent.loss` for a batch of features. The random generators keep their states."""
     with isolated_rng():
         loss: tuple[Tensor, Tensor, dict[str, Tensor]] = agent.loss(batch)
     return loss
 
 
 def update_takes_batch(agent: Any) -> bool:
-    """Return True if `update` is overridden and its first argument is named `batch`."""
+    """Return True if the subclass overrides `update` and the override's first argument is named `batch`."""
     return "update" in agent._overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]
 
 
 def batch_of_steps(agent: Any, statevar: Any) -> Batch:
-    """Return the steps of the update in progress, read from the agent's `past_obs`, `past_action` and `past_rewards`.
+    """Return the steps of the running update, read from the agent's `past_obs`, `past_action` and `past_rewards`.
 
     Args:
         agent: An A3C or ACER agent.
-        statevar: Features of the last observation, tensors [1, ...]. None if the last observation is terminal. A
-            `Batch` is returned unchanged.
+        statevar: Features of the last observation, tensors [1, ...], or None if the last observation is terminal. Or a
+            `Batch`, which is returned unchanged.
 
     Raises:
-        TypeError: If no overridden method is running.
+        TypeError: If no override is running.
     """
     if isinstance(statevar, Batch):
         return statevar
-    hooked: Batch = agent._hooked_batch
-    if hooked is None or not agent.past_rewards:
-        raise TypeError("batch is not a Batch, which only overridden methods of PFRL's agent may leave out")
+    steps: Batch = agent._override_batch
+    if steps is None or not agent.past_rewards:
+        raise TypeError(f"batch is {type(statevar).__name__}, expected a Batch: only overrides may omit the Batch")
     times = range(agent.t_start, agent.t)
     obs = agent.features([agent.past_obs[time] for time in times], agent.device)
-    last = map_nested(lambda leaf: leaf[-1:], hooked.next_obs) if statevar is None else statevar
-    discount = torch.full_like(hooked.discount, agent.gamma)
+    last = map_nested(lambda leaf: leaf[-1:], steps.next_obs) if statevar is None else statevar
+    discount = torch.full_like(steps.discount, agent.gamma)
     discount[-1] *= statevar is not None
-    return hooked.replace(
+    return steps.replace(
         obs=obs,
         action=torch.stack([torch.as_tensor(agent.past_action[time]) for time in times]),
         reward=torch.tensor([float(agent.past_rewards[time]) for time in times]),
@@ -129,8 +132,8 @@ def update_on_policy(agent: Any, statevar: Any) -> None:
 
     Args:
         agent: The ACER agent.
-        statevar: Features of the last observation, tensors [1, ...]. None if the last observation is terminal. A
-            `Batch` contains the steps to learn from.
+        statevar: Features of the last observation, tensors [1, ...], or None if the last observation is terminal. Or a
+            `Batch` with the steps to learn from.
     """
     if agent.disable_online_update:
         return
@@ -148,24 +151,24 @@ def update_on_policy(agent: Any, statevar: Any) -> None:
         )  # fmt: skip
 
 
-def fill_outputs(agent: Any) -> None:
-    """Compute the models' outputs for the last steps, and store them in the attributes that PFRL's ACER fills."""
-    outputs = _outputs(agent, agent._hooked_batch, agent.t_start)
+def store_model_outputs(agent: Any) -> None:
+    """Compute the models' outputs for the last steps, and store them in the attributes of PFRL's ACER."""
+    outputs = _outputs(agent, agent._override_batch, agent.t_start)
     agent.past_values, agent.past_action_values = outputs["values"], outputs["action_values"]
     agent.past_action_distrib = outputs["action_distribs"]
     agent.past_avg_action_distrib = outputs["avg_action_distribs"]
 
 
 def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Update ACER from replay. If methods of PFRL's ACER are overridden, call them, otherwise call `update`.
+    """Update ACER from replay. Call the overrides of PFRL's methods if there are any, otherwise `update`.
 
     Args:
         agent: The ACER agent.
         batch: A sequence of raw observations.
 
     Returns:
-        The result of `update` if no method is overridden. Otherwise the largest value error after the update, [1], and
-        an empty dict of statistics.
+        The result of `update` if there is no override. Otherwise the largest error of the state values after the
+        update, [1], and an empty dict of statistics.
     """
     if _UPDATE.isdisjoint(agent._overridden_hooks):
         result: tuple[Tensor, dict[str, Tensor]] = agent.update(batch)
@@ -180,7 +183,7 @@ def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Te
 
 
 def _update_from_replay(agent: Any) -> None:
-    batch: Batch = agent._hooked_batch
+    batch: Batch = agent._override_batch
     if update_takes_batch(agent):
         agent.update(batch)
         return
@@ -196,10 +199,10 @@ def _update_from_replay(agent: Any) -> None:
     )  # fmt: skip
 
 
-def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Make a gradient step on `compute_loss`. This is the default of ACER's `update` with PFRL's arguments.
+def step_on_compute_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Make a gradient step on `compute_loss`. This is the default implementation of PFRL's ACER `update`.
 
-    If an overridden method calls this function again, the models' outputs for the steps are recomputed.
+    If an override calls this function again, the models' outputs for the steps are recomputed.
 
     Args:
         agent: The ACER agent.
@@ -209,16 +212,16 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
         An empty tensor of errors, [0], and the loss.
 
     Raises:
-        TypeError: If no overridden method is running.
+        TypeError: If no override is running.
     """
-    if agent._hooked_batch is None:
-        raise TypeError(f"update got {', '.join(steps)}, expected a batch: PFRL's arguments need an overridden update")
-    if agent._hooked_updates:  # the first backward pass has freed the graph
-        steps = {**steps, **_outputs(agent, agent._hooked_batch, steps["t_start"])}
+    if agent._override_batch is None:
+        raise TypeError(f"update got {', '.join(steps)}, expected a batch: only overrides may pass PFRL's arguments")
+    if agent._override_updates:  # the first backward pass has freed the graph
+        steps = {**steps, **_outputs(agent, agent._override_batch, steps["t_start"])}
     loss = call_loss_hook(agent, "compute_loss", **steps)
     agent._step_shared(loss)
     copy_grad(agent.shared_model, agent.model)  # as PFRL does
-    agent._hooked_updates += 1
+    agent._override_updates += 1
     return loss.new_zeros(0), {"loss": loss.detach()}
 
 
@@ -227,7 +230,7 @@ def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]
     distributions, action_values, values, averages = [], [], [], []
     state = average_state = batch.recurrent_state
     for i in range(len(batch)):
-        obs = map_nested(lambda leaf: leaf[i : i + 1], batch.obs)  # noqa: B023 - called at once
+        obs = map_nested(lambda leaf: leaf[i : i + 1], batch.obs)  # noqa: B023 - called immediately
         outputs, state = forward(agent.model, obs, state)
         with torch.no_grad():
             average, average_state = forward(agent.shared_average_model, obs, average_state)

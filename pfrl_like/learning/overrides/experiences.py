@@ -1,4 +1,4 @@
-"""Conversion of minibatches to PFRL's formats, lists of transition dicts and dicts of columns, and back."""
+"""Conversion between minibatches and PFRL's two formats: lists of transition dicts, and dicts of columns."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,14 @@ from pfrl_like.utils.recurrent import sequence_of_rows
 
 
 class ColumnsOfBatch(dict[str, Any]):
-    """A minibatch with the keys of PFRL's `batch_experiences`. Overridden methods may change its values.
+    """A minibatch with the keys of PFRL's `batch_experiences`. Overrides of PFRL's methods may change its values.
 
-    The keys are `state`, `action`, `reward`, `next_state`, `is_state_terminal` (0 or 1) and `discount`. Each value has
-    the rows of the batch. `discount` is gamma**n, or gamma in rows whose n steps ended in a terminal state. The keys
-    `weights` (of prioritised replay), `next_action`, `action_mask` and `next_action_mask` exist if the batch has these
-    columns. For sequences, `state` and `next_state` are lists of one tensor per sequence, and the keys
-    `recurrent_state` and `next_recurrent_state` exist as well.
+    The keys are `state`, `action`, `reward`, `next_state`, `is_state_terminal` (0 or 1) and `discount`. The first axis
+    of each value is the batch. `discount` is gamma**n. In rows whose n steps ended in a terminal state, `discount` is
+    gamma, not 0: as in PFRL, a loss multiplies it by `1 - is_state_terminal`. The keys `weights` (importance weights of
+    prioritised replay), `next_action`, `action_mask` and `next_action_mask` exist if the batch has these columns. For
+    sequences, `state` and `next_state` are lists of one tensor per sequence, and the keys `recurrent_state` and
+    `next_recurrent_state` exist as well.
 
     Args:
         batch: Minibatch whose observations are features.
@@ -50,7 +51,7 @@ class ColumnsOfBatch(dict[str, Any]):
         return self.batch.replace(discount=self["discount"] * (1 - self["is_state_terminal"]), **changed)
 
 
-#: Names of the optional columns of a `Batch`, keyed by PFRL's names of these columns.
+#: Names of optional columns of a `Batch`, keyed by PFRL's names for them.
 _FIELDS = {
     "weights": "weight",
     "next_action": "next_action",
@@ -60,13 +61,13 @@ _FIELDS = {
 
 
 def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
-    """Convert the minibatch argument of a method of PFRL's agent to a `Batch`.
+    """Convert the minibatch that a method of PFRL's agent receives to a `Batch`.
 
     Args:
         columns: A `Batch`, a `ColumnsOfBatch`, or the result of `batch_experiences`.
 
     Raises:
-        TypeError: If `columns` has a different type, or contains sequences of `batch_recurrent_experiences`.
+        TypeError: If `columns` has a different type, or is the result of `batch_recurrent_experiences`.
     """
     if isinstance(columns, Batch):
         return columns
@@ -89,12 +90,12 @@ def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
 def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
     """Return a minibatch of raw observations in the format of `ReplayBuffer.sample`, a list of items.
 
-    An item is a list of n transition dicts. The first dict has the sum of the n rewards, and the last dict has the next
-    observation. For sequences, an item is a sequence, with one dict per step.
+    If the batch contains transitions, an item is a list of n transition dicts. The first dict contains the sum of the n
+    rewards, the others a reward of 0. If the batch contains sequences, an item is one sequence, with one dict per step.
 
     Args:
         batch: Transitions or sequences.
-        gamma: Discount factor per step, from which n is computed.
+        gamma: Discount factor per step. n is computed from `gamma` and the discounts of the batch.
     """
     columns = {
         "state": batch.obs,
@@ -102,11 +103,11 @@ def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
         "next_state": batch.next_obs,
         **{name: getattr(batch, field) for name, field in _FIELDS.items()},
     }
-    host = {name: map_nested(lambda leaf: leaf.numpy(force=True), column) for name, column in columns.items()}
+    arrays = {name: map_nested(lambda leaf: leaf.numpy(force=True), column) for name, column in columns.items()}
     reward, discount = batch.reward.tolist(), batch.discount.tolist()
     steps = [
         {
-            **{name: map_nested(lambda leaf: leaf[i], column) for name, column in host.items() if column is not None},  # noqa: B023
+            **{name: map_nested(lambda leaf: leaf[i], column) for name, column in arrays.items() if column is not None},  # noqa: B023
             "reward": reward[i],
             "is_state_terminal": discount[i] == 0,
             "env_id": 0,
@@ -119,10 +120,11 @@ def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
             step["weight"] = float(step.pop("weights"))
     if batch.lengths is not None:
         return _sequences(steps, batch)
-    return [[step, *_following_dicts(step, factor, gamma)] for step, factor in zip(steps, discount, strict=True)]
+    return [[step, *_padding_dicts(step, each, gamma)] for step, each in zip(steps, discount, strict=True)]
 
 
-def _following_dicts(first: dict[str, Any], discount: float, gamma: float) -> list[dict[str, Any]]:
+def _padding_dicts(first: dict[str, Any], discount: float, gamma: float) -> list[dict[str, Any]]:
+    """Return n - 1 copies of the first of n transition dicts, with the reward 0."""
     n_steps = round(math.log(discount) / math.log(gamma)) if 0 < gamma < 1 and discount > 0 else 1
     return [{**first, "reward": 0.0} for _ in range(n_steps - 1)]
 

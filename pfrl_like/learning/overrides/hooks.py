@@ -22,8 +22,8 @@ class Hook(NamedTuple):
         name: Name of the method.
         arguments: PFRL's arguments, without `self`.
         outcome: Treatment of an override. "called": the library calls the override as PFRL does. "adapted": the library
-            calls the override with PFRL's arguments, and the result replaces one step of this library's update.
-            "refused": the override raises TypeError.
+            calls the override with PFRL's arguments, and its result replaces one step of this library's update.
+            "refused": a class that overrides the method raises TypeError.
         replacement: Method to override instead. Empty unless `outcome` is "refused".
     """
 
@@ -34,11 +34,11 @@ class Hook(NamedTuple):
     replacement: str = ""
 
     def refusal(self, overrider: str) -> TypeError:
-        """Return the error for an override that is not supported.
+        """Return the exception for an override that is not supported.
 
         Args:
-            overrider: Name of the class that overrides the method, or of the class of the agent to which it was
-                assigned.
+            overrider: Name of the class that overrides the method, or of the class of the agent to which an override
+                was assigned.
         """
         return TypeError(
             f"{overrider} overrides {self.name} of PFRL's {self.owner}, which this library does not call: "
@@ -126,7 +126,7 @@ HOOKS: tuple[Hook, ...] = (
     *_refused("TRPO", _POLICY_STEP, _compute_kl_constrained_step="action_distrib, action_distrib_old, gain"),
     *_refused("TRPO", _POLICY_STEP, _line_search="full_step, dataset, advs, action_distrib_old, gain"),
     *_refused("A2C", "update()", _flush_storage="obs_shape, action"),
-    # BEAR extends SoftActorCritic. Its update has steps that PFRL's methods do not cover.
+    # BEAR extends SoftActorCritic. Its update has steps that PFRL's methods do not make.
     *_refused("BEAR", "critics_step(batch, step)", update_q_func="batch"),
     *_refused("BEAR", "policy_step(batch, step)", update_policy_and_temperature="batch", update_temperature="log_prob"),
 )
@@ -139,15 +139,15 @@ _PACKAGE = __name__.partition(".")[0]
 
 #: Rows of the table, keyed by class and name.
 _ROWS = {(hook.owner, hook.name): hook for hook in HOOKS}
-#: Methods that remain plain functions, without a `HookMethod`, because they are called at every update.
+#: Methods that are called at every update. For speed, they have no `HookMethod` and remain plain functions.
 _DIRECT = {("OffPolicyAgent", "update")}
 
 
 class HookMethod:
     """Descriptor of a method of PFRL's agent that users may override.
 
-    Assigning a function to the attribute of an agent counts as an override. If the outcome of the hook is "refused",
-    the assignment raises TypeError.
+    A function that is assigned to an attribute of an agent is treated as an override. If the outcome of the hook is
+    "refused", the assignment raises TypeError.
 
     Args:
         hook: Row of the table for this method.
@@ -176,7 +176,7 @@ class HookMethod:
         if getattr(agent, "_compiled", None) is not None:
             name = self.hook.name
             raise TypeError(f"{name} is assigned to an agent that was built with compile=True, which does not call it")
-        if isinstance(value, MethodType) and value.__self__ is agent:  # pickle would store only the method's name
+        if isinstance(value, MethodType) and value.__self__ is agent:  # pickle would store only the name of it
             value = functools.partial(value.__func__, agent)
         vars(agent)[self.hook.name] = value
         agent._overridden_hooks = agent._overridden_hooks | {self.hook.name}
@@ -194,12 +194,12 @@ class HookType(ABCMeta):
 
     Attributes:
         _overridden_hooks: Names of the methods that the class overrides and that this library calls. For agents with a
-            replay buffer, `update` is included only if its first argument is not named `batch`, as in PFRL. If methods
-            are assigned to an agent, the agent has an attribute of this name that includes these methods.
+            replay buffer, `update` is included only if its first argument is not named `batch`, as in PFRL. An agent to
+            which methods are assigned has its own attribute of this name, which includes these methods.
 
     Raises:
-        TypeError: If a class overrides a method that this library does not call, or if such a method is assigned to the
-            class. The message names the replacement.
+        TypeError: If a class overrides a method that this library does not call, or if such an override is assigned to
+            the class. The message names the method to override instead.
     """
 
     _overridden_hooks: frozenset[str]
@@ -216,7 +216,7 @@ class HookType(ABCMeta):
 
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
-        # `value` is a function of this package, for example because monkeypatch restores a method
+        # a function of this package is no override; monkeypatch, for example, assigns it to restore a method
         if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):
             value = value if isinstance(value, HookMethod) else HookMethod(hook, value)
         before = vars(cls).get(name)
@@ -245,7 +245,7 @@ def _resolve_all(cls: HookType) -> None:
 
 
 def resolve_hooks(cls: HookType) -> None:
-    """Set `_overridden_hooks` of a class. If the class overrides `update` as in PFRL, make it accept a `Batch`, too.
+    """Set `_overridden_hooks` of a class. If it overrides PFRL's `update`, make the override accept a `Batch`, too.
 
     Constructors call this function again, because methods may have been added to a mix-in after the class was created.
 
@@ -270,7 +270,7 @@ def resolve_hooks(cls: HookType) -> None:
 
 
 def _hooks_of(cls: type) -> Iterator[Hook]:
-    """Yield the table rows that apply to a class: for each method, the row of the nearest class of this package."""
+    """Yield the table rows of a class: for each method, the row of the nearest base class in this package."""
     names = set()
     for base in cls.__mro__:
         for name in NAMES if _is_ours(base) else ():
@@ -283,7 +283,8 @@ def _hooks_of(cls: type) -> Iterator[Hook]:
 def _is_foreign(value: Any) -> bool:
     """Return True if a method's code is outside this package.
 
-    The function reads `__globals__`, because `functools.wraps` copies `__module__` from the wrapped function.
+    The function reads `__globals__`, not `__module__`, because `functools.wraps` copies `__module__` from the wrapped
+    function.
     """
     if isinstance(value, HookMethod):
         return False
@@ -301,7 +302,7 @@ def arguments_of(function: Callable[..., Any]) -> list[str]:
 
 
 def _accept_batch(update: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an `update(experiences)` so that it also accepts a `Batch`, which offline runners and learners pass."""
+    """Wrap an override `update(experiences)` so that it also accepts the `Batch` of offline runners and learners."""
 
     @functools.wraps(update)
     def accept_batch(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:

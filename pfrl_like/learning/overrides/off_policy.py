@@ -16,7 +16,7 @@ from pfrl_like.optimizers.gradient_step import StepsOfUpdate
 
 
 def check_not_compiled(agent: Any, compile: bool) -> None:
-    """Check that an agent is not recurrent and overrides no methods of PFRL's agents, if `compile` is True.
+    """If `compile` is True, check that an agent is not recurrent and overrides no methods of PFRL's agents.
 
     Raises:
         TypeError: If the agent overrides such methods. The message names these methods.
@@ -35,20 +35,19 @@ def check_not_compiled(agent: Any, compile: bool) -> None:
 
 
 def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Make one update of an actor-critic agent whose subclass overrides methods that PFRL's `update` calls.
+    """Make one update of an actor-critic agent that overrides methods of PFRL's `update`.
 
     Args:
         agent: The agent. Its method `_update_through_hooks` calls the methods in the order of PFRL's `update`.
         batch: Minibatch whose observations are features.
 
     Returns:
-        TD errors of the critics after the update, [N], and an empty dict, because the methods record their statistics
-        themselves.
+        TD errors of the critics after the update, [N], and an empty dict, because PFRL's methods record their
+        statistics themselves.
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            or TD error is NaN or infinite after the overridden methods have run. Earlier optimiser steps are not rolled
-            back.
+            or TD error is NaN or infinite after the overrides have run. Earlier optimiser steps are not rolled back.
     """
     agent._last_steps = StepsOfUpdate(agent.gradient_steps)
     with checked_after_hooks(agent, _params_of(agent)):
@@ -65,37 +64,37 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
 
 @contextlib.contextmanager
 def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Iterator[None]:
-    """Context in which overridden methods run. At its end, check that the parameters are finite.
+    """Context manager in which overrides run. At its end, it checks that the parameters are finite.
 
     Args:
-        agent: The agent. Its attribute `_overridden_hooks` contains the names of the methods.
-        params: Lists of parameters that the methods may change, keyed by their names in error messages.
+        agent: The agent. Its attribute `_overridden_hooks` contains the names of the overridden methods.
+        params: Lists of parameters that the overrides may change, keyed by their names in error messages.
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
-            these methods are not rolled back.
+            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
+            overrides are not rolled back.
     """
     try:
         yield
         for name, group in params.items():
             if not bool(torch.isfinite(torch.stack(torch._foreach_norm(group))).all()):
-                raise NonFiniteError(name, f"the parameters of {name} hold NaN or infinity after an overridden method")
+                raise NonFiniteError(name, f"the parameters of {name} hold NaN or infinity after an override has run")
     except NonFiniteError as error:
-        names = " and ".join(sorted(agent._overridden_hooks)) or "update"  # `update` may be assigned to the agent
+        names = " and ".join(sorted(agent._overridden_hooks)) or "update"  # a function assigned to the agent
         text = f"{error}; optimiser steps that {names} made before cannot be rolled back"
         raise NonFiniteError(error.name, text, error.batch, error.skipped) from error
 
 
 @contextlib.contextmanager
 def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
-    """Context in which the agent's attribute `_hooked_batch` is the minibatch."""
-    before = agent._hooked_batch
-    agent._hooked_batch = batch
+    """Context manager in which the agent's attribute `_override_batch` is the minibatch."""
+    before = agent._override_batch
+    agent._override_batch = batch
     try:
         yield
     finally:
-        agent._hooked_batch = before
+        agent._override_batch = before
 
 
 def _params_of(agent: Any) -> dict[str, list[Tensor]]:
@@ -103,8 +102,8 @@ def _params_of(agent: Any) -> dict[str, list[Tensor]]:
 
 
 def steps_of_update(agent: Any) -> StepsOfUpdate:
-    """Return the gradient steps of the running update. If no update is running, return new gradient steps."""
-    if agent._hooked_batch is None or not isinstance(agent._last_steps, StepsOfUpdate):
+    """Return the `StepsOfUpdate` of the running update. If no update is running, return a new one."""
+    if agent._override_batch is None or not isinstance(agent._last_steps, StepsOfUpdate):
         agent._last_steps = StepsOfUpdate(agent.gradient_steps)
     steps: StepsOfUpdate = agent._last_steps
     return steps
@@ -113,8 +112,8 @@ def steps_of_update(agent: Any) -> StepsOfUpdate:
 # Q-learning
 
 
-def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Return the loss that a DQN's overridden `_compute_loss` computes, the TD errors and statistics.
+def loss_of_override(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """Return the loss that a DQN's override of `_compute_loss` computes, the TD errors, and statistics.
 
     If the override fills its argument `errors_out`, these errors are returned. Otherwise this library computes the TD
     errors.
@@ -130,7 +129,7 @@ def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[s
 
 
 def call_loss_hook(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
-    """Call a method that may be overridden, and return the scalar loss that the method computes.
+    """Call a method of PFRL's agent that computes a loss, and return the scalar loss.
 
     Args:
         agent: The agent.
@@ -151,7 +150,7 @@ def call_loss_hook(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor
 
 
 def overridden_target(agent: Any) -> Any:
-    """Return the `target` function of a DQN whose `_compute_target_values` is overridden."""
+    """Return the `target` function of a DQN that overrides `_compute_target_values`."""
 
     def target(value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
         values: Tensor = agent._compute_target_values(ColumnsOfBatch(batch, agent.gamma))
@@ -161,10 +160,10 @@ def overridden_target(agent: Any) -> Any:
 
 
 def takes_experiences(agent: Any) -> bool:
-    """Return True if the agent learns with an overridden `update` or `update_from_episodes` that takes PFRL's lists.
+    """Return True if the agent overrides `update` or `update_from_episodes` with a method that takes PFRL's lists.
 
     If a function is assigned to the attribute `update` of the agent, the function takes lists of transition dicts only
-    if its first argument is named `experiences`. PFRL never calls a function that is assigned in this way.
+    if its first argument is named `experiences`. This differs from PFRL, which never calls such a function.
     """
     if agent.learns_from_sequences and "update_from_episodes" in agent._overridden_hooks:
         return True
@@ -175,16 +174,16 @@ def takes_experiences(agent: Any) -> bool:
 
 
 def update_by_experiences(agent: Any) -> None:
-    """Sample experiences in PFRL's format and call the overridden `update` or `update_from_episodes`.
+    """Sample experiences in PFRL's format, and call the override of `update` or `update_from_episodes`.
 
     If the override does not count the update in `optim_t`, this function counts the update. If the override does not
-    write the errors of prioritised items to the buffer, this function writes the errors of this library's loss after
-    the update.
+    write the TD errors of prioritised items to the buffer, this function does: it computes them with this library's
+    loss after the update.
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
-            these methods are not rolled back.
+            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
+            overrides are not rolled back.
     """
     buffer = agent.replay_buffer
     if agent.learns_from_sequences:
@@ -203,5 +202,5 @@ def update_by_experiences(agent: Any) -> None:
             buffer.update_errors(agent._td_errors(experiences))
     except BaseException:
         if buffer.prioritized and buffer.waits_for_errors:
-            buffer.update_priorities(np.zeros(0, np.int64), [])  # the buffer then no longer waits for errors
+            buffer.update_priorities(np.zeros(0, np.int64), [])  # otherwise the buffer would wait for errors
         raise

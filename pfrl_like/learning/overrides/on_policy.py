@@ -22,7 +22,7 @@ from pfrl_like.utils.checks import warn_once
 
 
 def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the loss that an overridden `_lossfun` of PPO computes.
+    """Return the loss that an override of PPO's `_lossfun` computes.
 
     Args:
         agent: The PPO agent.
@@ -47,22 +47,23 @@ def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) 
 
 
 def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-    """Call `update` of an A2C agent whose `update` or `_compute_returns` is overridden.
+    """Call `update` of an A2C agent that overrides `update` or `_compute_returns`.
 
     Args:
-        agent: The A2C agent. If the first argument of its `update` is named `batch`, this argument is a `Batch`.
+        agent: The A2C agent. If the first argument of its `update` is named `batch`, `update` is called with a `Batch`.
             Otherwise `update` is called without arguments, as in PFRL.
         episodes: The collected steps, with features.
 
     Returns:
-        The result of `update`. If the result is None, as in PFRL, advantages of 0, [N], and no statistics.
+        The result of `update`. If `update` returns None, as in PFRL, the result is advantages of 0, [N], and no
+        statistics.
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
-            these methods are not rolled back.
+            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
+            overrides are not rolled back.
     """
-    updates, agent._hooked_episodes = agent.n_updates, episodes
+    updates, agent._override_episodes = agent.n_updates, episodes
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
             if "update" in agent._overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]:
@@ -71,7 +72,7 @@ def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, T
                 _fill_rollout_attributes(agent, episodes)
                 result = agent.update()
     finally:
-        agent._hooked_episodes = None
+        agent._override_episodes = None
     agent.n_updates = max(agent.n_updates, updates + 1)
     agent.t_start = agent.t
     return (torch.zeros_like(episodes.steps.reward), {}) if result is None else result
@@ -102,7 +103,7 @@ def _fill_rollout_attributes(agent: Any, episodes: Any) -> None:
             ("A2C", "cut off"), "the update() of PFRL's A2C treats an episode that is truncated within the rollout as "
             "terminated: override update(batch) instead, which bootstraps from the last observation", UserWarning,
         )  # fmt: skip
-    value = agent._evaluated(episodes, 1.0).value
+    value = agent._with_advantages(episodes, 1.0).value
     agent.t_start = agent.t - len(steps)
     agent.states, agent.obs_shape = states.float(), states.shape[2:]
     agent.actions = _by_time(agent, steps.action).float()
@@ -114,24 +115,24 @@ def _fill_rollout_attributes(agent: Any, episodes: Any) -> None:
 
 
 def episodes_of_rollout(agent: Any) -> Any:
-    """Return the collected steps, read from the attributes that PFRL's `A2C.update` uses.
+    """Return the collected steps, read from the attributes that PFRL's `A2C.update` reads.
 
-    `A2C.update()` learns from these steps if its argument `batch` is None.
+    `A2C.update(batch)` learns from these steps if `batch` is None.
 
     Raises:
-        TypeError: If no overridden `update()` is running.
+        TypeError: If no override `update()` is running.
     """
-    hooked = agent._hooked_episodes
-    if hooked is None:
-        raise TypeError("batch is None, expected a Batch: None is allowed only within an overridden update()")
-    n_steps, steps = agent.update_steps, hooked.steps
+    stored = agent._override_episodes
+    if stored is None:
+        raise TypeError("batch is None, expected a Batch: only an override update() may call this without a Batch")
+    n_steps, steps = agent.update_steps, stored.steps
 
     def rows(column: Tensor) -> Tensor:
         return column.transpose(0, 1).reshape(len(steps), *column.shape[2:])
 
-    discount = torch.where(_truncations(hooked, n_steps), steps.discount, agent.gamma * rows(agent.masks))
-    env, at_end = hooked.last_rows // n_steps, (hooked.last_rows + 1) % n_steps == 0
-    last_obs = hooked.last_obs.clone()
+    discount = torch.where(_truncations(stored, n_steps), steps.discount, agent.gamma * rows(agent.masks))
+    env, at_end = stored.last_rows // n_steps, (stored.last_rows + 1) % n_steps == 0
+    last_obs = stored.last_obs.clone()
     last_obs[at_end] = agent.states[-1, env[at_end]].to(last_obs.dtype)
     steps = steps.replace(
         obs=rows(agent.states[:-1]).to(steps.obs.dtype),
@@ -139,12 +140,12 @@ def episodes_of_rollout(agent: Any) -> Any:
         reward=rows(agent.rewards),
         discount=discount,
     )
-    episodes = dataclasses.replace(hooked, steps=steps, last_obs=last_obs)
+    episodes = dataclasses.replace(stored, steps=steps, last_obs=last_obs)
     if "_compute_returns" not in agent._overridden_hooks:
         return episodes
     with torch.no_grad():
         agent._compute_returns(agent.model(agent.states[-1])[1][:, 0])
-    returns, value = rows(agent.returns[:-1]), agent._evaluated(episodes, 1.0).value
+    returns, value = rows(agent.returns[:-1]), agent._with_advantages(episodes, 1.0).value
     return dataclasses.replace(episodes, steps=steps.replace(returns=returns, value=value, advantage=returns - value))
 
 
@@ -163,12 +164,15 @@ def fill_returns(agent: Any, next_value: Tensor) -> None:
 
 
 def _by_time(agent: Any, column: Tensor) -> Tensor:
-    """Reshape a column to [T, P, ...]. Its rows are the T steps of the first environment, then of the second, ..."""
+    """Reshape a column to [T, P, ...].
+
+    The rows of the column are the T steps of the first of P environments, then the steps of the second, and so on.
+    """
     return column.reshape(agent.num_processes, agent.update_steps, *column.shape[1:]).transpose(0, 1)
 
 
 def _truncations(episodes: Any, n_steps: int) -> Tensor:
-    """Return a mask, [N], of the steps at which an episode is truncated before the last step of the rollout."""
+    """Return a mask, [N]: True where an episode is truncated before the environment's last step in the rollout."""
     truncated = torch.zeros_like(episodes.steps.reward, dtype=torch.bool)
     truncated[episodes.last_rows] = (episodes.last_rows + 1) % n_steps != 0
     return truncated
@@ -178,7 +182,7 @@ def _truncations(episodes: Any, n_steps: int) -> Tensor:
 
 
 def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
-    """Call the overridden methods of a REINFORCE agent with the collected episodes, as PFRL's `_observe_train` does.
+    """Call the overrides of a REINFORCE agent with the collected episodes, as PFRL's `_observe_train` does.
 
     Args:
         agent: The REINFORCE agent.
@@ -186,8 +190,8 @@ def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overridden methods have run. The message says that earlier optimiser steps of
-            these methods are not rolled back.
+            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
+            overrides are not rolled back.
     """
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
@@ -210,7 +214,7 @@ def _fill_sequence_attributes(agent: Any, episodes: Sequence[Batch]) -> None:
 
     These are rewards, log-probabilities and entropies, each a list of one list per episode.
     """
-    agent._hooked_sequences = episodes
+    agent._override_sequences = episodes
     rewards, log_probs, entropies = [], [], []
     for batch in episodes:
         distribution = policy_of(agent.model, batch)
@@ -226,12 +230,12 @@ def accumulate_gradient(agent: Any) -> None:
 
     This is the default implementation of PFRL's `REINFORCE.accumulate_grad`.
 
-    If an overridden method calls this function again, the model's outputs for the episodes are recomputed.
+    If an override calls this function again, the model's outputs for the episodes are recomputed.
 
     Raises:
         TypeError: If there are no collected episodes.
     """
-    episodes = agent._hooked_sequences
+    episodes = agent._override_sequences
     if not episodes:
         raise TypeError("accumulate_grad was called, but no episodes are collected: only observe may call it")
     if not any(agent.log_prob_sequences):
@@ -247,7 +251,7 @@ def accumulate_gradient(agent: Any) -> None:
         loss = loss - (torch.from_numpy(returns.copy()).to(log_prob) * log_prob + agent.beta * entropy).sum()
     (loss / agent.batchsize).backward()
     _fill_sequence_attributes(agent, ())
-    agent._hooked_sequences = episodes
+    agent._override_sequences = episodes
     agent.n_backward += 1
 
 

@@ -115,7 +115,7 @@ def test_bad_updates_are_skipped_and_reported_in_time(name: str) -> None:
     model, expected = make_model(), make_model()
     optimizer, other = OPTIMIZERS[name](model.parameters()), OPTIMIZERS[name](expected.parameters())
     step = GradientStep(optimizer)
-    with pytest.raises(NonFiniteError, match="34 of 100 steps were not finite and were skipped"):
+    with pytest.raises(NonFiniteError, match="34 of 100 steps were skipped"):
         for i in range(CHECK_INTERVAL):
             bad = i % 3 == 0
             step(loss_of(model, i) * (torch.nan if bad else 1.0))

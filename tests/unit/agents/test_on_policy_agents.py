@@ -39,7 +39,7 @@ def make_table_agent(kind: str = "PPO", **options: Any) -> Any:
 
 def estimates(agent: Any) -> Batch:
     """What the agent would learn from now."""
-    return agent._evaluated(agent._rollout.take(agent.gamma, "cpu", agent._bootstrap_inputs), agent.lambd)
+    return agent._with_advantages(agent._rollout.take(agent.gamma, "cpu", agent._bootstrap_inputs), agent.lambd)
 
 
 # What is bootstrapped from
@@ -154,7 +154,7 @@ def test_sequences_give_what_the_model_said_when_it_acted(max_len: int | None) -
     agent: Any = make_on_policy(recurrent=True, update_interval=100)
     play_several(agent, CHAIN, 3, 20)
     episodes = agent._rollout.take(agent.gamma, "cpu", agent._bootstrap_inputs)
-    steps = agent._evaluated(episodes, 0.9)
+    steps = agent._with_advantages(episodes, 0.9)
     batch = all_steps(dataclasses.replace(episodes, steps=steps), max_len)
     distribution, value = policy_and_value(agent.model, batch)
     torch.testing.assert_close(distribution.log_prob(batch.action), batch.log_prob)
@@ -166,7 +166,7 @@ def test_sequences_give_what_the_model_said_when_it_acted(max_len: int | None) -
 def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step() -> None:
     agent: Any = make_on_policy(recurrent=True, update_interval=100, lambd=0.0)
     drive(agent, [(0, 1, 1, False, False), (1, 2, 3, False, True)])
-    value = agent._evaluated(agent._rollout.take(agent.gamma, "cpu", agent._bootstrap_inputs), 0.0)
+    value = agent._with_advantages(agent._rollout.take(agent.gamma, "cpu", agent._bootstrap_inputs), 0.0)
     vf, rows = agent.model[1], torch.from_numpy(np.stack([one_hot(0), one_hot(1), one_hot(3)]))
     values = vf(pack_sequence([rows]), None)[0].data.squeeze(1)
     expected = torch.tensor([1.0, 2.0]) + 0.9 * values[1:] - values[:2]
@@ -241,7 +241,7 @@ def test_update_of_several_sequences_gives_advantages_in_the_order_of_the_batch(
 def test_what_a_batch_brings_is_not_computed_again() -> None:
     agent = make_table_agent()
     seen = []
-    agent.learn = lambda episodes: (seen.append(agent._evaluated(episodes, 0.9)) or torch.zeros(5), {})
+    agent.learn = lambda episodes: (seen.append(agent._with_advantages(episodes, 0.9)) or torch.zeros(5), {})
     fields = {name: torch.rand(5) for name in ("log_prob", "value", "advantage", "returns")}
     agent.update(same_steps(agent, False).replace(**fields))
     assert all(torch.equal(getattr(seen[0], name), value) for name, value in fields.items())

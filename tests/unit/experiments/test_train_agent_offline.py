@@ -101,7 +101,7 @@ def test_data_that_do_not_fit_are_refused_before_anything_is_written(make_agent,
 def test_actions_that_the_policy_cannot_give_are_told(largest, told, tmp_path, caplog):
     actions = np.linspace(-largest, largest, 40).reshape(20, 2).astype(np.float32)
     train_agent_offline(actor_critic(), made_of(4, actions), 2, tmp_path)
-    text = "the dataset's actions lie in [-2, 2], but are limited by policy to [-1, 1]"
+    text = "the dataset's actions lie in [-2, 2], but the agent is limited by policy to [-1, 1]"
     assert (text in caplog.text) == told
 
 

@@ -11,7 +11,7 @@ from on_policy_parts import make_on_policy
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.minibatches import all_steps, episode_batches, episodes_of_batch, pieces, shuffled
+from pfrl_like.learning.minibatches import all_steps, cut_episodes, episode_batches, episodes_of_batch, epochs_of
 from pfrl_like.learning.rollout import Episodes, Rollout
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import play_several
@@ -185,7 +185,7 @@ def numbered(lengths: list[int], states: bool = False) -> Episodes:
 
 def test_minibatches_are_full_and_as_many_as_cover_all_epochs() -> None:
     # 5 steps, 3 epochs, minibatches of 4: 15 steps take 4 minibatches, 2 + 1 + 1
-    epochs = [[batch.obs.tolist() for batch in epoch] for epoch in shuffled(numbered([5]), 4, 3)]
+    epochs = [[batch.obs.tolist() for batch in epoch] for epoch in epochs_of(numbered([5]), 4, 3)]
     assert [len(epoch) for epoch in epochs] == [2, 1, 1]
     rows = sum(sum(epochs, []), [])
     assert len(rows) == 16
@@ -193,7 +193,7 @@ def test_minibatches_are_full_and_as_many_as_cover_all_epochs() -> None:
 
 
 def test_a_minibatch_may_be_larger_than_the_rollout() -> None:
-    (only,) = [batch for epoch in shuffled(numbered([3]), 7, 2) for batch in epoch]
+    (only,) = [batch for epoch in epochs_of(numbered([3]), 7, 2) for batch in epoch]
     assert np.bincount(only.obs).min() >= 2
 
 
@@ -201,21 +201,21 @@ def test_the_order_is_that_of_numpys_global_stream() -> None:
     np.random.seed(5)
     expected = [np.random.permutation(6).tolist() for _ in range(2)]
     np.random.seed(5)
-    assert [[row for b in epoch for row in b.obs.tolist()] for epoch in shuffled(numbered([6]), 3, 2)] == expected
+    assert [[row for b in epoch for row in b.obs.tolist()] for epoch in epochs_of(numbered([6]), 3, 2)] == expected
 
 
 def test_nested_observations_are_split_alike() -> None:
     episodes = numbered([4])
     steps = episodes.steps.replace(obs={"x": episodes.steps.obs, "y": (episodes.steps.obs * 2,)})
     episodes = Episodes(steps, episodes.lengths, episodes.last_rows, None)
-    for epoch in shuffled(episodes, 2, 1):
+    for epoch in epochs_of(episodes, 2, 1):
         for batch in epoch:
             assert batch.obs["x"].tolist() == batch.reward.tolist() == (batch.obs["y"][0] / 2).tolist()
 
 
 def test_pieces_are_cut_from_the_beginning_of_each_episode() -> None:
-    assert [part.tolist() for part in pieces(np.array([5, 2, 3]), 2)] == [[0, 2, 4, 5, 7, 9], [2, 2, 1, 2, 2, 1]]
-    assert [part.tolist() for part in pieces(np.array([5, 2, 3]), None)] == [[0, 5, 7], [5, 2, 3]]
+    assert [part.tolist() for part in cut_episodes(np.array([5, 2, 3]), 2)] == [[0, 2, 4, 5, 7, 9], [2, 2, 1, 2, 2, 1]]
+    assert [part.tolist() for part in cut_episodes(np.array([5, 2, 3]), None)] == [[0, 5, 7], [5, 2, 3]]
 
 
 def test_sequences_are_packed_with_the_states_before_their_first_steps() -> None:
@@ -229,7 +229,7 @@ def test_sequences_are_packed_with_the_states_before_their_first_steps() -> None
 @pytest.mark.parametrize("max_len", [None, 1, 2, 3])
 def test_minibatches_of_sequences_have_as_many_steps_as_wanted(max_len: int | None) -> None:
     episodes = numbered([5, 1, 7, 3, 4], states=True)
-    for epoch in shuffled(episodes, 6, 4, max_len):
+    for epoch in epochs_of(episodes, 6, 4, max_len):
         batches = list(epoch)
         assert [len(batch) for batch in batches] == [6, 6, 6]
         rows = sum((batch.obs.tolist() for batch in batches), [])
@@ -243,7 +243,7 @@ def test_minibatches_of_sequences_have_as_many_steps_as_wanted(max_len: int | No
 
 
 def test_fewer_steps_than_a_minibatch_are_learnt_from_all_the_same() -> None:
-    (epoch,) = [list(epoch) for epoch in shuffled(numbered([2, 1], states=True), 10, 1)]
+    (epoch,) = [list(epoch) for epoch in epochs_of(numbered([2, 1], states=True), 10, 1)]
     assert [sorted(batch.obs.tolist()) for batch in epoch] == [[0, 1, 2]]
 
 
@@ -267,7 +267,7 @@ def test_the_batch_of_a_refused_rollout_holds_what_was_to_be_learnt_from(recurre
     ends = np.cumsum(episodes.lengths)
     longest_first = np.argsort(-episodes.lengths, kind="stable")
     order = np.concatenate([np.arange(ends[i] - episodes.lengths[i], ends[i]) for i in longest_first])
-    expected, came = (agent._evaluated(each, 0.9) for each in (episodes, again))
+    expected, came = (agent._with_advantages(each, 0.9) for each in (episodes, again))
     assert len(set(episodes.lengths.tolist())) > 1 and again.lengths.tolist() == sorted(episodes.lengths)[::-1]
     for name in ("obs", "action", "log_prob", "value", "advantage", "returns"):
         torch.testing.assert_close(getattr(came, name), getattr(expected, name)[order])

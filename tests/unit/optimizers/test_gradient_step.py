@@ -271,7 +271,7 @@ class TestWithoutWaiting:
         optimizer, other = of(name)(model), of(name)(expected)
         step, plain = AsOnGPU(optimizer, max_grad_norm), plain_step(other, max_grad_norm)
         losses_of, others = 5 * losses(model), 5 * losses(expected)
-        with pytest.raises(NonFiniteError, match="34 of 100 steps were not finite and were skipped"):
+        with pytest.raises(NonFiniteError, match="34 of 100 steps were skipped"):
             for i in range(CHECK_INTERVAL):
                 bad = i % 3 == 0  # the first and the last one among them
                 step(losses_of[i]() * (torch.nan if bad else 1.0))
@@ -287,7 +287,7 @@ class TestWithoutWaiting:
         step = AsOnGPU(Adam(model.parameters()))
         for i, loss in enumerate(losses(model)):
             step(loss() * (torch.nan if i in (3, 4, 19) else 1.0))
-        with pytest.raises(NonFiniteError, match="3 of 20 steps were not finite and were skipped") as info:
+        with pytest.raises(NonFiniteError, match="3 of 20 steps were skipped") as info:
             step.settle()
         assert info.value.skipped == 3
         step.settle()

@@ -52,7 +52,7 @@ def patched() -> nn.Module:
 )
 def test_known_modules_do_not_read_the_mode_and_are_left_alone(module: nn.Module) -> None:
     assert not contexts.reads_training(module)
-    with contexts.evaluating_readers(module) as same:
+    with contexts.evaluation_mode(module) as same:
         assert same is module
         assert module.training
 
@@ -60,11 +60,11 @@ def test_known_modules_do_not_read_the_mode_and_are_left_alone(module: nn.Module
 def test_readers_are_switched_among_several_modules_and_put_back_after_an_error() -> None:
     plain, own, fixed = nn.Linear(1, 1), OwnForward(), nn.Dropout(0.5).eval()
     for _ in range(2):
-        with pytest.raises(KeyError), contexts.evaluating_readers_among(plain, own, fixed):
+        with pytest.raises(KeyError), contexts.evaluation_mode_of_all(plain, own, fixed):
             assert (plain.training, own.training, fixed.training) == (True, False, False)
             raise KeyError
         assert (plain.training, own.training, fixed.training) == (True, True, False)
-    with contexts.evaluating_readers_among(plain):
+    with contexts.evaluation_mode_of_all(plain):
         assert plain.training
 
 

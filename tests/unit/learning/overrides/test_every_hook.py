@@ -87,7 +87,7 @@ def test_a_loss_that_is_not_finite_is_refused_and_nothing_moves(hook: Hook) -> N
     with pytest.raises(NonFiniteError, match="the loss is nan"):
         live(agent)
     assert torch.equal(parameters(agent), before)
-    assert getattr(agent, "_hooked_batch", None) is None
+    assert getattr(agent, "_override_batch", None) is None
 
 
 SPOILT = {"A2C": "update", "REINFORCE": "batch_update", "A3C": "update", "ACER": "update", "TD3": "update_policy"}
