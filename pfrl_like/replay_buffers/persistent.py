@@ -120,7 +120,7 @@ class PersistentBuffer(RewindingBuffer):
         self._evict()
         if dropped := held - len(self):
             removed = f"the oldest {dropped:,} of {held:,} transitions are removed, because"
-            advice = "to keep all transitions, pass a larger capacity, or open a copy of the directory"
+            advice = "to keep all transitions of a directory, open it with a larger capacity"
             text = f"{self.dirname}: {removed} capacity is {self._capacity:,}; {advice}"
             warn_once(("rows dropped", self.dirname), text)
 

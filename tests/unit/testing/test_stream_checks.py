@@ -65,7 +65,7 @@ def check_only_streams(make: Any) -> None:
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize(("fault", "sentence"), FAULTS)
 def test_another_end_of_episodes_is_named(fault: type, sentence: str, make: Any) -> None:
-    with pytest.raises(AssertionError, match=rf"are not the true steps \(.*\): .*({sentence})"):
+    with pytest.raises(AssertionError, match=rf"are not the steps that were made \(.*\): .*({sentence})"):
         check_only_streams(functools.partial(make, fault))
 
 
