@@ -23,7 +23,7 @@ ARRAYS = (
 CONVENTIONS = CONVENTION, SHOWN = "reward_convention", "shown_convention"
 #: Upper limit on the number of discrete actions of a dataset.
 MOST_ACTIONS = 1 << 24
-#: Number of bytes that every file may use in memory, and maximum ratio of the memory to the size of a larger file.
+#: A file may use `FLOOR` bytes in memory or, if this is more, `RATIO` times its own size.
 FLOOR, RATIO = 1 << 26, 128
 
 
@@ -183,7 +183,7 @@ def looks_discrete(actions: NDArray[Any]) -> bool:
 def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
     """Return flags of the rows in which episodes were truncated. None if unknown.
 
-    If both flags of a step are set, as in D4RL for terminal steps at the time limit, the step is terminal.
+    If a step is marked as both terminal and truncated, as in D4RL at the time limit, it is treated as terminal.
     """
     name = "timeouts" if "timeouts" in arrays else "episode_terminals"
     if name not in arrays or (name == "timeouts" and convention != SAME_ROW):
@@ -195,7 +195,7 @@ def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
 
 
 def consistent_value(name: str, stored: Any, argument: Any) -> Any:
-    """Return the value that the data or an argument contains. None if both are None.
+    """Return `stored`, the value in the data, or, if it is None, the argument.
 
     Raises:
         ValueError: If the data and the argument contradict each other.
