@@ -228,8 +228,8 @@ class Columns(Steps):
             device: Device of the tensors.
             lengths: Lengths of the sequences. If None, the items are not sequences.
             next_actions: True to fill `Batch.next_action` from the next steps if the steps have no column of this name.
-            continuation: Number of steps after each item in `Batch.continuation`; infinity for all steps, 0 for no
-                steps.
+            continuation: Number of steps after each item that `Batch.continuation` contains. If infinity, all later
+                steps of the episode. If 0, `Batch.continuation` is None.
             stacked: Function that returns stacked observations of steps, see `links.stacks`. If None, the batch has the
                 stored observations.
         """

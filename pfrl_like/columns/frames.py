@@ -172,7 +172,7 @@ class FrameLeaf(ArrayLeaf):
         rows: The rows of the column.
         shape: Shape of one stack.
         dtype: Dtype of the values.
-        frame_shape: Shape of a frame; a stack has as many elements as `depth` frames.
+        frame_shape: Shape of a frame. A stack has as many elements as `depth` frames.
         depth: Number of frames in a stack.
         axis: Axis along which the frames are stacked, after a reshape of the stack to `(*frame_shape[:axis], depth,
             *frame_shape[axis:])`.

@@ -29,13 +29,13 @@ class Holder(Protocol):
 
 
 class Rows:
-    """Arrays with the same length, which grow in chunks, and the list of their unused rows.
+    """Arrays with the same length, and the list of their unused rows. The arrays grow in chunks.
 
     Growing resizes the arrays in place (large arrays are remapped, not copied). Other objects may keep references to
     the arrays, but not to views of them. Row 0 is never used: in links it means "none".
 
     Attributes:
-        free: Numbers of unused rows; take a row with `free.pop()` after `reserve(1)`.
+        free: Numbers of unused rows. Take a row with `free.pop()` after `reserve(1)`.
         released: List to which the numbers of rows are added that are no longer used. In this class it is the list
             `free`, so that the rows can be reused immediately.
         size: Length of the arrays.
@@ -246,7 +246,7 @@ class ArrayLeaf:
 
     @property
     def locator_dtype(self) -> np.dtype[Any]:
-        """Dtype of the locator that finds a stored value after a restart; here the checksum."""
+        """Dtype of the locator that finds a stored value after a restart. In this class it is the checksum."""
         return np.dtype([("sum", "<u4")])
 
     def locator(self, row: int) -> bytes:
@@ -374,7 +374,7 @@ def _holds_arrays(value: Any) -> bool:
 
 
 def to_tensors(jobs: Sequence[Job], device: torch.device | str) -> list[Any]:
-    """Gather rows of arrays as new tensors; lists of objects are returned unchanged.
+    """Gather rows of arrays as new tensors. Lists of objects are returned unchanged.
 
     For a CUDA device all rows are gathered into one page-locked buffer and transferred in one copy.
     """

@@ -1,4 +1,4 @@
-"""Stacked images, next actions and continuations of a batch, which are found by the links between steps."""
+"""Functions that follow the links between steps: stacked images, next actions and continuations of a batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def stacks(store: Steps, n_frames: int) -> Stacks | None:
 
 
 def joined_frames(obs: Field, at: Indices, exists: NDArray[np.bool_]) -> NDArray[Any]:
-    """Concatenate arrays of several rows along their first axis; missing arrays are zeros.
+    """Concatenate arrays of several rows along their first axis. Missing arrays are zeros.
 
     Args:
         obs: The field of the arrays.
@@ -75,7 +75,7 @@ def next_actions(store: Steps, last: Indices, device: torch.device | str) -> Any
 
 
 def packed(lengths: Indices) -> tuple[Indices, Indices]:
-    """Return the time step and the sequence number of each row of packed sequences; `lengths` must not increase."""
+    """Return the time step and the sequence number of each row of packed sequences. `lengths` must not increase."""
     time, sequence = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths)
     return time, sequence
 

@@ -23,7 +23,7 @@ _ROW = struct.Struct("<q")
 
 
 class RecordedColumns(Columns):
-    """Columns with observations and extra columns in files; links, rewards and actions are in memory.
+    """Columns with observations and extra columns in files. Links, rewards and actions are in memory.
 
     Args:
         open_file: Function that opens or creates the file of a given name.

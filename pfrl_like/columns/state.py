@@ -224,7 +224,7 @@ def dump_locators(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict
 
 
 def load_locators(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns) -> Columns:
-    """Fill empty columns from the result of `dump_locators`. Their files contain the values, which are not checked.
+    """Fill empty columns from the result of `dump_locators`. The values are in the columns' files and are not checked.
 
     Raises:
         ValueError: If an array is missing or invalid, or if the files are too short.

@@ -175,7 +175,7 @@ def logged_convention(data: Any) -> dict[str, str]:
 
 
 def warn_of_integer_vectors(actions: Any) -> None:
-    """Warn, once per process, if actions are integers [n, 1], which may be indices but are treated as continuous."""
+    """Warn, once per process, if actions are integers [n, 1]. They may be indices, but are treated as continuous."""
     array = np.asarray(actions)
     if array.dtype.kind in "biu" and array.shape[1:] == (1,) and array.min() >= 0:
         warn_once("discrete_action", _INTEGER_VECTORS.format(shape=array.shape))

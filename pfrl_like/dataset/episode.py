@@ -28,8 +28,8 @@ class Episode(Sequence[Transition]):
         observations: Observations, shape [n, ...].
         actions: Actions, shape [n, A], or [n] if discrete.
         rewards: Rewards, shape [n]. The first reward is in the row of the first observation, before any action.
-        terminals: Flags, shape [n]. Only the last flag may be True. It means that the episode ended in a terminal state.
-            If None, the last flag is True.
+        terminals: Flags, shape [n]. Only the last flag may be True, for an episode that ended in a terminal state. If
+            None, the last flag is True.
         log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape [n].
             Values in last rows are ignored, but must be valid log-probabilities. None if they were not recorded.
 

@@ -59,8 +59,8 @@ class Flat(NamedTuple):
         convention: Reward convention of the arrays. None if the file does not contain it.
         discrete: True if actions are indices. None if the file does not contain this information.
         action_size: Minimum number of discrete actions. 0 if the file does not contain it.
-        dataset_convention: Reward convention of the dataset, which may differ from the convention of the arrays. None
-            if the file does not contain it.
+        dataset_convention: Reward convention of the dataset. It may differ from the convention of the arrays. None if
+            the file does not contain it.
     """
 
     arrays: dict[str, Any]
@@ -83,8 +83,8 @@ class Flat(NamedTuple):
 def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:
     """Convert a table to arrays in a reward convention. If it is None, use the convention of the table.
 
-    `NEXT_ROW` keeps all data. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, the rows of an episode that
-    ended in a terminal state are its steps, so that an episode without a step is dropped. A truncated episode has an
+    `NEXT_ROW` keeps all data. d3rlpy reads `SAME_ROW` from version 1.0 on. In `SAME_ROW`, the rows of an episode that
+    ended in a terminal state are its steps. If it has no steps, the episode is dropped. A truncated episode has an
     additional last row with the observation after the last step.
 
     Raises:
@@ -112,8 +112,8 @@ def flat_from(arrays: dict[str, Any], convention: str | None, dataset_convention
     Args:
         arrays: Arrays by name.
         convention: Reward convention of the arrays. None if the file does not contain it.
-        dataset_convention: Reward convention of the dataset, which may differ from the convention of the arrays. None
-            if the file does not contain it.
+        dataset_convention: Reward convention of the dataset. It may differ from the convention of the arrays. None if
+            the file does not contain it.
 
     Raises:
         ValueError: If the number of actions is invalid.

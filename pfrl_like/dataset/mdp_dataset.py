@@ -181,7 +181,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         }  # fmt: skip
 
     def get_observation_shape(self) -> Any:
-        """Return the shape of an observation, or of each part of a nested observation."""
+        """Return the shape of an observation, or of each leaf of a nested observation."""
         return self._tables[0].obs_shape
 
     def is_action_discrete(self) -> bool:

@@ -108,7 +108,7 @@ def batch_of(
 
 
 def _continuation(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Continuation:
-    """Return the steps after the transitions, which are linked by `next_transition`."""
+    """Return the steps after the transitions. They are found by the links `next_transition`."""
     index: dict[Any, int] = {}
     nexts: list[Transition | None] = []
     heads = [transition.next_transition for transition in minibatch]

@@ -223,8 +223,8 @@ class DatasetSources:
             timeout: Column of truncation flags. None if no episode was truncated.
             episode: Column whose value changes when a new episode begins. None if there is no such column.
             reward_convention: Reward convention of the frame: "same_row" as in `from_arrays`, or "next_row" as in the
-                constructor. If None, the value is `frame.attrs["reward_convention"]`, which results of `to_dataframe`
-                have, and "same_row" for other frames.
+                constructor. If None, results of `to_dataframe` have the convention in
+                `frame.attrs["reward_convention"]`, and other frames have "same_row".
             log_prob: Column of the log-probabilities (densities) of the actions. None if they were not recorded.
             next_observations: Columns of the observation after the step, as many as `observations`, only with
                 "same_row". None if there are no such columns.

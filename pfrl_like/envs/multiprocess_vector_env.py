@@ -30,7 +30,7 @@ class MultiprocessVectorEnv(VectorEnv):
     they end with the worker, except programs that run in their own session.
 
     Args:
-        env_fns: Functions that each return one environment; lambdas are allowed.
+        env_fns: Functions that each return one environment. Lambdas are allowed.
         start_method: Start method of the processes: "fork", "spawn" or "forkserver". If None, "forkserver" if
             available, else "spawn". With "forkserver" and "spawn", the call must be inside `if __name__ ==
             "__main__":` in the script.
@@ -56,7 +56,7 @@ class MultiprocessVectorEnv(VectorEnv):
         TypeError: If an item of `env_fns` is not a function or cannot be sent to another process, or if a numeric
             argument is not a number.
         WorkerError: If the construction of an environment fails or exceeds the time limit.
-        RuntimeError: If this is a daemonic process, which cannot start other processes; use `SerialVectorEnv` instead.
+        RuntimeError: If this is a daemonic process, because it cannot start processes. Use `SerialVectorEnv` there.
     """
 
     def __init__(

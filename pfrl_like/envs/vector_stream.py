@@ -211,7 +211,7 @@ class VectorStream(ABC):
 
 
 class Rows(tuple[Any, ...]):
-    """Tuple of the observations of several environments, which are the rows of one array.
+    """Tuple of the observations of several environments. The observations are the rows of one array.
 
     Attributes:
         array: The array, shape [num_envs, ...].

@@ -154,5 +154,5 @@ class AdditiveOU(RandomExplorer):
         self.ou_state, self._started = ou_state, started
 
 
-#: The default `evolve`, which can update the processes of all environments in one call.
+#: The default `evolve`. It can update the processes of all environments in one call.
 _EVOLVE = AdditiveOU.evolve

@@ -35,7 +35,7 @@ class RandomExplorer(Explorer):
         return np.random if self.rng is None else self.rng
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the generator `rng`; empty if `rng` is None."""
+        """Return the state of the generator `rng`. The dict is empty if `rng` is None."""
         return {} if self.rng is None else {"rng": plain_state(get_rng_state(self.rng))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

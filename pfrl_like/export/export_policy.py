@@ -307,7 +307,7 @@ class CastToFloat32(nn.Module):
         self.phi = phi
 
     def forward(self, obs: Any) -> Any:
-        """Return the features of an observation; arrays are converted to tensors."""
+        """Return the features of an observation. Arrays are converted to tensors."""
         return map_nested(_cast, self.phi(obs))
 
 

@@ -24,7 +24,7 @@ from pfrl_like.utils.batch_states import batch_states
 
 #: Function that takes raw observations, a list of tensors [B, ...], and returns the features for the network.
 Preprocessing = Callable[[Sequence[Tensor]], Any]
-#: Function that takes raw observations and returns one part of the features.
+#: Function that takes raw observations and returns one leaf of the features.
 Part = Callable[[Sequence[Tensor]], Tensor]
 
 _CPU = torch.device("cpu")

@@ -146,7 +146,7 @@ EXAMPLES = 3
 
 
 class Greedy(Protocol):
-    """Copy of an agent for export, which acts greedily on the CPU."""
+    """Copy of an agent for export. It acts greedily on the CPU."""
 
     features: FeatureExtractor
     memory: Any
@@ -218,7 +218,7 @@ class GreedyPolicy(nn.Module):
     """Module that maps tensors to an agent's actions in evaluation.
 
     Args:
-        agent: Copy of the agent, whose networks become submodules of this module.
+        agent: Copy of the agent. Its networks become submodules of this module.
         stack: Raw observations for tracing: tensors [k, ...] with the nesting of one observation.
         action_mask: Action masks of the observations, [k, n_actions]. If None, masks are not an input.
         noise: Treatment of random numbers, "fixed" or "input".

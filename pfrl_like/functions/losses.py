@@ -70,7 +70,7 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor
 
 
 def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> Tensor:
-    """Compute the quantile Huber loss of each pair of prediction and target; see `quantile_huber`.
+    """Compute the quantile Huber loss (see `quantile_huber`) of each pair of prediction and target.
 
     Args:
         prediction: Predicted quantiles, [B, N].

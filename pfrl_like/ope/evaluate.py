@@ -191,7 +191,7 @@ def evaluate_offline(
     weights = [name for name in wanted if name in BY_WEIGHTS]
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
-    if weights:  # before the slow fitting, so that errors surface early
+    if weights:  # This is done before the slow fitting, so that errors surface early.
         target = policies.log_probs(policy, rows.obs, rows.action, agent, modes=modes, argument="algo")
         recorded = behavior_log_probs(behavior, rows, n_actions)
     model = None

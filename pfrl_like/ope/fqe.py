@@ -184,7 +184,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         return 0 if self.impl is None else int(self.impl.optim_t)
 
     def set_grad_step(self, grad_step: int) -> None:
-        """Set the number of updates, which determines the next update of the target networks."""
+        """Set the number of updates. It determines the time of the next update of the target networks."""
         check_counts(least=0, grad_step=grad_step)
         self.agent.set_update_count(grad_step)
 
@@ -301,7 +301,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
 
         Raises:
             NotFittedError: If the agent is not built yet.
-            TypeError: If `batch` is not a minibatch, or has the wrong kind of actions.
+            TypeError: If `batch` is not a minibatch, or if only one of batch and critics has discrete actions.
             ValueError: If observations or actions have the wrong shape, or a discrete action does not exist.
             NonFiniteError: If a loss or an action contains NaN or infinity.
         """

@@ -84,7 +84,7 @@ class FittingFQE:
 
         Raises:
             ValueError: If there is no transition, the data are invalid, or a number is out of range.
-            TypeError: If the data have the wrong kind of actions, or an evaluator is not a function.
+            TypeError: If only one of data and algorithm has discrete actions, or if an evaluator is not a function.
             RuntimeError: If `enable_ddp` is True and there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -155,8 +155,9 @@ class FittingFQE:
 
         Raises:
             ValueError: If a number is out of range, or the algorithm does not match the environment.
-            TypeError: If `buffer` is not a replay buffer, the environment or the explorer has the wrong kind of
-                actions, or the environment masks actions and the policy does not support masks.
+            TypeError: If `buffer` is not a replay buffer, if the algorithm's actions are discrete but those of the
+                environment or explorer are not, or the reverse, or if the environment masks actions and the policy does
+                not support masks.
         """
         check_counts(n_steps=n_steps)
         self.build_with_env(env)
@@ -224,8 +225,9 @@ class FittingFQE:
         Raises:
             ValueError: If a number is out of range, the algorithm does not match the environment, the capacity of the
                 buffer is smaller than a minibatch, or `eval_env` is `env`.
-            TypeError: If `buffer` is not a replay buffer, the environment or the explorer has the wrong kind of
-                actions, or the environment masks actions and the policy does not support masks.
+            TypeError: If `buffer` is not a replay buffer, if the algorithm's actions are discrete but those of the
+                environment or explorer are not, or the reverse, or if the environment masks actions and the policy does
+                not support masks.
             NonFiniteError: If a loss is NaN or infinite.
         """
         check_counts(update_interval=update_interval, n_updates=n_updates)

@@ -120,7 +120,7 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
         self.set_thresholds(N=quantile_thresholds_N, N_prime=quantile_thresholds_N_prime, K=quantile_thresholds_K)
 
     def set_thresholds(self, **counts: int) -> None:
-        """Set numbers of sampled fractions; the keywords are `N`, `N_prime` and `K` (see the constructor's arguments).
+        """Set numbers of sampled fractions. The keywords are `N`, `N_prime` and `K` (see the constructor's arguments).
 
         Raises:
             ValueError: If a number is below 1.

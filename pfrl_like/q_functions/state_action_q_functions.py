@@ -145,7 +145,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
 
 @ignores_training
 class _LateAction(nn.Module, StateActionQFunction):
-    """Q-function whose first layer takes only the observation; later layers take its output and the action."""
+    """Q-function whose first layer takes only the observation. The second layer takes its output and the action."""
 
     def __init__(
         self,

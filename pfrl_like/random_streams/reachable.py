@@ -31,8 +31,8 @@ _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
 _LAYERS = frozenset(("env", "user_env", "envs", "unwrapped"))
 _MAX_DEPTH = 12
 _MAX_OBJECTS = 50_000  # maximum number of visited objects
-#: A container is treated as a table of data and skipped if its first `_MAX_PROBED` parts contain no generator, and if
-#: it is longer than `_MAX_LENGTH` or its parts have the types `_ROW_TYPES`.
+#: A container is treated as a table of data and skipped if its first `_MAX_PROBED` items contain no generator, and if
+#: it is longer than `_MAX_LENGTH` or its items have the types `_ROW_TYPES`.
 _MAX_LENGTH, _MAX_PROBED, _ROW_TYPES = 256, 16, (dict, list, tuple)
 #: torch's own attributes of modules and optimisers.
 _MODULE_ATTRIBUTES = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forward_pre_hooks"}
@@ -140,7 +140,7 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
         keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(list(value)))
         return (("", f"{name}[{key}]", part) for key, part in zip(keys, list(value.values()), strict=True))
     if isinstance(value, _CONTAINERS):
-        # The parts of `envs` have the depth of `envs`. The list is a copy, because other threads may change a set or
+        # The items of `envs` have the depth of `envs`. The list is a copy, because other threads may change a set or
         # deque.
         return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(list(value)))
     if "observation_space" not in name:  # observations are not sampled from their space

@@ -35,7 +35,7 @@ def subsequences(
         rng: NumPy generator; None uses the global NumPy stream.
 
     Returns:
-        First step of each part, counted from the beginning of its episode, and length of each part; both of shape [B].
+        First step of each part, counted from the beginning of its episode, [B], and length of each part, [B].
     """
     if max_len is None or not len(lengths) or max_len >= lengths.max():
         return np.zeros(len(lengths), np.int64), lengths

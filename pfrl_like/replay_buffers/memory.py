@@ -32,7 +32,8 @@ class StoredTransition(dict[str, Any]):
         values: The stored values.
         columns: The columns of the buffer.
         row: The row of the transition in the columns.
-        edit: Function called with this transition and the changes; returns the stored values. See `ReplayBuffer._edit`.
+        edit: Function called with this transition and the changes. It returns the stored values; see
+            `ReplayBuffer._edit`.
 
     Raises:
         ValueError: On an assignment, if the key is not a column of the buffer or the value does not match its column.
@@ -103,7 +104,7 @@ class StoredTransition(dict[str, Any]):
 
 
 class StoredItem(list[StoredTransition]):
-    """Read-only list of the transitions of an item or an episode; copies are ordinary lists."""
+    """Read-only list of the transitions of an item or an episode. Copies are ordinary lists."""
 
     __slots__ = ()
 

@@ -103,7 +103,8 @@ class PersistentBuffer(RewindingBuffer):
 
     def _restore(self) -> None:
         logged, files = self._directory.read()
-        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)  # missing in older directories
+        # Directories of older versions do not contain the capacity.
+        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)
         if capacity is not None and (type(capacity) is not int or capacity < 1):
             raise CheckpointError(self.dirname, f"is damaged: its capacity is {capacity!r:.80}")
         n_complete = self._replay(logged, files, len(logged.records))
@@ -292,7 +293,7 @@ class PersistentReplayBuffer(PersistentBuffer):
     ended is ignored. Old NFS servers do not support locks: there, two machines could write at the same time.
 
     Args:
-        dirname: The directory; created if it does not exist.
+        dirname: The directory. It is created if it does not exist.
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
         ancestor: Directory of another persistent buffer. Its content is copied to `dirname`, which must be new. The
             ancestor is not changed.
@@ -345,7 +346,7 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
     warning with the number of removed transitions. Transitions of running episodes are not counted.
 
     Args:
-        dirname: The directory; created if it does not exist.
+        dirname: The directory. It is created if it does not exist.
         capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
         ancestor: Directory of another persistent buffer. Its content is copied to `dirname`, which must be new. The
             ancestor is not changed.

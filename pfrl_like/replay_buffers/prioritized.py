@@ -213,7 +213,7 @@ def _require(holds: bool, name: str, value: Any, expected: str) -> None:
 
 
 def _on_host(values: Any) -> Any:
-    """Return the numbers of a tensor on any device as an array; other values are returned unchanged."""
+    """Return the numbers of a tensor on any device as an array. Return other values unchanged."""
     if not isinstance(values, torch.Tensor):
         return values
     return (values.double() if values.is_floating_point() else values).numpy(force=True)  # NumPy has no bfloat16

@@ -104,7 +104,7 @@ class RewindingBuffer(ReplayBuffer):
             self._directory.clean(f"columns-{before.token}-")
             raise
         self._files = files
-        self._directory.saves = []  # saves refer to the old files, which are removed
+        self._directory.saves = []  # the old files, to which the saves refer, are removed
         self._call_or_disable(self._write_state)
 
     # Saves
@@ -112,7 +112,7 @@ class RewindingBuffer(ReplayBuffer):
     def save_increment(
         self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
-        """Save references to the rows of the content in a file; the rows are kept until `prune` removes this file.
+        """Save references to the rows of the content in a file. The rows are kept until `prune` removes this file.
 
         The values are not copied, so a save is useless without the directory. If the file of a save was removed, the
         next call of this method frees the rows that only the removed save needed.

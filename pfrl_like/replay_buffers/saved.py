@@ -135,7 +135,7 @@ class SavedBuffer(AbstractReplayBuffer):
         return {"header": header, "arrays": arrays, "rng": get_rng_state(self._rng)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the content with the result of `state_dict`; the oldest items above the capacity are removed.
+        """Replace the content with the result of `state_dict`. Remove the oldest items above the capacity.
 
         Raises:
             ValueError: If the state was saved by a different type of buffer or with a different type of `rng`, or if it
@@ -144,7 +144,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._load_state(state, restore)
 
     def _load_state(self, state: Mapping[str, Any], restore: Callable[[Any, Any], Columns]) -> None:
-        """Implement `load_state_dict`; the function `restore` creates the columns."""
+        """Implement `load_state_dict`. The function `restore` creates the columns."""
         header, arrays = state["header"], state["arrays"]
         for name, mine in (("kind", self._kind), ("num_steps", self.num_steps)):
             if header.get(name) != mine:
@@ -178,7 +178,7 @@ class SavedBuffer(AbstractReplayBuffer):
         """Write the content and the state of `rng` to one file, atomically.
 
         Args:
-            filename: The file; an existing file of this name is replaced.
+            filename: The file. An existing file of this name is replaced.
             allow_pickle: True to pickle values that are not arrays: object observations, actions, extra columns,
                 environment ids.
 

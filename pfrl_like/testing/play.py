@@ -117,7 +117,7 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
     Args:
         env: Environment with any interface that `as_gymnasium` accepts. The class uses a copy of it.
         number: Index of this environment among several environments. Environments with different indices have episodes
-            of different lengths, which end with different values of (terminated, truncated).
+            of different lengths and with different values of (terminated, truncated) in the last step.
         seed: Seed of the random rewards, and of the first episode if `reset` of the environment accepts a seed.
         endings: Pairs (terminated, truncated) for the last step of an episode. Each episode uses the next pair.
         own_rewards: True to replace the rewards of the environment with random numbers, so that every reward, and every
@@ -332,7 +332,7 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
 
 
 def _choices(space: Any) -> list[int]:
-    """Return the number of actions in each dimension of a space; an empty list for spaces without masks."""
+    """Return the number of actions in each dimension of a space. Return [] if masks do not exist for the space."""
     if isinstance(space, spaces.MultiDiscrete):
         return [int(n) for n in space.nvec.flatten()]
     return [int(space.n)] if isinstance(space, spaces.Discrete) else []

@@ -21,7 +21,7 @@ TOLERANCE = 1e-5
 
 
 class Row(NamedTuple):
-    """One row of an agent's training data; `next_obs` is None if the agent does not use the next observation."""
+    """One row of an agent's training data. `next_obs` is None if the agent does not use the next observation."""
 
     obs: NDArray[np.float32]
     action: NDArray[np.float32]
@@ -77,7 +77,7 @@ def rows_of(data: Any) -> list[Row]:
 
 
 class Record:
-    """Recorded steps of environments, with which an agent's training data are compared.
+    """Recorded steps of environments. An agent's training data are compared with them.
 
     Args:
         envs: The environments.
@@ -155,7 +155,7 @@ def _numbers(nested: Any) -> NDArray[np.float32]:
 
 
 def _columns(nested: Any) -> Any:
-    """Return nested tensors with sorted dicts; tensors [N] get the shape [N, 1]."""
+    """Return nested tensors with sorted dicts. Tensors [N] get the shape [N, 1]."""
     if isinstance(nested, Mapping):
         return {key: _columns(nested[key]) for key in sorted(nested)}
     if isinstance(nested, tuple | list):

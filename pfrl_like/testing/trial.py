@@ -145,7 +145,7 @@ class ShuffledEnv(gymnasium.Env[Any, Any]):
     """Environment whose observations, rewards and ends of episodes are random. Its state can be saved exactly.
 
     Args:
-        observations: Observations, from which `reset` and `step` sample.
+        observations: `reset` and `step` return random elements of these observations.
         env: Environment with the spaces of the observations and actions.
         seed: Seed of the environment's random stream. The rewards also depend on NumPy's global stream.
     """

@@ -25,7 +25,7 @@ from pfrl_like.agents import DQN, PPO, OffPolicyAgent
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing import Chain, check_agent
 from pfrl_like.testing.play import ENDINGS, LENGTHS, RecordedEnv, play_stream
-from pfrl_like.testing.stream_checks import FORMS, check_rows, check_streams, stream_of
+from pfrl_like.testing.stream_checks import STREAM_SETUPS, check_rows, check_streams, stream_of
 
 CUT_OFF = "terminated=False and truncated=True is in the .* discount 0, expected 0.9.*only termination stops"
 TERMINAL = (
@@ -113,11 +113,11 @@ def test_another_agent_in_another_autoreset_mode_is_named() -> None:
         if first != second:
             raise AssertionError(message)
 
-    with pytest.raises(AssertionError, match="resulted in a different agent than 2 .* SameStep"):
+    with pytest.raises(AssertionError, match="resulted in a different agent than with 2 .* SameStep"):
         check_streams(functools.partial(make_dqn, Nothing), Chain(), 40, 0, require_equal, lambda agent: next(states))
 
 
-@pytest.mark.parametrize(("mode", "n_envs"), FORMS)
+@pytest.mark.parametrize(("mode", "n_envs"), STREAM_SETUPS)
 def test_episodes_end_in_every_way_in_every_form(mode: AutoresetMode | None, n_envs: int) -> None:
     envs = [RecordedEnv(Chain(terminates=False), number) for number in range(n_envs)]
     agent: OffPolicyAgent = make_dqn(Nothing)
