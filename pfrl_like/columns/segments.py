@@ -136,7 +136,7 @@ def _mark(store: Steps, rows: Any, part: int) -> None:
     store.edited[rows, part] = store.edits
 
 
-# Patches: edits of steps that earlier checkpoints contain
+# Patches: the later edits of steps that are in segments
 
 
 def changed_since(store: Steps, rows: Indices, since: Any) -> NDArray[np.bool_]:

@@ -161,7 +161,7 @@ def _shapes(nested: Any) -> Any:
     return map_nested(lambda leaf: f"{tuple(leaf.shape)} {leaf.dtype}".replace("torch.", ""), nested)
 
 
-# Rewrites
+# Search for equivalent torch operations
 
 
 def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | None:

@@ -33,7 +33,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.env_values import space_kind
 
-#: Number of sampled continuous actions per state; the mean of their values is the value of the state.
+#: Number of sampled continuous actions per state. The mean of their values is the value of the state.
 _SAMPLES = 10
 
 
@@ -170,7 +170,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         check_ranges(self)
         spaces.copy_scalers(self)
 
-    # Parts
+    # The agent
 
     agent = property(attrgetter("_agent"), doc="Agent that is trained. Raises NotFittedError before it is built.")
 

@@ -15,7 +15,7 @@ from pfrl_like.utils.random import RandomSource, check_held, sample_n_k
 #: Key of the importance weight of a sampled item. It may be set in every transition dict, but is not stored.
 WEIGHT = "weight"
 
-#: Function called with a transition and the changes; returns the stored values.
+#: Function called with a transition and the changes. It returns the stored values.
 Edit = Callable[["StoredTransition", dict[str, Any]], dict[str, Any]]
 
 

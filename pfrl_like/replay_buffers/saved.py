@@ -161,7 +161,7 @@ class SavedBuffer(AbstractReplayBuffer):
             columns.find_windows(np.arange(1, n + 1), self.num_steps)
         extra = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
         self._load_order(header, arrays, extra, first, n)
-        # No statement below can fail: the content is the old content before this line, and the new content after it.
+        # No statement below can fail. If an error was raised before this line, the buffer still has the old content.
         container, self._user_memory = self._user_memory, None
         self._columns = columns
         self._first, self._next = first, first + n
