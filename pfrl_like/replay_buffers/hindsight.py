@@ -17,7 +17,7 @@ from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.random import RandomSource, check_held
 
 Strategy = Literal["future", "final", "episode"]
-#: Function called with achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns. It returns B values.
+#: Function of achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns. It returns B values.
 GoalFunction = Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], Any]
 
 _STRATEGIES = ("future", "final", "episode")

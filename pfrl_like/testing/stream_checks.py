@@ -44,12 +44,11 @@ class UpdateRecorder:
         self._inside = False
         for name, records in (("update", self.raw), ("learn", self.features)):
             if callable(getattr(agent, name, None)):
-                recording = functools.partial(self._record_and_call, getattr(agent, name), records)
+                recording = functools.partial(self._call, getattr(agent, name), records)
                 vars(agent)[name] = recording  # the agent treats `setattr` as an override of PFRL's method
 
-    def _record_and_call(
-        self, learn: Callable[..., Any], records: list[Any], batch: Any, *others: Any, **keywords: Any
-    ) -> Any:
+    def _call(self, learn: Callable[..., Any], records: list[Any], batch: Any, *others: Any, **keywords: Any) -> Any:
+        """Record the batch and call `update` or `learn`. Inside `update`, do not record the batch of `learn`."""
         if self._inside:
             return learn(batch, *others, **keywords)
         records.append(batch)
@@ -140,8 +139,7 @@ class Record:
         if after and np.array_equal(row.next_obs, self._features_of(after[0].obs)):
             message = f"a step with {ended} bootstraps from {row.next_obs}, the first observation of the next episode"
             return f"{message}, expected the last observation of its episode, {last.next_obs}"
-        got = f"is in the training data with the next observation {row.next_obs}"
-        return f"a step with the next observation {last.next_obs} {got}"
+        return f"a step with next_obs {last.next_obs} is in the training data with next_obs {row.next_obs}"
 
     def _features_of(self, obs: Any) -> NDArray[np.float32]:
         features: NDArray[np.float32] = _flat(obs) if self.features is None else _numbers(self.features([obs]))[0]
