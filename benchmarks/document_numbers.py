@@ -46,7 +46,7 @@ Line = dict[str, Any]
 
 #: Titles of tables that have numbers of which none is measured here.
 UNMEASURED = {
-    "| part | |": "names of algorithms, versions",
+    "| area | content |": "names of algorithms, versions",
     "| script | what it shows |": "settings",
     "| in PFRL | here |": "versions",
     "| in d3rlpy | here |": "versions",
@@ -60,38 +60,39 @@ SETTINGS = (
 #: By page; the names are those of `values`.
 SENTENCES = {
     "README.md": [
-        "`replay_start_size` ({replay_start_size:,}) and `target_update_interval` ({target_update_interval:,})",
-        "in {below} of all {score_rows} a seed is below the bar or failed",
+        "`replay_start_size` is {replay_start_size:,} and `target_update_interval` is {target_update_interval:,}",
+        "In {below} of all {score_rows} rows at least one seed is below the bar or failed",
     ],
     "docs/guide/agents.md": [
-        "After {plain[2]} steps the mean score of {plain[3]} seeds is {plain[4]}, the lowest {plain[5]};",
+        "After {plain[2]} steps the mean score is {plain[4]} (95 % interval in brackets, {plain[3]} seeds completed). "
+        "The lowest score of a seed is {plain[5]}.",
     ],
     "docs/guide/export.md": [
         "for {export_inputs:,} observations",
     ],
     "docs/guide/off-policy-evaluation.md": [
-        "for {ope_steps:,} updates",
-        "`target_update_interval` ({fqe_interval}) updates",
+        "with {ope_steps:,} updates",
+        "every {fqe_interval} updates (`target_update_interval`)",
         "`n_steps` / {fqe_interval} steps",
-        "fewer than {few_episodes:.0f} effective episodes",
+        "effective number of episodes is below {few_episodes:.0f}",
     ],
     "docs/guide/processes.md": [
         "`step_timeout` seconds ({step_timeout:.0f})",
     ],
     "docs/guide/replay.md": [
-        "{frame[pfrl_like]:,.0f} bytes a transition of four 84x84 frames",
+        "a transition of four 84x84 frames takes {frame[pfrl_like]:,.0f} bytes",
     ],
     "docs/guide/trust.md": [
-        "from {shortest_secret} characters on",
+        "at least {shortest_secret} characters",
         "within {check_interval} updates",
     ],
     "docs/guide/speed.md": [
         "A transition of stacked frames takes {frame[pfrl_like]:,.0f} bytes (PFRL's LazyFrames: {frame[pfrl]:,.0f})",
-        "{rate[pfrl_like]:.0f} steps/s. PFRL makes {rate[pfrl]:.0f} (this library is {faster[pfrl]:.2f} times as fast"
-        "), stable-baselines3 {rate[stable_baselines3]:.0f} ({faster[stable_baselines3]:.2f} times)",
+        "{rate[pfrl_like]:.0f} steps/s. PFRL makes {rate[pfrl]:.0f} steps/s (this library is {faster[pfrl]:.2f} times "
+        "as fast), stable-baselines3 {rate[stable_baselines3]:.0f} steps/s ({faster[stable_baselines3]:.2f} times)",
         "{bytes[pfrl_like]:,.0f} bytes a transition (PFRL {bytes[pfrl]:,.0f}, stable-baselines3 "
         "{bytes[stable_baselines3]:,.0f})",
-        "the process grows by {growth[pfrl_like]:.1f} MiB in 10,000 steps",
+        "the memory of the process still grows by {growth[pfrl_like]:.1f} MiB in 10,000 steps",
     ],
     "benchmarks/README.md": [
         "measurements of {gpu_seconds[0]} or {gpu_seconds[1]} s each",

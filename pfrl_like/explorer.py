@@ -8,15 +8,16 @@ import numpy as np
 
 from pfrl_like.utils.reprs import never_raising, with_arguments
 
-#: Attributes that belong together: how a class selects actions, and with which data.
+#: Attributes that a class must define together. If a class defines only some of them, it gets the defaults of
+#: `Explorer` for `reads_action_value` and `action_kinds`.
 _SELECTION = {"select_action", "select_actions", "reads_action_value", "action_kinds"}
 
 
 class Explorer(ABC):
     """Selects the actions of an agent in training.
 
-    A new explorer must define only `select_action`. To select actions for many environments at once, an explorer also
-    overrides `select_actions`. If a subclass or a mix-in overrides only `select_action`, the class uses the
+    A new explorer must define only `select_action`. To select the actions of many environments in one call, an explorer
+    also overrides `select_actions`. If a subclass or a mix-in overrides only `select_action`, the class uses the
     `select_actions` of `Explorer`, which calls the new `select_action` for each environment. The same happens if a user
     assigns a function to `select_action` of a class or an explorer.
     """
@@ -24,7 +25,7 @@ class Explorer(ABC):
     #: True if the explorer reads attributes of `action_value` other than `action_mask`. If False, agents may pass an
     #: object that contains only the mask.
     reads_action_value: bool = True
-    #: Kinds of actions that the explorer supports. An agent whose actions have a different kind rejects the explorer.
+    #: Supported actions: "discrete", "continuous" or both. An agent with other actions rejects the explorer.
     action_kinds: tuple[str, ...] = ("discrete", "continuous")
 
     def __init_subclass__(cls) -> None:
@@ -74,7 +75,10 @@ class Explorer(ABC):
         return _one_by_one(self, t, greedy_actions, action_value, active)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state with which a run resumes exactly: numbers, strings, lists and dicts; {} if there is none."""
+        """Return the state that a run needs to resume exactly, {} for an explorer without state.
+
+        The state contains only numbers, strings, lists and dicts.
+        """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -88,7 +92,11 @@ class Explorer(ABC):
 
 
 def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-    """Call `explorer.select_actions`, or `select_action` for each environment if only this method is defined or new."""
+    """Call `select_actions` of an explorer.
+
+    If the explorer has no `select_actions`, or if a user has assigned a function to its `select_action`, call
+    `select_action` for each environment.
+    """
     cls = type(explorer)
     if (
         hasattr(cls, "select_actions")  # check the class, because a mock has every attribute

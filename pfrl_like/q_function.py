@@ -5,7 +5,7 @@ from typing import Any
 
 
 class StateQFunction(ABC):
-    """Interface of a Q-function Q(s, .), which returns the values of all actions."""
+    """Interface of a Q-function Q(s, .). It returns the values of all actions."""
 
     @abstractmethod
     def __call__(self, x: Any) -> Any:
@@ -20,7 +20,7 @@ class StateQFunction(ABC):
 
 
 class StateActionQFunction(ABC):
-    """Interface of a Q-function Q(s, a), which returns the values of pairs of observation and action."""
+    """Interface of a Q-function Q(s, a). It returns the values of pairs of observation and action."""
 
     @abstractmethod
     def __call__(self, x: Any, a: Any) -> Any:

@@ -34,7 +34,7 @@ class SumTree:
     drawing n slots takes O(n * levels) time, in a few NumPy calls.
 
     Args:
-        size: Number of slots; all weights start at 0, the weight of an empty slot.
+        size: Number of slots. All weights are initially 0, the weight of an empty slot.
 
     Raises:
         ValueError: If size is not positive.
@@ -69,7 +69,7 @@ class SumTree:
             self._refresh()
 
     def take(self, slots: Slots) -> Floats:
-        """Return the weights of `slots`, shape [n]; the fastest way to read weights."""
+        """Return the weights of `slots`, shape [n]. This is faster than indexing."""
         return self._sums[0].take(slots)
 
     def total(self) -> float:
@@ -78,7 +78,7 @@ class SumTree:
         return self._root_ends.item(-1)
 
     def min(self) -> float:
-        """Minimum of the positive weights; infinity if no weight is positive."""
+        """Minimum of the positive weights. It is infinite if no weight is positive."""
         if self._mins is None:
             self._mins = [np.full(len(level), np.inf) for level in self._sums[1:]]
             self._marked.append(np.arange(self._size))
@@ -87,7 +87,7 @@ class SumTree:
         return float(root.min())
 
     def draw(self, n: int, rng: RandomSource = None) -> Slots:
-        """Draw n slots independently, each with probability weight / total; slots of weight 0 are never drawn.
+        """Draw n slots independently, each with probability weight / total. Slots of weight 0 are never drawn.
 
         Args:
             n: Number of slots.
@@ -116,7 +116,7 @@ class SumTree:
         """Draw n distinct slots in sequence, each in proportion to its weight among the slots not drawn yet.
 
         The result has the same distribution as a series of independent draws from which repeated slots are removed. If
-        too many draws repeat a slot, the weights of the drawn slots are 0 while the remaining slots are drawn.
+        too many draws repeat a slot, the weights of the drawn slots are temporarily set to 0 to draw the other slots.
 
         Args:
             n: Number of slots.
@@ -201,14 +201,14 @@ def _descend(level: Floats, blocks: Slots, point: Floats, is_last: bool) -> tupl
 
 
 class Priorities:
-    """Priorities of the items of a queue. `first` is the number of the oldest item, `end` that of the next new item.
+    """Priorities of the items of a queue. Items are numbered: `first` is the oldest item, `end` the next new item.
 
     Item i is in slot i % size of a sum tree whose size doubles when it is too small. `append` and `popleft` only change
     `first` and `end`. The next query writes these changes to the tree. With the same random numbers, trees of different
     sizes draw different items.
 
     Args:
-        max_priority: Maximum priority so far, which is the priority of new items.
+        max_priority: Maximum priority so far. New items get this priority.
         first: Number of the first item that will be added.
         size: Initial number of slots, a power of two. If None, the tree starts with 64 slots.
     """
@@ -252,7 +252,7 @@ class Priorities:
         return index, self._probability(self._tree.take(slots), uniform_ratio)
 
     def min_probability(self, uniform_ratio: float = 0.0) -> float:
-        """Minimum sampling probability over all items; infinity if there are no items."""
+        """Minimum sampling probability over all items. It is infinite if there are no items."""
         if self.first == self.end:
             return float("inf")
         self._flush()
@@ -269,9 +269,9 @@ class Priorities:
             The priorities that were set.
 
         Raises:
-            ValueError: If a priority is not positive, if a number is not the number of an item added so far, or if the
-                lengths differ; nothing is changed.
-            NonFiniteError: If a priority is not finite; nothing is changed.
+            ValueError: If a priority is not positive, if no item with a sequence number was ever added, or if the
+                lengths differ. Nothing is changed.
+            NonFiniteError: If a priority is not finite. Nothing is changed.
         """
         index, priority = np.asarray(index, np.int64), np.asarray(priority, np.float64)
         if index.ndim != 1 or index.shape != priority.shape:
@@ -299,7 +299,7 @@ class Priorities:
         return np.concatenate([written, np.full(len(self) - len(written), self.max_priority)])
 
     def layout(self) -> dict[str, int]:
-        """Return the number of slots of the tree and the number of items written to it; draws depend on both."""
+        """Return the number of slots of the tree and the number of items written to it. Draws depend on both."""
         return {"size": len(self._tree), "written": len(self._written_priorities())}
 
     @classmethod
@@ -340,7 +340,7 @@ class Priorities:
         return probability
 
     def _flush(self) -> None:
-        """Set the slots of removed items to 0, then fill the slots of new items, which may be the same slots."""
+        """Set the slots of removed items to 0. Then fill the slots of new items, which may be the same slots."""
         if self._cleared == self.first and self._written == self.end:
             return
         if len(self) > len(self._tree):
@@ -393,7 +393,7 @@ def check_priorities(priority: ArrayLike) -> Floats:
 
 
 def smallest(values: Floats) -> float:
-    """Return the minimum, or NaN if there is a NaN; for few numbers four times as fast as `values.min()`."""
+    """Return the minimum, or NaN if there is a NaN. For few numbers this is four times as fast as `values.min()`."""
     return values.item(values.argmin())
 
 
@@ -411,7 +411,7 @@ class PrioritizedBuffer(Generic[T]):
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
         wait_priority_after_sampling: True to raise an error if a sample is drawn before the priorities of the last
             sample are set.
-        initial_max_priority: Priority of new items until a larger priority is set.
+        initial_max_priority: Priority of new items, as long as no larger priority has been set.
 
     Raises:
         ValueError: If capacity or initial_max_priority is not positive.
@@ -430,7 +430,7 @@ class PrioritizedBuffer(Generic[T]):
 
     @property
     def max_priority(self) -> float:
-        """Maximum priority so far, which is the priority of new items."""
+        """Maximum priority so far. New items get this priority."""
         return self._priorities.max_priority
 
     def __len__(self) -> int:

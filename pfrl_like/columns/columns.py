@@ -1,7 +1,7 @@
-"""The columns of replay buffers and datasets: each step is a row, and each observation is stored once.
+"""The columns of replay buffers and datasets. Each step is a row, and each observation is stored once.
 
-A step refers to the rows of its two observations and to its successor, the row of the next step of the same episode.
-The owner of the columns decides which steps can be sampled and when a step is released.
+A step refers to the rows of its observation and next observation, and to its successor: the row of the next step of the
+same episode. A buffer or dataset owns the columns. It decides which steps can be sampled and when a step is released.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -44,10 +44,10 @@ class Columns(Steps):
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
     ) -> int:
-        """Store one step and return its row; the caller must call `end` at the end of the episode.
+        """Store one step and return its row. The caller must call `end` at the end of the episode.
 
         Raises:
-            ValueError: If a value has a different structure, shape or dtype than in the first step; nothing is stored.
+            ValueError: If a value has a different structure, shape or dtype than in the first step. Nothing is stored.
             TypeError: If the reward is not a number.
         """
         reward = float(reward) if isinstance(reward, float) else as_reward(reward)
@@ -134,14 +134,14 @@ class Columns(Steps):
         env_ids: Sequence[Any],
         extra: Mapping[str, Any],
     ) -> Indices:
-        """Store one step of each of several environments, like a call of `append` per environment.
+        """Store one step of each of several environments. The result is the same as of one `append` per environment.
 
         Returns:
             The rows, shape [k].
 
         Raises:
             ValueError: If a value has a different structure, shape or dtype than in the first step, or if the arguments
-                have different lengths; nothing is stored.
+                have different lengths. Nothing is stored.
         """
         k = len(env_ids)
         reward = as_array(reward)
@@ -228,8 +228,8 @@ class Columns(Steps):
             device: Device of the tensors.
             lengths: Lengths of the sequences. If None, the items are not sequences.
             next_actions: True to fill `Batch.next_action` from the next steps if the steps have no column of this name.
-            continuation: Number of steps after each item in `Batch.continuation`; infinity for all steps, 0 for no
-                steps.
+            continuation: Number of steps after each item that `Batch.continuation` contains. If infinity, all later
+                steps of the episode. If 0, `Batch.continuation` is None.
             stacked: Function that returns stacked observations of steps, see `links.stacks`. If None, the batch has the
                 stored observations.
         """
@@ -297,7 +297,7 @@ class Columns(Steps):
         next_actions: bool = False,
         observed: Callable[..., Any] | None = None,
     ) -> Batch:
-        """Gather a batch of all columns; the caller passes rewards and discounts.
+        """Gather a batch of all columns. The caller computes rewards and discounts.
 
         Args:
             rows: First step of each item, shape [N].
@@ -351,7 +351,7 @@ class Columns(Steps):
         return Batch(**values, index=index, extra=others or None, lengths=packed)
 
     def stacked_extras(self, rows: Indices) -> dict[str, Any]:
-        """Return the extra columns in which all these steps have a value, by name, as stacked arrays [N, ...]."""
+        """Return a dict of extra columns as stacked arrays [N, ...]. Omit columns in which a step has no value."""
         return {
             name: extra.field.stacked(extra.index.take(rows))
             for name, extra in self.extras.items()
@@ -381,6 +381,6 @@ class Columns(Steps):
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes, including rows that are free or not used yet."""
+        """Number of bytes of all rows, including free rows."""
         fields = [field.nbytes for field in (self.obs, self.action) if field is not None]
         return self.steps.nbytes + self.obs_rows.nbytes + sum(fields) + sum(e.nbytes for e in self.extras.values())

@@ -81,12 +81,12 @@ class Field:
         return [leaf.check_many(part, count, path) for leaf, (path, part) in zip(self.leaves, parts, strict=True)]
 
     def put(self, row: int, leaves: list[Any], previous_row: int = 0) -> None:
-        """Store checked leaves; `previous_row` is the row of the previous step of the episode, 0 if there is none."""
+        """Store checked leaves. `previous_row` is the row of the previous step of the episode, or 0."""
         for leaf, value in zip(self.leaves, leaves, strict=True):
             leaf.put(row, value, previous_row)
 
     def put_many(self, rows: NDArray[np.int64], leaves: list[Any], previous_rows: NDArray[np.int64]) -> None:
-        """Store checked, stacked leaves; `previous_rows` as in `put`."""
+        """Store checked, stacked leaves. `previous_rows` are the rows of the previous steps, as in `put`."""
         for leaf, values in zip(self.leaves, leaves, strict=True):
             leaf.put_many(rows, values, previous_rows)
 
@@ -121,7 +121,7 @@ class Field:
         return map_structure(values.__getitem__, self.structure)
 
     def values(self, rows: NDArray[np.int64]) -> list[Any]:
-        """Return new nested values of these rows, with arrays, numbers or objects; arrays and dicts are read-only."""
+        """Return copies of the nested values in these rows. Arrays and dicts in the copies are read-only."""
         columns = [leaf.finish(x) for leaf, x in zip(self.leaves, to_tensors(self.jobs(rows), "cpu"), strict=True)]
         lists = [_read_only(column) if isinstance(column, torch.Tensor) else column for column in columns]
         if self.structure == 0:
@@ -156,7 +156,7 @@ class Field:
 
     @classmethod
     def from_spec(cls, rows: Rows, spec: Mapping[str, Any]) -> "Field":
-        """Return a field built from the result of `spec`; its rows are not filled.
+        """Return a field built from the result of `spec`, without values.
 
         Raises:
             ValueError: If the structure does not number the leaves in order.
@@ -255,7 +255,7 @@ class Extra:
         self.field: Field | None = None
 
     def check(self, value: Any) -> Any:
-        """Check a value and return its leaves. Before the first value is stored, return the value unchanged.
+        """Check a value and return its leaves. If no value is stored yet, return the value unchanged.
 
         Raises:
             ValueError: If the structure, a shape or a dtype differs from the first value.

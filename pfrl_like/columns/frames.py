@@ -1,4 +1,4 @@
-"""Columns of stacked frames that store each frame once, and rows with values in memory-mapped files."""
+"""`FrameLeaf`, a column of stacked frames that stores each frame once; `MappedRows`, rows in memory-mapped files."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +17,7 @@ class GrowingFile(Protocol):
         """Size of the file in bytes."""
 
     def map(self, size: int) -> NDArray[np.uint8]:
-        """Map the first `size` bytes to a new array, shape [size]; a smaller file grows."""
+        """Map the first `size` bytes to a new array, shape [size]. If the file is smaller, it grows."""
 
 
 class _Values(NamedTuple):
@@ -42,8 +42,8 @@ class MappedRows(Rows):
         on_resize: Function called after the arrays of values were replaced.
 
     Attributes:
-        released: Rows that are no longer used, but that the state on disk may still refer to. `recycle` frees them,
-            except rows that a save refers to, see `keep`.
+        released: Rows that are no longer used, although the state on disk may still refer to them. `recycle` frees
+            them, except rows that a save refers to, see `keep`.
     """
 
     def __init__(self, open_file: Callable[[str], GrowingFile], name: str, on_resize: Callable[[], None]) -> None:
@@ -77,14 +77,14 @@ class MappedRows(Rows):
         return rows
 
     def recycle(self) -> None:
-        """Free the released rows; the state on disk must no longer refer to them."""
+        """Free the released rows. The state on disk must no longer refer to them."""
         self._free_unprotected(self.released)
         self.released.clear()
         for sibling in self._siblings:
             sibling.recycle()
 
     def keep(self, save: str, rows: NDArray[np.int64]) -> None:
-        """Do not overwrite the rows that a save refers to, until `keep_only` is called without the save."""
+        """Protect the rows that a save refers to from being overwritten, until `keep_only` does not name the save."""
         self._protected[save] = np.zeros(self.size, np.bool_)
         self._protected[save][rows] = True
         self._update_free()
@@ -103,7 +103,7 @@ class MappedRows(Rows):
         self._free_unprotected(unused)
 
     def _free_unprotected(self, unused: list[int]) -> None:
-        """Free those of the unused rows that no save refers to. The other rows wait in `_held`."""
+        """Free the unused rows, except rows that a save refers to. These rows are stored in `_held`."""
         if self._protected:
             rows = np.array(unused, np.int64)
             protected = np.zeros(len(rows), np.bool_)
@@ -148,7 +148,7 @@ def _map(values: _Values, rows: int) -> None:
     holder.data = content.view(dtype).reshape(rows, *shape) if values.row_bytes else np.zeros((rows, *shape), dtype)
 
 
-_SMALLEST_FRAME = 256  # in bytes; for smaller frames the frame numbers need more memory than sharing saves
+_SMALLEST_FRAME = 256  # in bytes; smaller frames are not shared, because the frame numbers would need too much memory
 _DEEPEST_STACK = 16
 _LARGE_BLOCK = 24 << 20
 _OWN_MAPPING = 1 << 20
@@ -172,10 +172,10 @@ class FrameLeaf(ArrayLeaf):
         rows: The rows of the column.
         shape: Shape of one stack.
         dtype: Dtype of the values.
-        frame_shape: Shape of a frame; a stack has as many elements as `depth` frames.
+        frame_shape: Shape of a frame. A stack has as many elements as `depth` frames.
         depth: Number of frames in a stack.
-        axis: Position of the frame number among the axes: the stack, reshaped to `(*frame_shape[:axis], depth,
-            *frame_shape[axis:])`, contains the frames along this axis.
+        axis: Axis along which the frames are stacked, after a reshape of the stack to `(*frame_shape[:axis], depth,
+            *frame_shape[axis:])`.
     """
 
     def __init__(
@@ -195,9 +195,9 @@ class FrameLeaf(ArrayLeaf):
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
         self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
         self._uses = [0] * self.frames.size  # number of stacks that contain a frame
-        # glibc returns freed blocks as large as a minibatch of frames to the system. Paging in the next block takes
-        # three times as long as filling it. Freeing a larger, untouched block raises the threshold for returning
-        # blocks.
+        # glibc returns large freed blocks, such as a minibatch of frames, to the system. Paging in the next block takes
+        # three times as long as filling it. If a larger block is freed once, glibc raises its threshold and no longer
+        # returns blocks of the minibatch's size.
         np.empty(_LARGE_BLOCK, np.uint8)
         self._objects: dict[int, list[Any]] = {}  # frame objects of the newest stack of running episodes
 
@@ -207,7 +207,7 @@ class FrameLeaf(ArrayLeaf):
         return self._numbers.data
 
     def check(self, value: Any, name: str) -> Any:
-        """Check a stack and return it: as an array, or unchanged if it has a list of frames."""
+        """Check a stack. Return it unchanged if it has a list of frames, otherwise as an array."""
         frames = frames_of(value)
         if frames is not None and [(frame.shape, frame.dtype) for frame in frames] == self._frame_kinds:
             return value
@@ -220,7 +220,7 @@ class FrameLeaf(ArrayLeaf):
         return [self.check(value, f"{name}[{i}]") for i, value in enumerate(values)]
 
     def put(self, row: int, value: Any, previous_row: int) -> None:
-        """Store a stack, sharing frames with the stack in `previous_row`."""
+        """Store a stack. Frames that are also in the stack in `previous_row` are not stored again."""
         frames, objects = self._split(value)
         before = self.index[previous_row].tolist() if previous_row else []
         known = self._objects.pop(previous_row, None)
@@ -243,7 +243,7 @@ class FrameLeaf(ArrayLeaf):
             self.put(row, value, before)
 
     def same(self, row: int, value: Any) -> bool:
-        """Return True if a row contains this stack: the same frame objects, or frames with equal content."""
+        """Return True if the stack in a row has the same frame objects as this stack, or frames with equal content."""
         frames, objects = self._split(value)
         known = self._objects.get(row) if objects else None
         if known is not None and all(a is b for a, b in zip(frames, known, strict=True)):
@@ -256,7 +256,7 @@ class FrameLeaf(ArrayLeaf):
         return np.array([self.same(row, value) for row, value in zip(rows.tolist(), values, strict=True)], np.bool_)
 
     def drop(self, row: int) -> None:
-        """Free the frames of a row that no other stack contains."""
+        """Free the frames that only the stack in this row contains."""
         for number in self.index[row].tolist():
             self._uses[number] -= 1
             if not self._uses[number]:
@@ -306,7 +306,7 @@ class FrameLeaf(ArrayLeaf):
         return locators
 
     def set_locators(self, rows: NDArray[np.int64], locators: NDArray[Any]) -> None:
-        """Set the locators of the stacks in these rows, whose frames are in the files. Call `mark_used` next."""
+        """Set the locators of the stacks in these rows. The files contain the frames. Call `mark_used` next."""
         frames = self._frames_in(locators)
         self.index[rows] = frames
         self.sums[frames] = locators["sums"]
@@ -327,7 +327,7 @@ class FrameLeaf(ArrayLeaf):
         return super().damaged(np.unique(self.index.take(rows, 0)))
 
     def mark_used(self, rows: NDArray[np.int64]) -> None:
-        """Mark exactly these rows as used: count the stacks that contain each frame, and free the other frames."""
+        """Mark exactly these rows as used: count the uses of each frame, and free the frames that are not used."""
         uses = np.bincount(self.index.take(rows, 0).ravel(), minlength=self.frames.size)
         self._uses = uses.tolist()
         self.frames.mark_used(np.flatnonzero(uses))
@@ -387,11 +387,11 @@ def frames_of(value: Any) -> list[Any] | None:
 
 
 def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
-    """Return a column for stacks like `value`; None if `value` is not a stack of frames, or if sharing saves nothing.
+    """Return a column for stacks like `value`; None if `value` is not a stack of frames, or if its frames are small.
 
     An array is treated as a stack if its dtype is uint8, it has at least three axes, its first axis has length 2 to 16,
-    and its frames have at least 256 bytes. Treating a colour image as a stack has no cost. A stack that is not
-    recognised needs `depth` times the memory.
+    and its frames have at least 256 bytes. It does no harm if this is true for a colour image. A stack that does not
+    meet these conditions needs `depth` times the memory.
     """
     array = as_array(value)
     if array is None:

@@ -29,15 +29,15 @@ class Holder(Protocol):
 
 
 class Rows:
-    """Arrays with the same length, which grow in chunks, and the list of their unused rows.
+    """Arrays with the same length, and the list of their unused rows. The arrays grow in chunks.
 
     Growing resizes the arrays in place (large arrays are remapped, not copied). Other objects may keep references to
     the arrays, but not to views of them. Row 0 is never used: in links it means "none".
 
     Attributes:
-        free: Numbers of unused rows; take a row with `free.pop()` after `reserve(1)`.
-        released: List for the numbers of rows that are no longer used. In this class it is the list `free`, so the rows
-            are reused at once.
+        free: Numbers of unused rows. Take a row with `free.pop()` after `reserve(1)`.
+        released: List to which the numbers of rows are added that are no longer used. In this class it is the list
+            `free`, so that the rows can be reused immediately.
         size: Length of the arrays.
     """
 
@@ -60,7 +60,7 @@ class Rows:
         holder.data = self.array(shape, dtype)
 
     def sibling(self) -> "Rows":
-        """Return new rows with the same kind of storage."""
+        """Return new rows with the same type of storage."""
         return Rows()
 
     def reserve(self, count: int) -> None:
@@ -109,14 +109,14 @@ class Rows:
 
 
 def unique_in_order(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the distinct values among some numbers, in the order of first occurrence, and the position of each.
+    """Return the distinct values of an array in the order of their first occurrence, and the index of each element.
 
     Args:
         numbers: Numbers of any shape.
 
     Returns:
-        The distinct values, shape [n]; for each number its position among the distinct values, with the shape of
-        `numbers`.
+        The distinct values, shape [n]. For each element of `numbers`, its index among the distinct values, with the
+        shape of `numbers`.
     """
     different, first, place = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -189,8 +189,8 @@ class ArrayLeaf:
         if array is not None and array.shape == shape:
             if array.dtype == self.dtype:
                 return array
-            # Python numbers and lists have no dtype of their own. The user chose the dtype of an array of observations,
-            # so it is cast only if the cast is lossless.
+            # Python numbers and lists have no dtype, so they are cast to the dtype of the column. The dtype of an array
+            # was chosen by the user. If `strict`, the array is cast only if the cast is lossless.
             plain = not isinstance(value, np.ndarray | np.generic) and not _holds_arrays(value)
             casting: Any = "same_kind" if plain or not self.strict else "safe"
             if np.can_cast(array.dtype, self.dtype, casting):
@@ -203,13 +203,13 @@ class ArrayLeaf:
         raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{advice}")
 
     def put(self, row: int, value: NDArray[Any], previous_row: int) -> None:
-        """Store a checked value; `previous_row` is the row of the previous step of the episode, 0 if there is none."""
+        """Store a checked value. `previous_row` is the row of the previous step of the episode, or 0."""
         self.data[row] = value
         if self.sums is not None:
             self.update_checksum(row)
 
     def put_many(self, rows: NDArray[np.int64], values: NDArray[Any], previous_rows: NDArray[np.int64]) -> None:
-        """Store checked, stacked values; `previous_rows` as in `put`."""
+        """Store checked, stacked values. `previous_rows` are the rows of the previous steps, as in `put`."""
         self.data[rows] = values
         self.update_checksums(rows)
 
@@ -239,14 +239,14 @@ class ArrayLeaf:
         self.sums[row] = zlib.crc32(self.data[row : row + 1].data)
 
     def update_checksums(self, rows: NDArray[np.int64]) -> None:
-        """Compute the checksums of several rows; does nothing if `sums` is None."""
+        """Compute the checksums of several rows. If `sums` is None, do nothing."""
         if self.sums is not None:
             for row in rows.tolist():
                 self.update_checksum(row)
 
     @property
     def locator_dtype(self) -> np.dtype[Any]:
-        """Dtype of the locator that finds a stored value after a restart; here the checksum."""
+        """Dtype of the locator that finds a stored value after a restart. In this class it is the checksum."""
         return np.dtype([("sum", "<u4")])
 
     def locator(self, row: int) -> bytes:
@@ -260,7 +260,7 @@ class ArrayLeaf:
         return locators
 
     def set_locators(self, rows: NDArray[np.int64], locators: NDArray[Any]) -> None:
-        """Set the locators of these rows; the values are already in the files.
+        """Set the locators of these rows. The files already contain the values.
 
         Raises:
             ValueError: If a locator is invalid.
@@ -317,7 +317,7 @@ class ArrayLeaf:
 
 
 class ObjectLeaf(ArrayLeaf):
-    """Column of values that are not arrays; the values are stored unchanged, without check or copy."""
+    """Column of values that are not arrays. The values are stored without a check or a copy."""
 
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows, (), object, strict=False)
@@ -374,7 +374,7 @@ def _holds_arrays(value: Any) -> bool:
 
 
 def to_tensors(jobs: Sequence[Job], device: torch.device | str) -> list[Any]:
-    """Gather rows of arrays as new tensors; lists of objects are returned unchanged.
+    """Gather rows of arrays as new tensors. Lists of objects are returned unchanged.
 
     For a CUDA device all rows are gathered into one page-locked buffer and transferred in one copy.
     """

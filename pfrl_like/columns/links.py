@@ -1,4 +1,4 @@
-"""Functions that compute batch fields from the links of steps: stacked images, next actions, and continuations."""
+"""Functions that follow the links between steps: stacked images, next actions and continuations of a batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def stacks(store: Steps, n_frames: int) -> Stacks | None:
 
 
 def joined_frames(obs: Field, at: Indices, exists: NDArray[np.bool_]) -> NDArray[Any]:
-    """Concatenate arrays of several rows along their first axis; missing arrays are zeros.
+    """Concatenate arrays of several rows along their first axis. Missing arrays are zeros.
 
     Args:
         obs: The field of the arrays.
@@ -75,7 +75,7 @@ def next_actions(store: Steps, last: Indices, device: torch.device | str) -> Any
 
 
 def packed(lengths: Indices) -> tuple[Indices, Indices]:
-    """Return the time step and the sequence number of each row of packed sequences; `lengths` must not increase."""
+    """Return the time step and the sequence number of each row of packed sequences. `lengths` must not increase."""
     time, sequence = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths)
     return time, sequence
 
@@ -93,8 +93,8 @@ def continuation(
     Args:
         store: The columns.
         last: Last step of each item.
-        horizon: Maximum number of steps after each item. An item may have more steps, if another item of the same
-            episode continues after the last of these steps.
+        horizon: Number of steps after each item, if the episode is long enough. There may be more steps, if the steps
+            after another item of the same episode follow directly.
         gamma: Discount factor per step.
         device: Device of the tensors.
         observed: Function that returns the observations of steps as tensors, or, if called with `following=True`, their
@@ -127,8 +127,8 @@ def _linked(store: Steps, last: Indices, horizon: float) -> tuple[Indices, Indic
     The cost depends on the number of these steps, not on the number of stored steps.
 
     Returns:
-        The following steps; for each step in `last` the position of its successor among them; for each following step
-        the position of its successor among them. A position is -1 if there is no successor.
+        The following steps; for each step in `last` the index of its successor in the following steps; for each
+        following step the index of its successor. An index is -1 if there is no successor.
     """
     place = store.spare_places.pop() if store.spare_places else np.empty(0, np.int64)  # position by step, else -1
     if len(place) != store.steps.size:

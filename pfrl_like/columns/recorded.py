@@ -1,4 +1,4 @@
-"""Columns whose values are in files, with a record of each step from which the columns can be rebuilt."""
+"""Columns with values in files. They write a record of each step, from which the columns can be rebuilt."""
 
 import json
 import struct
@@ -23,7 +23,7 @@ _ROW = struct.Struct("<q")
 
 
 class RecordedColumns(Columns):
-    """Columns with observations and extra columns in files; links, rewards and actions are in memory.
+    """Columns with observations and extra columns in files. Links, rewards and actions are in memory.
 
     Args:
         open_file: Function that opens or creates the file of a given name.
@@ -59,11 +59,11 @@ class RecordedColumns(Columns):
 
     @property
     def schema(self) -> tuple[int, int]:
-        """Number of extra columns and number of fields in files. A new column changes them, but has no record."""
+        """Number of extra columns and number of fields in files. No record describes a new column, only this number."""
         return len(self.extras), len(self.fields)
 
     def recycle(self) -> None:
-        """Free the released rows; the state on disk must no longer refer to these rows."""
+        """Free the released rows. The state on disk must no longer refer to these rows."""
         for rows in self._mapped_rows():
             rows.recycle()
 
@@ -82,11 +82,11 @@ class RecordedColumns(Columns):
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
     ) -> int:
-        """Store one step with a record and return its row; the caller must call `end` at the end of the episode.
+        """Store one step and its record. Return its row. The caller must call `end` at the end of the episode.
 
         Raises:
             ValueError: If a value has a different structure, shape or dtype than in the first step, if a value is not
-                an array, or if `env_id` cannot be written as JSON; nothing is stored.
+                an array, or if `env_id` cannot be written as JSON. Nothing is stored.
             TypeError: If the reward is not a number.
         """
         if self.obs is None:
@@ -115,14 +115,14 @@ class RecordedColumns(Columns):
         env_ids: Sequence[Any],
         extra: Mapping[str, Any],
     ) -> Indices:
-        """Store one step of each of several environments with records, like a call of `append` per environment.
+        """Store one step of each of several environments. The result is the same as of one `append` per environment.
 
         Returns:
             The rows, shape [k].
 
         Raises:
             ValueError: If a value has a different structure, shape or dtype than in the first step, if a value is not
-                an array, if the arguments have different lengths, or if an `env_id` cannot be written as JSON; nothing
+                an array, if the arguments have different lengths, or if an `env_id` cannot be written as JSON. Nothing
                 is stored.
         """
         columns = {name: extra[name] for name in extra if not self._has_field(name)}
@@ -139,7 +139,7 @@ class RecordedColumns(Columns):
         return rows
 
     def end(self, env_id: Any) -> None:
-        """End the running episode of an environment, with a record."""
+        """End the running episode of an environment, and write a record of its end."""
         if env_id in self.running:
             self.records.append(_ENV.pack(_END, self._number(env_id)))
         super().end(env_id)
@@ -196,7 +196,7 @@ class RecordedColumns(Columns):
         self.records.append(b"".join(parts))
 
     def _fields_of_a_step(self) -> list[Field]:
-        """Return the fields of the rows in the record of a step, in order: obs, next_obs, extra columns."""
+        """Return the fields to which the row numbers in a record refer, in order: obs, next_obs, extra columns."""
         assert self.obs is not None
         return [self.obs, *self.fields]
 
@@ -208,8 +208,8 @@ class RecordedColumns(Columns):
             check: True to compare the values in the files with their checksums.
 
         Returns:
-            The environment, the row of its new step (0 if its episode ended), and True if that step is terminal. None
-            if the record only contains an environment id.
+            (environment id, row of its new step, True if the step is terminal). If the record ends an episode, the row
+            is 0. If the record only contains an environment id, None.
 
         Raises:
             ValueError: If the record does not match the columns, or a value does not match its checksum.

@@ -1,4 +1,4 @@
-"""Saving columns in parts: segments of steps that are written once, and patches of later edits."""
+"""Saving columns in several files: segments of steps, which are written once, and patches with later edits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,16 +21,16 @@ _OBSERVATIONS = {"state": _STATE, "next_state": _NEXT_STATE}
 def edit(store: Steps, row: int, changes: Mapping[str, Any], num_steps: int) -> None:
     """Change values of a stored step, in every item that contains it.
 
-    A changed observation is stored in a new row. The neighbouring steps, which may share the old row, keep the old row.
+    A changed observation is stored in a new row. The previous or the next step may use the old row, and keeps it.
 
     Args:
         store: The columns.
         row: The step.
         changes: New values, with the keys of `Columns.transitions`.
-        num_steps: Number of steps per item; a changed terminal flag changes the ends of n-step returns.
+        num_steps: Number of steps per item. If a terminal flag changes, the ends of n-step returns are computed again.
 
     Raises:
-        ValueError: If a key is not a column, or a value does not match its column; nothing is changed.
+        ValueError: If a key is not a column, or a value does not match its column. Nothing is changed.
     """
     checked = {name: _checked(store, name, value) for name, value in changes.items()}
     store.edits += 1
@@ -83,7 +83,7 @@ def _checked(store: Steps, name: str, value: Any) -> Any:
 
 
 def _stored(store: Steps, leaves: list[Any]) -> int:
-    """Store an observation in a new row, which is not compared with later observations. Return the row."""
+    """Store an observation in a new row. Return the row. Later observations do not share this row."""
     assert store.obs is not None
     store.obs_rows.reserve(1)
     row = store.obs_rows.free.pop()
@@ -136,18 +136,18 @@ def _mark(store: Steps, rows: Any, part: int) -> None:
     store.edited[rows, part] = store.edits
 
 
-# Patches: edits of steps that earlier checkpoints contain
+# Patches: the later edits of steps that are in segments
 
 
 def changed_since(store: Steps, rows: Indices, since: Any) -> NDArray[np.bool_]:
-    """Return an array [n, 3]: True if the state, next state or another value changed after the edit number `since`."""
+    """Return bools [n, 3]: True if the state, the next state or another value changed after the edit number `since`."""
     if store.edited is None:
         return np.zeros((len(rows), 3), np.bool_)
     return store.edited.take(rows, 0) > np.reshape(since, (-1, 1))
 
 
 def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any]]:
-    """Return the changes of each step after its edit number in `since`, shape [n], for `apply_patch`.
+    """Return the changes of each step since an edit number, for `apply_patch`. `since` has one number for each step.
 
     Returns:
         Arrays for a file; {} if nothing was changed.
@@ -172,7 +172,7 @@ def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any
 
 
 def apply_patch(store: Steps, rows: Indices, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Apply the changes from `dump_patch` to these steps; the changes get the number of the last edit.
+    """Apply the changes from `dump_patch` to these steps. They are marked with the number of the last edit.
 
     Raises:
         ValueError: If an array is missing or invalid.
@@ -218,14 +218,14 @@ _COLUMNS |= dict.fromkeys(("obs_row", "next_row", "successor"), np.int64)
 
 
 def dump_segment(columns: Columns, rows: Indices) -> dict[str, NDArray[Any]]:
-    """Return the arrays of these steps and their observations, without links to other steps, for a segment file."""
+    """Return the arrays for a segment file: these steps and their observations, without links to other steps."""
     return dump(columns, rows, used_observations(columns, rows, ()))[1]
 
 
 def dump_table(
     columns: Columns, rows: Indices, bounds: Indices, since: Indices
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the input of `join` other than the segments: links, running episodes, remaining steps, and a patch.
+    """Return everything that `join` needs except the segments: links, running episodes, other steps, and a patch.
 
     Args:
         columns: The columns.
@@ -256,7 +256,7 @@ def dump_table(
 def _pending(columns: Columns, run: Running, number: int) -> int:
     """Return the number of a running episode's pending observation.
 
-    0 means the next observation of the episode's newest step, and _NONE means no observation.
+    Return 0 for the next observation of the episode's newest step, and _NONE if there is no pending observation.
     """
     if not columns.is_loose(run):
         return 0
@@ -277,7 +277,7 @@ def join(
             still stored.
 
     Returns:
-        The columns; their links, rewards and terminal flags as arrays in the form of `dump`.
+        The columns, and a dict of their links, rewards and terminal flags, as in the result of `dump`.
 
     Raises:
         ValueError: If an array is missing or invalid.
@@ -292,11 +292,11 @@ def join(
 
 
 class _ColumnsBuilder:
-    """Builder of columns that adds one part at a time.
+    """Builds columns from parts: segments, and the remaining steps of the table.
 
     Attributes:
         columns: The columns.
-        links: Pairs of step numbers in different parts, of which the second step follows the first, shape [n, 2].
+        links: Pairs of step numbers, shape [n, 2]. The second step follows the first, but is in a different part.
         shared: True if both steps share the observation between them, shape [n].
     """
 
@@ -339,7 +339,7 @@ class _ColumnsBuilder:
         return (step > 0) & (step <= count)
 
     def _add_observations(self, part: Arrays, own: Arrays, other_obs: Sequence[int]) -> Indices:
-        """Store the new observations of a part; returns the row of each observation, indexed by its number."""
+        """Store the new observations of a part. Return the row of each observation, indexed by its number."""
         used = np.unique(np.concatenate([own["obs_row"], own["next_row"], np.array(other_obs, np.int64)]))
         if len(used) and not 0 < used[0] <= used[-1] <= 2 * len(part["reward"]) + len(other_obs):
             raise ValueError("a segment refers to observations that do not exist")
@@ -364,7 +364,7 @@ class _ColumnsBuilder:
                 extra.add(part, f"extra/{i}", steps, rows)
 
     def finish(self) -> dict[str, NDArray[Any]]:
-        """Link the steps of all parts; returns their columns as arrays."""
+        """Link the steps of all parts. Return their columns as arrays."""
         arrays = {name: np.concatenate([part[name] for part in self._parts]) for name in _COLUMNS}
         arrays["successor"][self.links[:, 0] - 1] = self.links[:, 1]
         running = []

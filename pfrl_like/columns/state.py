@@ -1,4 +1,4 @@
-"""Saving and restoring columns as a JSON header and named arrays, with their values or with locators in files."""
+"""Saving and restoring columns as a JSON header and named arrays. The arrays contain values, or locators of values."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +58,10 @@ def used_observations(columns: Columns, rows: Indices, running: Iterable[Running
 
 
 def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the part of `dump` for the steps; `new_obs` maps rows of observations to their numbers in the copy."""
+    """Return the header and arrays of `dump` for the steps, without observations, actions and extra columns.
+
+    `new_obs` maps rows of observations to their numbers in the copy.
+    """
     new_step = np.zeros(columns.steps.size, np.int64)
     new_step[rows] = np.arange(1, len(rows) + 1)
     successor = columns.successor[rows]
@@ -86,7 +89,7 @@ def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[
 
 @contextlib.contextmanager
 def header_errors() -> Iterator[None]:
-    """Convert errors that a damaged header or array causes inside the context to a `ValueError`.
+    """Context manager that converts errors caused by a damaged header or array to `ValueError`.
 
     Raises:
         ValueError: If the header or an array is invalid.
@@ -129,7 +132,7 @@ def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], colum
 def restore_steps(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns, n_obs: int
 ) -> Indices:
-    """Add the steps from `dump_steps`, with observations in rows 1 to `n_obs`; returns the rows of the steps.
+    """Add the steps from `dump_steps`, with observations in rows 1 to `n_obs`. Return the rows of the steps.
 
     Raises:
         ValueError: If an array is missing or invalid.
@@ -144,7 +147,7 @@ def restore_steps(
 def link_steps(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns, steps: Indices, n_obs: int
 ) -> None:
-    """Fill and link the steps from `dump_steps`; the rows of steps 1, 2, ... are already taken.
+    """Fill and link the steps from `dump_steps`. `steps` are the rows that are reserved for the steps 1, 2, ...
 
     Raises:
         ValueError: If an array is missing or invalid.
@@ -200,9 +203,9 @@ def _env_ids(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> l
 
 
 def dump_locators(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the content of columns like `dump`, with locators instead of the values of observations and extras.
+    """Return the content of columns like `dump`, with locators in place of the values of observations and extras.
 
-    The values are in files. A locator is the row of a value and its checksum.
+    The files contain the values. A locator is the row of a value and its checksum.
     """
     header, arrays = dump_steps(columns, rows, np.arange(columns.obs_rows.size))
     header |= {"obs": None, "action": None, "extras": []}
@@ -221,7 +224,7 @@ def dump_locators(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict
 
 
 def load_locators(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns) -> Columns:
-    """Fill empty columns from the result of `dump_locators`. Their files contain the values, which are not checked.
+    """Fill empty columns from the result of `dump_locators`. The values are in the columns' files and are not checked.
 
     Raises:
         ValueError: If an array is missing or invalid, or if the files are too short.
@@ -248,7 +251,7 @@ def load_locators(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]],
 
 
 def keep_locators(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Do not overwrite the rows in the result of `dump_locators`, until `keep_only` is called without this save.
+    """Protect the rows in the result of `dump_locators` from being overwritten, until `keep_only` omits this save.
 
     Raises:
         ValueError: If an array is invalid.
@@ -265,7 +268,7 @@ def keep_locators(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]
 
 
 def mark_used(columns: Columns, rows: Indices, check: bool = False) -> None:
-    """Mark exactly these steps as used; if `check` is True, compare their values with the checksums.
+    """Mark exactly these steps as used. If `check` is True, compare their values with the checksums.
 
     Raises:
         ValueError: If `check` is True and a value does not match its checksum.
@@ -311,9 +314,9 @@ def _locators_in(leaf: ArrayLeaf, arrays: Mapping[str, NDArray[Any]], name: str,
 
 
 class SharedRows(Rows):
-    """Rows whose values are in a shared array, for instance a memory-mapped file; the first row is 0.
+    """Rows whose values are in a shared array, for instance a memory-mapped file. Here row 0 contains a value.
 
-    The shared array is never changed: when the first row is taken, its content is copied to a new array.
+    The shared array is never changed: when a new row is needed, its content is copied to a new array.
 
     Args:
         values: The values, shape [n, ...].

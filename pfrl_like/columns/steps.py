@@ -44,9 +44,9 @@ class Steps:
         running: The running episode of each environment that has a running episode.
         reward, terminal, obs_row, next_row, successor: Step columns. `next_row` equals `obs_row` if the step has no
         next observation.
-        lookahead: A step column, filled by `set_windows`: number of steps after which the n-step item that begins here
-            bootstraps; 0 if the item ends in a terminal state.
-        window_end: A step column, filled by `set_windows`: last step of the n-step item that begins here.
+        lookahead: A step column, filled by `set_windows`: number of steps of the n-step item that begins with this
+            step; 0 if the item ends in a terminal state and does not bootstrap.
+        window_end: A step column, filled by `set_windows`: last step of the n-step item that begins with this step.
         window_steps: Number of steps of the last call of `find_windows`; 1 before the first call.
         predecessor: A step column, filled after `link_back` was called: row of the previous step of the episode; 0 for
             the first step, or if the previous step is no longer stored.
@@ -55,9 +55,9 @@ class Steps:
         edits: Number of changes of stored steps (`segments.edit`).
         edited: A step column with three entries, filled after a step was changed: the number of the last change of the
             state, of the next state, and of the other values; 0 if there was no change.
-        has_inner_ends: True if, because of a change, a step that is not the last step of its episode may be terminal.
+        has_inner_ends: True if a step before the last step of its episode may be terminal, because the user changed it.
         obs, action: Fields of nested values; None before the first step.
-        extras: Extra columns by name.
+        extras: Extra columns, keyed by name.
         names: Names of the extra columns that every step must have; None before the first step.
         plain, plain_action: The arrays of observations and of actions if each value is a single array or number, else
         None.
@@ -255,7 +255,7 @@ class Steps:
         return not run.tail or self.next_row.item(run.tail) != run.pending
 
     def check_next_exists(self, rows: Indices) -> None:
-        """Raise an error if a step is not terminal and has no next observation, which a bootstrapped target needs.
+        """Raise an error if a step is not terminal and has no next observation: bootstrapped targets need it.
 
         Raises:
             ValueError: If there is such a step.

@@ -1,4 +1,4 @@
-"""Structures of nested values (dicts and tuples with numbered leaves), and conversion to and from them."""
+"""Structures of nested values: dicts and tuples that contain the number of each leaf. Functions that convert them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
@@ -39,7 +39,7 @@ class ReadOnlyDict(dict[Any, Any]):
 
 
 def structure_of(value: Any) -> tuple[Structure, list[Any]]:
-    """Return the structure of a value and its leaves. Mappings and tuples are nests; all other values are leaves."""
+    """Return the structure of a value and its leaves. Values that are neither mappings nor tuples are leaves."""
     leaves: list[Any] = []
 
     def visit(part: Any) -> Structure:

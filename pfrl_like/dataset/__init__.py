@@ -1,4 +1,4 @@
-"""Recorded data: `MDPDataset`, its episodes and its transitions, which are views of the same columns."""
+"""Recorded data: `MDPDataset`, and its episodes and transitions. All are views of the same columns."""
 
 from pfrl_like.dataset.check import Finding
 from pfrl_like.dataset.episode import Episode

@@ -17,7 +17,7 @@ _CHUNK_BYTES = 1 << 26
 
 
 def statistics(table: Table, discrete: bool) -> dict[str, dict[str, Any]]:
-    """Return the statistics of returns, rewards, continuous actions and array observations, without unknown values."""
+    """Return the statistics of returns, rewards, continuous actions and array observations. Ignore unknown values."""
     returns = np.bincount(table.episode[1:], weights=table.reward, minlength=len(table.lengths))
     rewards = np.delete(table.previous_reward, table.starts[(table.made_up & NO_REWARD) > 0] - 1)
     result = {"return": _moments_of(returns)}
@@ -32,7 +32,7 @@ def statistics(table: Table, discrete: bool) -> dict[str, dict[str, Any]]:
 
 
 def known_rows(table: Table, bit: int) -> Indices:
-    """Return the rows in which a column is known: all rows except last rows whose bit is set in `Table.made_up`."""
+    """Return the rows in which the value of a column is known, not a placeholder (see `Table.made_up`)."""
     return np.delete(np.arange(1, table.n_rows + 1), table.ends[(table.made_up & bit) > 0] - 1)
 
 
@@ -75,15 +75,15 @@ class Finding(NamedTuple):
 
     Attributes:
         kind: "nan", "outside", "constant", "duplicate", "empty" or "convention".
-        where: "observations", a part of nested observations such as "observations['image'][0]", "actions", "episodes"
+        where: "observations", a leaf of nested observations such as "observations['image'][0]", "actions", "episodes"
             or "rewards".
         message: Description of the problem, with the first `places`.
-        places: All places of the problem, shape [k]. For "nan" and "outside", places are rows of the dataset's arrays,
-            as in `dataset.actions[place]`. Arrays passed to `from_arrays` may have different row numbers. For
-            "constant", places are dimensions of a column. For "duplicate" and "empty", places are episode numbers. For
-            "convention", there are no places. If a terminal state has no row, the row of the last step is reported.
-        steps: For "nan" and "outside", the episode number and the step number in the episode of each place, counted
-            from 0, shape [k, 2], as in `dataset[episode].actions[step]`. Otherwise None.
+        places: Indices at which the problem occurs, shape [k]. For "nan" and "outside", they are rows of the dataset's
+            arrays, as in `dataset.actions[place]`. Arrays passed to `from_arrays` may have different row numbers. If a
+            terminal state has no row, the row of the last step is reported. For "constant", they are dimensions of a
+            column. For "duplicate" and "empty", they are episode numbers. For "convention", the array is empty.
+        steps: For "nan" and "outside", the episode and the step in the episode of each place, counted from 0, shape [k,
+            2], as in `dataset[episode].actions[step]`. Otherwise None.
     """
 
     kind: str
@@ -94,7 +94,7 @@ class Finding(NamedTuple):
 
 
 def findings(table: Table, observation_space: Any, action_space: Any) -> list[Finding]:
-    """Return the possible problems in a table, sorted by kind."""
+    """Return the possible problems in a table, sorted by `Finding.kind`."""
     problems: list[Finding] = []
     actions = known_rows(table, NO_ACTION)
     for place, leaf, space in _parts(table.obs.structure, observation_space):
@@ -113,7 +113,7 @@ def findings(table: Table, observation_space: Any, action_space: Any) -> list[Fi
 
 
 def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[str, int, Any]]:
-    """Yield for each part of nested observations its place, the index of its leaf, and its space.
+    """Yield (path, leaf index, space) for each leaf of nested observations.
 
     Raises:
         ValueError: If the space has a different nesting.
@@ -134,7 +134,7 @@ def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[
 
 
 def _observation_findings(table: Table, place: str, space: Any) -> list[Finding]:
-    """Return the findings about array observations, or about one part of nested observations."""
+    """Return the findings about array observations, or about one leaf of nested observations."""
     where, name = f"observations{place}", f"observation_space{place}"
     if not table.is_array:
         if space is None:

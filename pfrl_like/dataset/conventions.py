@@ -1,4 +1,4 @@
-"""Functions that check arrays and convert them to tables, in both reward conventions."""
+"""Functions that check arrays and convert them to tables, in either reward convention."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def table_from_arrays(
 ) -> Table:
     """Convert arrays of n rows to a table of episodes.
 
-    An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row of the arrays. With
+    An episode ends in each row in which `terminals` or `timeouts` is True, and in the last row of the arrays. With
     `NEXT_ROW` the last row of an episode contains its last observation. With `SAME_ROW` the last row is an ordinary
     step if it is terminal or if `next_observations` is given. Otherwise the last row contains the last observation, and
     its reward is ignored.
@@ -59,7 +59,7 @@ def table_from_arrays(
             were not recorded.
 
     Raises:
-        ValueError: If lengths, shapes or values are invalid; the message contains the row.
+        ValueError: If lengths, shapes or values are invalid. The message contains the row.
         NonFiniteError: If a value is NaN or infinite.
     """
     check_convention(reward_convention)
@@ -118,7 +118,7 @@ def table_from_rows(
         terminated: True if the episode ended in a terminal state, shape [E].
         ends: Last rows of the episodes, shape [E].
         extended: True if the last row is a step, False if it contains the last observation, shape [E].
-        lead: Rewards in the rows of the first observations, before any action, shape [E]. None if unknown.
+        lead: Reward in the row of the first observation of each episode, before any action, shape [E]. None if unknown.
         obs_row: Rows of `obs` that contain the observations, shape [n]. If None, row i contains observation i.
         end_obs: Row of `obs` that contains the last observation of each extended episode, shape [extended.sum()]. None
             if unknown.
@@ -143,7 +143,7 @@ def table_from_rows(
 
 
 def _check_continuity(obs: NDArray[Any], following: NDArray[Any], last: NDArray[np.bool_]) -> None:
-    """Raise an error if the next observation of a step is not the observation of the next step in the episode."""
+    """Raise an error if the next observation of a step differs from the observation of the next step."""
     for start in range(0, len(last) - 1, step := _chunk(obs)):
         stop = min(start + step, len(last) - 1)
         same = (obs[start + 1 : stop + 1] == following[start:stop]).reshape(stop - start, -1).all(1) | last[start:stop]
@@ -175,7 +175,7 @@ def logged_convention(data: Any) -> dict[str, str]:
 
 
 def warn_of_integer_vectors(actions: Any) -> None:
-    """Warn, once per process, if actions are integers [n, 1], which may be indices but are treated as continuous."""
+    """Warn, once per process, if actions are integers [n, 1]. They may be indices, but are treated as continuous."""
     array = np.asarray(actions)
     if array.dtype.kind in "biu" and array.shape[1:] == (1,) and array.min() >= 0:
         warn_once("discrete_action", _INTEGER_VECTORS.format(shape=array.shape))
@@ -219,7 +219,9 @@ def numbers_of(name: str, values: Any, n: int) -> NDArray[np.float64]:
 
 
 def log_probs_of(name: str, values: Any, n: int, discrete: bool) -> NDArray[np.float64]:
-    """Return log-probabilities of discrete actions, or log-densities of continuous actions, which may be positive, [n].
+    """Return log-probabilities of discrete actions, or log-densities of continuous actions, [n], after a check.
+
+    Log-densities may be positive.
 
     Raises:
         ValueError: If the shape is wrong, or a log-probability is above 0.

@@ -19,8 +19,8 @@ _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
 class Episode(Sequence[Transition]):
     """An episode of n - 1 transitions.
 
-    The constructor takes arrays with n rows, in which the reward of an action is in the row after the action. The
-    episodes of a dataset use the `reward_convention` of the dataset.
+    The constructor takes arrays with n rows. The reward of an action is in the next row. In contrast, the episodes of a
+    dataset use the `reward_convention` of the dataset.
 
     Args:
         observation_shape: Shape of an observation.
@@ -28,8 +28,8 @@ class Episode(Sequence[Transition]):
         observations: Observations, shape [n, ...].
         actions: Actions, shape [n, A], or [n] if discrete.
         rewards: Rewards, shape [n]. The first reward is in the row of the first observation, before any action.
-        terminals: Flags, shape [n]. Only the last flag may be set: then the episode ended in a terminal state. If None,
-            the last flag is set.
+        terminals: Flags, shape [n]. Only the last flag may be True, for an episode that ended in a terminal state. If
+            None, the last flag is True.
         log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape [n].
             Values in last rows are ignored, but must be valid log-probabilities. None if they were not recorded.
 
@@ -157,11 +157,11 @@ class Episode(Sequence[Transition]):
 
     @cached_property
     def transitions(self) -> list[Transition]:
-        """The transitions, which are views of the arrays and are created on first access."""
+        """The transitions. They are views of the arrays and are created on first access."""
         return [*Transitions(self.table, self.steps, self._action_size)]
 
     def build_transitions(self) -> None:
-        """Create the transitions now, and not on the first access to `transitions`."""
+        """Create the transitions immediately. Otherwise they are created on the first access to `transitions`."""
         _ = self.transitions
 
     def compute_return(self) -> float:
@@ -201,7 +201,7 @@ def common_table(episodes: Sequence[Episode]) -> tuple[Table, Indices]:
     If all episodes belong to one dataset, the table is not copied.
 
     Raises:
-        ValueError: If the episodes have different kinds of observations or actions.
+        ValueError: If the observations or actions of the episodes have different shapes or types.
     """
     tables = {id(episode.table): episode.table for episode in episodes}
     kinds = {

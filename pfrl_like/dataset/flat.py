@@ -23,7 +23,7 @@ ARRAYS = (
 CONVENTIONS = CONVENTION, SHOWN = "reward_convention", "shown_convention"
 #: Upper limit on the number of discrete actions of a dataset.
 MOST_ACTIONS = 1 << 24
-#: Number of bytes that every file may use in memory, and maximum ratio of the memory to the size of a larger file.
+#: A file may use `FLOOR` bytes in memory or, if this is more, `RATIO` times its own size.
 FLOOR, RATIO = 1 << 26, 128
 
 
@@ -59,8 +59,8 @@ class Flat(NamedTuple):
         convention: Reward convention of the arrays. None if the file does not contain it.
         discrete: True if actions are indices. None if the file does not contain this information.
         action_size: Minimum number of discrete actions. 0 if the file does not contain it.
-        dataset_convention: Reward convention of the dataset, which may differ from the convention of the arrays. None
-            if the file does not contain it.
+        dataset_convention: Reward convention of the dataset. It may differ from the convention of the arrays. None if
+            the file does not contain it.
     """
 
     arrays: dict[str, Any]
@@ -83,8 +83,8 @@ class Flat(NamedTuple):
 def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:
     """Convert a table to arrays in a reward convention. If it is None, use the convention of the table.
 
-    `NEXT_ROW` keeps all data. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, the rows of an episode that
-    ended in a terminal state are its steps, so that an episode without a step is dropped. A truncated episode has an
+    `NEXT_ROW` keeps all data. d3rlpy reads `SAME_ROW` from version 1.0 on. In `SAME_ROW`, the rows of an episode that
+    ended in a terminal state are its steps. If it has no steps, the episode is dropped. A truncated episode has an
     additional last row with the observation after the last step.
 
     Raises:
@@ -112,8 +112,8 @@ def flat_from(arrays: dict[str, Any], convention: str | None, dataset_convention
     Args:
         arrays: Arrays by name.
         convention: Reward convention of the arrays. None if the file does not contain it.
-        dataset_convention: Reward convention of the dataset, which may differ from the convention of the arrays. None
-            if the file does not contain it.
+        dataset_convention: Reward convention of the dataset. It may differ from the convention of the arrays. None if
+            the file does not contain it.
 
     Raises:
         ValueError: If the number of actions is invalid.
@@ -183,7 +183,7 @@ def looks_discrete(actions: NDArray[Any]) -> bool:
 def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
     """Return flags of the rows in which episodes were truncated. None if unknown.
 
-    If both flags of a step are set, as in D4RL for terminal steps at the time limit, the step is terminal.
+    If a step is marked as both terminal and truncated, as in D4RL at the time limit, it is treated as terminal.
     """
     name = "timeouts" if "timeouts" in arrays else "episode_terminals"
     if name not in arrays or (name == "timeouts" and convention != SAME_ROW):
@@ -195,7 +195,7 @@ def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
 
 
 def consistent_value(name: str, stored: Any, argument: Any) -> Any:
-    """Return the value that the data or an argument contains. None if both are None.
+    """Return `stored`, the value in the data, or, if it is None, the argument.
 
     Raises:
         ValueError: If the data and the argument contradict each other.

@@ -26,9 +26,9 @@ from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 class MDPDataset(DatasetSources, Sequence[Episode]):
     """A dataset of recorded episodes.
 
-    The reward convention defines which reward belongs to which action. The arrays, episodes, transitions, `append` and
-    `dump` of a dataset, and objects that are created from the dataset, use its reward convention. Agents are trained on
-    the same steps in both conventions.
+    The reward convention defines which reward belongs to which action. All arrays, episodes and transitions of a
+    dataset, `append`, `dump`, and objects that are created from the dataset use its reward convention. The convention
+    has no influence on the steps with which agents are trained.
 
     - "next_row": the reward of the action in row t is in row t + 1, in the same row as the observation after the action
       (d3rlpy before 1.0). An episode of T steps has T + 1 rows. The last row contains the last observation, and the
@@ -38,8 +38,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
       contains the last observation. The action in this row is ignored and its reward is replaced by 0, because the
       observation after this action is unknown. `from_arrays(next_observations=...)` keeps these steps.
 
-    An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. An episode that does
-    not end in a terminal state is truncated, and the value of its last state is bootstrapped.
+    An episode ends in each row in which `terminals` or `timeouts` is True, and in the last row of the arrays. An
+    episode that does not end in a terminal state is truncated: targets bootstrap from its last state.
 
     Args:
         observations: Array [n, ...], which is not copied. Or a dict or tuple of arrays.
@@ -121,14 +121,14 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     @property
     def episodes(self) -> list[Episode]:
-        """The episodes, which are views of the arrays."""
+        """The episodes. They are views of the arrays."""
         if self._episodes is None:
             size = self.get_action_size()
             self._episodes = [Episode.of_table(self.table, i, size) for i in range(len(self))]
         return self._episodes
 
     def build_episodes(self) -> None:
-        """Create the episodes now, and not on the first access to `episodes`."""
+        """Create the episodes immediately. Otherwise they are created on the first access to `episodes`."""
         _ = self.episodes
 
     # Arrays
@@ -181,7 +181,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         }  # fmt: skip
 
     def get_observation_shape(self) -> Any:
-        """Return the shape of an observation, or of each part of a nested observation."""
+        """Return the shape of an observation, or of each leaf of a nested observation."""
         return self._tables[0].obs_shape
 
     def is_action_discrete(self) -> bool:
@@ -218,7 +218,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Add the episodes of another dataset, or a list of episodes, in this dataset's reward convention.
 
         Raises:
-            ValueError: If observations or actions are of a different kind, or if only one dataset has
+            ValueError: If observations or actions have a different shape or type, or if only one dataset has
                 `log_probs`.
             TypeError: If `dataset` is not a dataset, or an item is not an episode.
         """
@@ -237,8 +237,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Clip the rewards.
 
         Args:
-            low: Minimum reward. None or -infinity for no bound.
-            high: Maximum reward. None or infinity for no bound.
+            low: Minimum reward. If None or -infinity, there is no minimum.
+            high: Maximum reward. If None or infinity, there is no maximum.
 
         Raises:
             ValueError: If `low` is above `high`, if a bound is NaN, if `low` is infinity, or if `high` is -infinity.
@@ -266,10 +266,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     def check(self, observation_space: Any = None, action_space: Any = None) -> list[Finding]:
         """Find NaN, constant columns, duplicate or empty episodes, and values outside the given spaces.
 
-        A missing reward convention is also reported. All data are read, including memory-mapped files. Each part of
-        nested observations is checked separately. Reported rows are rows of `observations` and `actions` of this
-        dataset, together with episode and step, as in `self[9].actions[5]`. Arrays passed to `from_arrays` may have
-        other row numbers, because they may have no rows for last observations.
+        A missing reward convention is also reported. All data are read, including memory-mapped files. Each leaf of
+        nested observations is checked separately. Reported rows are rows of this dataset's `observations` and
+        `actions`. The episode and the step are also reported, as in `self[9].actions[5]`. Rows of the arrays that were
+        passed to `from_arrays` may have other numbers, because these arrays may have no rows for last observations.
 
         Args:
             observation_space: Box or Discrete, or a Dict or Tuple of these. None if unknown.
@@ -303,8 +303,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             num_steps: Number of steps of n-step returns. At the end of an episode, fewer steps are used.
             n_frames: Number of images to stack, as in `TransitionMiniBatch`.
             next_actions: True to fill `Batch.next_action`.
-            continuation: Number of steps after each transition that `Batch.continuation` contains. Infinity for all
-                steps, 0 for no steps.
+            continuation: Number of steps after each transition that `Batch.continuation` contains. If infinity, all
+                later steps of the episode. If 0, `Batch.continuation` is None.
             rng: NumPy generator. If None, the global NumPy stream is used.
 
         Raises:
@@ -356,9 +356,9 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         continuation: float = 0,
         rng: RandomSource = None,
     ) -> Batch:
-        """Sample distinct first steps, and return each with the steps after it as a packed sequence.
+        """Sample distinct transitions as first steps of sequences. Return packed sequences of these and later steps.
 
-        The sequences are sorted by descending length, and packed time first.
+        The sequences are sorted by descending length. The rows are ordered by time step.
 
         Args:
             n: Number of sequences.
@@ -366,8 +366,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             gamma: Discount factor per step.
             device: Device of the tensors.
             next_actions: True to fill `Batch.next_action`.
-            continuation: Number of steps after each transition that `Batch.continuation` contains. Infinity for all
-                steps, 0 for no steps.
+            continuation: Number of steps after each transition that `Batch.continuation` contains. If infinity, all
+                later steps of the episode. If 0, `Batch.continuation` is None.
             rng: NumPy generator. If None, the global NumPy stream is used.
 
         Raises:

@@ -21,15 +21,16 @@ class Selection:
 
     Args:
         episodes: A dataset, or episodes.
-        told_next: True to omit transitions into unrecorded terminal states, whose next observation is a placeholder.
-            Needed if next observations are training targets.
+        told_next: True to omit transitions whose next observation is a placeholder, because their terminal state was
+            not recorded. This is necessary if next observations are training targets.
 
     Attributes:
         dataset: The dataset that contains the episodes.
         index: Numbers of the transitions in the dataset, shape [n].
 
     Raises:
-        ValueError: If there are no transitions, or if the episodes have different kinds of observations or actions.
+        ValueError: If there are no transitions, or if the observations or actions of the episodes have different shapes
+            or types.
         TypeError: If an item is not an episode.
     """
 
@@ -56,7 +57,7 @@ class Selection:
         return np.asarray(self.dataset.table.steps[self.index])
 
     def transitions(self) -> Sequence[Transition]:
-        """Return all transitions. Each is created on access."""
+        """Return all transitions. A transition is created when it is accessed."""
         return Transitions(self.dataset.table, self.rows, self.action_size)
 
     def batch(self, index: Indices, *arguments: Any, **options: Any) -> Batch:
@@ -107,7 +108,7 @@ def batch_of(
 
 
 def _continuation(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Continuation:
-    """Return the steps after the transitions, which are linked by `next_transition`."""
+    """Return the steps after the transitions. They are found by the links `next_transition`."""
     index: dict[Any, int] = {}
     nexts: list[Transition | None] = []
     heads = [transition.next_transition for transition in minibatch]

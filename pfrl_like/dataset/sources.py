@@ -25,8 +25,9 @@ from pfrl_like.utils.checks import check_counts
 def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
     """Copy the steps of a buffer to a table. Also return True if the actions are discrete.
 
-    Running episodes are truncated. An episode ends after a step that was changed to terminal in the buffer. An episode
-    is truncated after a step whose next observation is not the observation of the following step.
+    Running episodes are treated as truncated. If a user has changed a step in the buffer to terminal, the episode ends
+    after this step. If the next observation of a step is not the observation of the following step, the episode is
+    truncated after this step.
 
     Raises:
         ValueError: If the buffer is empty, or if its actions are not numbers or vectors.
@@ -57,7 +58,7 @@ def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
 
 
 def sort_by_episode(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
-    """Return the rows sorted by episode, and the positions of the last steps of episodes in the sorted rows.
+    """Return the rows sorted by episode, and the indices of the last step of each episode in the sorted rows.
 
     Episodes are in the order of their first steps.
     """
@@ -132,7 +133,8 @@ class DatasetSources:
                 observations are not copied.
 
         Raises:
-            ValueError: If there are no transitions, or if the episodes have different kinds of observations or actions.
+            ValueError: If there are no transitions, or if the observations or actions of the episodes have different
+                shapes or types.
             TypeError: If an item is not an episode.
         """
         episodes = as_episodes(episodes)
@@ -160,9 +162,9 @@ class DatasetSources:
         The dataset has the same steps as a dataset that is constructed with `reward_convention="same_row"`, but its own
         reward convention is "next_row".
 
-        An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. The outcome of the
-        last action of a truncated episode is known only from `next_observations`. Without `next_observations`, the last
-        row is the last observation of the episode, and its reward is ignored.
+        An episode ends in each row in which `terminals` or `timeouts` is True, and in the last row of the arrays. The
+        observation after the last action of a truncated episode is known only from `next_observations`.
+        Without `next_observations`, only the observation in the last row is used, not its action and reward.
 
         Args:
             observations: Array [n, ...], which is not copied unless `next_observations` is given. Or a dict or tuple of
@@ -173,13 +175,13 @@ class DatasetSources:
             timeouts: Flags, shape [n]: True if the episode was truncated after the step. None if no episode was
                 truncated.
             next_observations: Observations after the steps, shape [n, ...]. None if they are unknown.
-            discrete_action: True if actions are indices. If None, actions are indices if each row has a single integer.
+            discrete_action: True if actions are indices. If None, True if each row contains a single integer.
             log_probs: Log-probabilities (densities, if continuous) of the actions under the behaviour policy, shape
                 [n]. Values in last rows are ignored, but must be valid log-probabilities. None if they were not
                 recorded.
 
         Raises:
-            ValueError: If lengths, shapes or values are invalid; the message contains the row.
+            ValueError: If lengths, shapes or values are invalid. The message contains the row.
             NonFiniteError: If a value is NaN or infinite.
         """
         discrete = looks_discrete(np.asarray(actions)) if discrete_action is None else bool(discrete_action)
@@ -206,9 +208,10 @@ class DatasetSources:
     ) -> Self:
         """Return a dataset of a pandas frame with one row per time step.
 
-        As in `from_arrays`, the outcome of the last action of a truncated episode is known only from
-        `next_observations`. Without `next_observations`, the last row is the last observation, so T rows contain T - 1
-        steps. If the frame is a result of `to_dataframe`, the dataset has the reward convention of the dataset that was
+        As in `from_arrays`, the observation after the last action of a truncated episode is known only from
+        `next_observations`. Without `next_observations`, T rows of such an episode contain T - 1 steps.
+
+        If the frame is a result of `to_dataframe`, the dataset has the reward convention of the dataset that was
         converted. For other frames, the reward convention of the dataset is "next_row".
 
         Args:
@@ -220,8 +223,8 @@ class DatasetSources:
             timeout: Column of truncation flags. None if no episode was truncated.
             episode: Column whose value changes when a new episode begins. None if there is no such column.
             reward_convention: Reward convention of the frame: "same_row" as in `from_arrays`, or "next_row" as in the
-                constructor. If None, the value is `frame.attrs["reward_convention"]`, which results of `to_dataframe`
-                have, and "same_row" for other frames.
+                constructor. If None, results of `to_dataframe` have the convention in
+                `frame.attrs["reward_convention"]`, and other frames have "same_row".
             log_prob: Column of the log-probabilities (densities) of the actions. None if they were not recorded.
             next_observations: Columns of the observation after the step, as many as `observations`, only with
                 "same_row". None if there are no such columns.
@@ -237,11 +240,11 @@ class DatasetSources:
         return cls.of_table(*table_from_frame(*arguments))
 
     def to_dataframe(self, *, reward_convention: str | None = None) -> Any:
-        """Return a pandas frame with one row per time step, which `from_dataframe` reads.
+        """Return a pandas frame with one row per time step, for `from_dataframe`.
 
         The columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode (the episode
         number, counted from 0), and, if recorded, log_prob. `frame.attrs["reward_convention"]` contains the reward
-        convention, which formats without `attrs`, such as CSV files, lose. Pass it to `from_dataframe` then.
+        convention. Formats without `attrs`, such as CSV files, do not store it: pass it to `from_dataframe` then.
 
         Args:
             reward_convention: With "next_row", rewards are in the row after their action. With "same_row", rewards are
@@ -263,9 +266,9 @@ class DatasetSources:
             fname: The file. An existing file of this name is replaced. File extensions of other formats, such as
                 `.csv`, are rejected.
             reward_convention: With "next_row", rewards are in the row after their action, and all data are kept. With
-                "same_row", rewards are in the row of their action, and d3rlpy reads the file from version 1.0 on. The
-                last observation of an episode that ended in a terminal state is then omitted, and so is such an episode
-                if it has no transitions. If None, the convention of the dataset is used.
+                "same_row", rewards are in the row of their action, and d3rlpy from version 1.0 on can read the file. If
+                an episode ended in a terminal state, this state is then omitted, and the episode is omitted if it has
+                no transitions. If None, the convention of the dataset is used.
 
         Raises:
             ValueError: If the convention is unknown, if there are no transitions with "same_row", or if the file
@@ -303,9 +306,9 @@ class DatasetSources:
                 of `actions[t]`, as in d3rlpy before 1.0) or "same_row" (as in D4RL).
             discrete_action: True if actions are indices, for files that do not contain this information. If None, the
                 dtype and the shape decide.
-            memory_map: True to leave the observations in the HDF5 file, which must not change later. Loading then does
-                not check the observations for NaN and infinity, but `check` does. If None, observations are left in the
-                file if they are larger than 1 GiB and contiguous.
+            memory_map: True to leave the observations in the HDF5 file and to map the file to memory. The file must not
+                change later. Observations are then not checked for NaN and infinity; call `check` to do this. If None,
+                True if the observations are larger than 1 GiB and contiguous.
             max_bytes: Limit on the memory of the arrays, in bytes, for a file of any size. None means 128 times the
                 file size, at least 64 MiB.
 
@@ -368,12 +371,11 @@ class DatasetSources:
 
     @classmethod
     def from_buffer(cls, buffer: ReplayBuffer, *, reward_convention: str | None = None) -> Self:
-        """Return a dataset with a copy of a replay buffer's steps, and with the column "log_prob" if all steps have it.
+        """Return a dataset with a copy of a replay buffer's steps.
 
-        Other extra columns, for instance action masks, are not copied.
-
-        Running episodes are truncated. An episode is also truncated after a step whose next observation is not the
-        observation of the following step.
+        The extra column "log_prob" is copied if all steps have it. Other extra columns, for instance action masks, are
+        not copied. Running episodes are treated as truncated. If the next observation of a step is not the observation
+        of the following step, the episode is truncated after this step.
 
         Args:
             buffer: The replay buffer.

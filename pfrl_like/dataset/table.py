@@ -1,4 +1,4 @@
-"""`Table`: columns of finished episodes, of which datasets, episodes and transitions are views."""
+"""`Table`, the columns of finished episodes. Datasets, episodes and transitions are views of a table."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from pfrl_like.columns import Columns, Field, Indices, SharedRows, shared_field
 from pfrl_like.columns.leaves import Rows, unique_in_order
 from pfrl_like.columns.structure import map_structure
 
-#: Bits for unknown parts of an episode: last observation, action in the last row, reward before the first action.
+#: Bits for unknown values of an episode: last observation, action in the last row, reward before the first action.
 NO_OBS, NO_ACTION, NO_REWARD = 1, 2, 4
 ALL_BITS = NO_OBS | NO_ACTION | NO_REWARD
 
@@ -72,9 +72,9 @@ class Table:
         action: Actions, shape [n, ...]. 0 in last rows without a known action.
         reward: Reward of the action in the same row, shape [n]. 0 in last rows.
         terminated: True if the episode ended in a terminal state, False if it was truncated, shape [E].
-        lengths: Number of steps of each episode, which may be 0, shape [E].
+        lengths: Number of steps of each episode, shape [E]. It may be 0.
         lead: Reward in the row of the first observation, before any action, shape [E].
-        made_up: Bits for the unknown parts of each episode, which are replaced by placeholders, shape [E].
+        made_up: Bits for the unknown values of each episode, shape [E]. Placeholders replace unknown values.
         log_prob: Log-probabilities (densities) of the actions under the behaviour policy, shape [n]. Undefined in last
             rows. None if they were not recorded.
         convention: Reward convention of datasets, episodes and transitions. Training does not depend on it.
@@ -267,7 +267,7 @@ class Table:
         return dataclasses.replace(table, action=action, convention=other.convention)
 
     def of_episodes(self, numbers: Indices) -> "Table":
-        """Return a table of some episodes, in the order of `numbers`, which shares the observations."""
+        """Return a table of some episodes, in the order of `numbers`. Both tables share the observations."""
         rows = np.concatenate([np.arange(self.starts[number], self.ends[number] + 1) for number in numbers]) - 1
         of_rows = ["obs_row", "action", "reward"] + ["log_prob"] * (self.log_prob is not None)
         parts = {name: getattr(self, name)[rows] for name in of_rows}
@@ -275,7 +275,7 @@ class Table:
         return dataclasses.replace(self, **parts)
 
     def with_made_up(self, made_up: Any) -> "Table":
-        """Return the same table with other bits for unknown parts.
+        """Return the same table with other bits for unknown values.
 
         Raises:
             ValueError: If `made_up` does not contain an integer from 0 to `ALL_BITS` for each episode.
@@ -295,7 +295,7 @@ class Table:
         return dataclasses.replace(self, reward=reward, lead=lead)
 
     def of_leaf(self, i: int) -> "Table":
-        """Return the same table with only one part of nested observations."""
+        """Return the same table with only leaf i of nested observations."""
         return dataclasses.replace(self, obs=Field(self.obs.rows, 0, [self.obs.leaves[i]]))
 
     @property
@@ -310,7 +310,7 @@ class Table:
 
 
 def concatenate_tables(tables: Sequence[Table]) -> Table:
-    """Concatenate tables with the same kinds of columns. Columns that only some tables have are dropped."""
+    """Concatenate tables whose columns have the same shapes and dtypes. Drop columns that only some tables have."""
     first = tables[0]
     kept = [unique_in_order(table.obs_row) for table in tables]
     if first.obs.plain is not None:

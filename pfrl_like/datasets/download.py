@@ -1,4 +1,4 @@
-"""Downloads of files, which are resumed after a broken connection.
+"""Downloads of files. After a broken connection a download is resumed.
 
 Downloads are resumed as in RFC 9110, sections 13.1.5 (If-Range) and 14 (Range requests).
 """
@@ -48,8 +48,8 @@ def download_file(url: str, path: Path, sha256: str | None = None) -> Path:
 
     Args:
         url: Address of the file, with http or https.
-        path: Target path, whose directory is created.
-        sha256: Checksum of the file, 64 hexadecimal digits. None checks only the length.
+        path: Path of the downloaded file. Its directory is created if it does not exist.
+        sha256: Checksum of the file, 64 hexadecimal digits. If None, only the length is checked.
 
     Returns:
         `path`.

@@ -34,8 +34,8 @@ from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
 def dataset_of_file(path: Path) -> MDPDataset:
     """Return the dataset in a file.
 
-    Mixed datasets are concatenated without flags between their parts. So an episode is truncated after a row whose next
-    observation is not the observation of the next row.
+    Some files are concatenations of several datasets, without flags at the joints. Therefore an episode is truncated
+    after each row whose next observation is not the observation of the next row.
 
     Raises:
         CheckpointError: If the file is damaged, or invalid.
@@ -91,7 +91,7 @@ def get_d4rl(
         env_name: Name "<task>-<behaviour>-<version>": a task (halfcheetah, hopper, walker2d), a behaviour (random,
             medium, expert, medium-replay, full-replay, medium-expert), and v1 or v2.
         mirror: Address of the folder that contains `gym_mujoco_v2`.
-        sha256: Checksum of the file. None disables the check.
+        sha256: Checksum of the file. If None, it is not checked.
         cache_dir: Directory of the file. If None, the default is documented in `pfrl_like.datasets`.
 
     Returns:
@@ -139,7 +139,7 @@ def get_pybullet(
         env_name: Name with the task (halfcheetah, hopper, walker2d, ant) and the behaviour, as in the examples.
         url: Address of the file. If None, D4RL's address.
         mirror: Address of the folder that contains D4RL's folder `bullet`.
-        sha256: Checksum of the file. None disables the check.
+        sha256: Checksum of the file. If None, it is not checked.
         cache_dir: Directory of the file. If None, the default is documented in `pfrl_like.datasets`.
 
     Returns:
@@ -284,8 +284,8 @@ def get_atari(
         cache_dir: Directory of the arrays. If None, the default is documented in `pfrl_like.datasets`.
 
     Returns:
-        The dataset, with single frames [1, 84, 84], which `n_frames` of algorithms stacks, and an environment with the
-        same frames. As in the recording, the environment repeats the previous action with probability 1/4.
+        The dataset and an environment. Their observations are single frames [1, 84, 84]; algorithms with `n_frames`
+        stack them. As in the recording, the environment repeats the previous action with probability 1/4.
 
     Raises:
         ValueError: If the name is unknown.

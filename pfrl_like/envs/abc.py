@@ -26,11 +26,11 @@ class ABC(Env):
         size: Number of states (not counting the terminal state), and number of actions.
         discrete: True if an action is an integer. If False, an action is a vector [size], clipped to [-1, 1]: the
             logits of the distribution that the integer is sampled from.
-        partially_observable: True to shift the observations by one in some episodes. The first observation shows if the
-            episode is shifted, so that only an agent with a memory can act optimally.
+        partially_observable: True to shift the index of the 1 in the observations by one in some episodes. Only the
+            first observation tells if the episode is shifted, so only an agent with a memory can act optimally.
         episodic: True if episodes end.
-        deterministic: True for a deterministic task. The action is then the index of the largest logit, and the
-            observations of every second episode, starting with the first, are shifted.
+        deterministic: True for a deterministic task. A vector action then selects the index of its largest logit. In a
+            partially observable task, the first, third, ... episodes are shifted.
     """
 
     def __init__(

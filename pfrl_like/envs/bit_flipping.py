@@ -64,11 +64,11 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
         return self._observe(), reward, terminated, self._steps >= self.max_steps, info
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Return 0 where the goals are equal, else -1. Goals [B, n_bits] have the result [B]."""
+        """Return 0 if the goals are equal, else -1. For goals [B, n_bits], return one reward for each pair, [B]."""
         return (achieved_goal == desired_goal).all(axis=-1) - np.float32(1.0)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Return True where the episode ends. The shapes are the same as in `compute_reward`."""
+        """Return True if the episode ends. The shapes are the same as in `compute_reward`."""
         return (achieved_goal == desired_goal).all(axis=-1) & self.terminates
 
     def _observe(self) -> dict[str, Bits]:

@@ -1,4 +1,7 @@
-"""Functions that save and restore the state of an environment and of each of its wrappers."""
+"""Functions that save and restore the state of an environment and of each of its wrappers.
+
+A layer is a wrapper, or the environment inside all wrappers.
+"""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,9 +50,10 @@ class EnvState(NamedTuple):
     """States of an environment's layers.
 
     Attributes:
-        layers: States of the wrappers and of the environment inside them, the outermost wrapper first.
-        innermost: Complete state of the environment inside all wrappers. None if the environment cannot return its
-            state.
+        layers: State of each layer, the outermost wrapper first: the result of its `saved_state()`, or the attributes
+            in `_STATE_ATTRIBUTES`.
+        innermost: Result of `get_state()` of the environment inside all wrappers (`clone_state()` for Atari games).
+            None if the environment does not have this method.
         envs: State of each environment of a vector environment. Empty if the environments run in other processes, or
             if this is a single environment.
     """
@@ -70,7 +74,7 @@ class EnvState(NamedTuple):
 
 
 class EnvLayers:
-    """Wrappers of an environment and the environment itself, whose states `read` returns.
+    """The layers of an environment. `read` returns their states.
 
     Args:
         env: The environment.
@@ -94,11 +98,11 @@ def restore_env(env: Any, saved: Mapping[str, Any]) -> None:
     """Restore the states that `EnvState.to_plain` returned.
 
     Raises:
-        ValueError: If the states belong to a different environment.
+        ValueError: If the states were saved from an environment with other wrappers.
     """
     layers, state = list(layers_of(env)), from_json(saved["env"])
     if len(layers) != len(saved["layers"]):
-        raise ValueError(f"the environment has {len(layers)} layers, expected {len(saved['layers'])}")
+        raise ValueError(f"the environment has {len(layers) - 1} wrappers, expected {len(saved['layers']) - 1}")
     for layer, layer_state in reversed(list(zip(layers, saved["layers"], strict=True))):
         if _has_own_state(layer):
             layer.restore_state(layer_state)
@@ -116,7 +120,7 @@ def restore_env(env: Any, saved: Mapping[str, Any]) -> None:
 
 
 def check_restored(env: Any, saved: Mapping[str, Any]) -> None:
-    """Raise an error if `get_state()` does not return the restored state; skip environments without `get_state`.
+    """Raise an error if `get_state()` does not return the restored state. Skip environments without `get_state`.
 
     Raises:
         ValueError: If the state of an environment differs from the restored state.
@@ -137,7 +141,7 @@ def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
 
     Args:
         env: The environment.
-        alone: True if only this environment uses the global random streams, which are then part of the state.
+        alone: True if only this environment uses the global random streams. The streams are then saved, too.
     """
     *_, innermost = layers_of(env)
     in_workers = hasattr(type(innermost), "states_between_episodes")  # the environments run in other processes
@@ -151,8 +155,8 @@ def restore_between_episodes(env: Any, saved: Mapping[str, Any], *, alone: bool 
     """Restore the result of `state_between_episodes`.
 
     Raises:
-        ValueError: If the state belongs to a different environment, if the environment rejects it, or if the
-            environments of a vector environment are not accessible.
+        ValueError: If the state was saved from an environment with other wrappers, if the environment rejects it, or if
+            the environments of a vector environment are not accessible.
     """
     *_, innermost = layers_of(env)
     try:
@@ -182,7 +186,7 @@ def is_vector(env: Any) -> bool:
 
 
 def _has_own_state(layer: Any) -> bool:
-    """True if the layer has `saved_state` and is not a vector environment, whose `saved_state` contains episodes."""
+    """True if the layer's `saved_state` is used. For vector environments it is not, because it contains episodes."""
     return is_resumable(layer) and not is_vector(layer)
 
 

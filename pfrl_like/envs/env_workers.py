@@ -1,4 +1,4 @@
-"""Worker processes of `MultiprocessVectorEnv`: their commands, their replacement, and shared observations."""
+"""Worker processes of `MultiprocessVectorEnv`: commands, replacement of failed workers, and shared observations."""
 
 import contextlib
 import logging
@@ -27,7 +27,7 @@ _START = "start"
 
 
 class Slot(int):
-    """Index of a shared array; replaces an array in a message."""
+    """Index of a shared array. A message contains it in place of the array."""
 
 
 class SharedObservations:
@@ -63,14 +63,14 @@ class SharedObservations:
         return self._memory.arrays if self._memory else ()
 
     def put(self, index: int, obs: Any) -> Any:
-        """Store the observation of environment `index` and return the message for it."""
+        """Store the observation of environment `index` in shared memory. Return the message to send."""
         message = self._put(self._tree, index, obs)
         if self._tree == 0:  # one array, the usual case: pickling a class is slow
             return 0 if type(message) is Slot else (obs,)
         return message
 
     def message(self, obs: Any) -> Any:
-        """Return a message that contains the observation itself."""
+        """Return a message that contains the complete observation, without shared memory."""
         return (obs,) if self._tree == 0 else obs
 
     def get(self, messages: Sequence[Any]) -> tuple[Any, ...]:
@@ -82,7 +82,7 @@ class SharedObservations:
         return tuple(self._get(self._tree, index, message) for index, message in enumerate(messages))
 
     def unlink(self) -> None:
-        """Remove the name of the shared memory; call this method after all processes have attached."""
+        """Remove the name of the shared memory. Call this method after all processes have attached to it."""
         if self._memory is not None:
             self._memory.unlink()
 
@@ -139,9 +139,9 @@ def serve_env(
         channel: The worker's end of the pipe. Commands are pairs (name, argument).
         index: Index of this environment.
         make_env: Function that returns the environment.
-        entropy: Seed of the global random streams of this process: a number that depends on the seed of the main
-            process, the index and, for a replacement worker, the number of workers replaced so far. A replacement
-            worker also seeds its environment with a seed derived from it.
+        entropy: Numbers from which the seed of this process's global random streams is computed: a number that depends
+            on the seed of the main process, the index and, for a replacement worker, the number of workers replaced so
+            far. A replacement worker also computes a seed of its environment from these numbers.
         num_envs: Number of environments.
     """
     stream_seed, env_seed = map(int, np.random.SeedSequence(entropy).generate_state(2))
@@ -168,7 +168,7 @@ def serve_env(
 
 
 class _Commands:
-    """Commands of a worker. Each command is executed by the method of the same name, whose result is the answer."""
+    """Commands of a worker. The method with the name of the command executes it and returns the answer."""
 
     def __init__(self, env: Any, index: int, num_envs: int) -> None:
         self._env, self._index, self._num_envs = env, index, num_envs
@@ -238,14 +238,14 @@ class EnvWorkers(Workers):
 
     Args:
         factories: Functions that make the environments and that can be sent to processes of any start method.
-        entropy: Seed of the random streams of the workers and of replacement workers.
+        entropy: Number from which the seeds of the workers' random streams are computed.
         start_method: Start method of the processes.
         timeout: Maximum time to wait for an answer, in seconds. None for no limit.
         restarts: Maximum number of replacements of workers.
 
     Attributes:
-        failures: Reasons why workers were replaced, keyed by the environment's index. The next step reports the reasons
-            and clears the dict.
+        failures: Reasons why workers were replaced, keyed by the environment's index. The next step returns the reasons
+            in its infos and clears the dict.
         spaces: Pickled spaces of environment 0.
         first_command: Command and argument that each replacement worker receives first, set by `ask_first`.
     """
@@ -289,7 +289,7 @@ class EnvWorkers(Workers):
         self.ask(command, dict.fromkeys(range(len(self)), argument))
 
     def ask_or_replace(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """Return the answers of the workers that do not fail. Failed workers are replaced and listed in `failures`.
+        """Send a command, replace workers that fail and list them in `failures`. Return the answers of the others.
 
         Raises:
             WorkerError: If a worker fails and no replacements are left.
@@ -309,7 +309,7 @@ class EnvWorkers(Workers):
                 self._replace(error, command)
 
     def limit(self) -> str:
-        """Return the end of an error message about an exceeded time limit: the command and the limit."""
+        """Return the text that ends the error message about an exceeded time limit: the command and the limit."""
         if self._last_command == _START:
             advice = "which also limits the start of a worker: pass a larger step_timeout"
             return f": step_timeout is {self.timeout:g} s, {advice}"

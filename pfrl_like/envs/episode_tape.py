@@ -1,4 +1,4 @@
-"""`EpisodeTape`: a record of an environment's current episode that lets another process continue the episode."""
+"""`EpisodeTape` records the current episode of an environment, so that another process can continue the episode."""
 
 import contextlib
 import json
@@ -44,19 +44,19 @@ class EpisodeTape(Forwarding):
     """Records the current episode of an environment, and replays it in another environment made in the same way.
 
     If an environment has `get_state()` and `set_state(state)`, and the state of every wrapper can be saved, the tape
-    saves this state. For all other environments the tape replays the episode: it restores the state before the reset,
-    and repeats the actions. The state before the reset consists of the random streams and of the layers that have
-    `saved_state` and `restore_state`, or `get_state` and `set_state`, or are ALE games. The tape compares checksums of
-    the recorded and the replayed observations, rewards and flags. If the checksums differ, the environment has not
-    reached the saved state. If an episode becomes too long, the tape discards its record.
+    saves and restores the current state. For all other environments the tape replays the episode: it restores the state
+    before the reset, and repeats the actions. The state before the reset consists of the random streams, and of the
+    states of wrappers and environments that can save them (`saved_state`, `get_state`, ALE games). The tape compares
+    checksums of the recorded and the replayed observations, rewards and flags. If they differ, the saved state was not
+    restored. If an episode becomes too long, the tape discards its record.
 
-    `reset` and `step` return the environment's values. Other attributes are the attributes of the environment.
+    `reset` and `step` return the values of the environment. Other attributes are the attributes of the environment.
 
     Args:
         env: An environment of any supported interface.
         alone: True if only this environment uses the global random streams, as in a worker process. The streams are
             then saved and restored with the environment.
-        num_envs: Number of environments. Their tapes together may record `_MAX_ACTION_BYTES`.
+        num_envs: Number of environments that are recorded. Their recorded actions may have `_MAX_ACTION_BYTES` in all.
 
     Attributes:
         info: Info of the last step or reset.
@@ -114,7 +114,10 @@ class EpisodeTape(Forwarding):
         return result
 
     def _checked_step(self, action: Any) -> Any:
-        """Compute the delayed checksums and execute an action. If a check is due, record the random streams it uses."""
+        """Compute the delayed checksums, and execute an action.
+
+        If a check of the random streams is due, record the streams that the action uses.
+        """
         if self._start is not None:
             self._add_checksums()
         if self._start is None:
@@ -190,8 +193,8 @@ class EpisodeTape(Forwarding):
         """Discard the record and start a new record.
 
         Args:
-            start: Arguments of the reset, and states of the layers and of the random streams before the reset. None
-                records nothing.
+            start: Arguments of the reset, and states of the layers and of the random streams before the reset. If None,
+                nothing is recorded.
             reason: Reason why nothing is recorded.
         """
         self._start, self._reason = start, reason
@@ -266,12 +269,12 @@ class EpisodeTape(Forwarding):
 
 
 def taped(envs: Sequence[Any]) -> list[Any]:
-    """Return the environments as tapes: wrap each one that is not an `EpisodeTape` yet."""
+    """Wrap each environment in an `EpisodeTape`, unless it is one already. Return the list of tapes."""
     return [env if isinstance(env, EpisodeTape) else EpisodeTape(env, num_envs=len(envs)) for env in envs]
 
 
 def _checksum_of_rewards(rewards_and_flags: Sequence[tuple[Any, ...]], total: int) -> int:
-    """Return a checksum of the numbers as doubles; `total` is the checksum of the earlier steps."""
+    """Return the checksum of rewards and flags, continued from `total`, the checksum of the earlier steps."""
     with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
         numbers = np.array(rewards_and_flags, np.float64)
         if numbers.ndim == 2:
@@ -284,7 +287,7 @@ def _checksum_of_rewards(rewards_and_flags: Sequence[tuple[Any, ...]], total: in
 
 
 def _bytes_of(action: Any) -> int:
-    """Return the approximate size of an action in bytes: the maximum of its sizes in memory and in a file."""
+    """Return the approximate size of an action in bytes, in memory or in a file, whichever is larger."""
     if type(action) is int:
         return 40
     if isinstance(action, np.ndarray | np.generic):

@@ -1,4 +1,4 @@
-"""`GymnasiumStream` for gymnasium's vector environments in all three autoreset modes, and `as_vector_stream`."""
+"""`GymnasiumStream`, the stream of gymnasium's vector environments in all autoreset modes; `as_vector_stream`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ from pfrl_like.utils.plain_values import from_json, to_json
 class GymnasiumStream(VectorStream):
     """Stream of a `gymnasium.vector.VectorEnv` in any autoreset mode.
 
-    In the mode NEXT_STEP, the step after the end of an episode ignores its action and only resets the environment,
-    which is not active in this step. In the mode SAME_STEP, the environment returns the first observation of the new
-    episode, and `info["final_obs"]` contains the last observation of the old episode. In the mode DISABLED, `begin`
-    resets the environment.
+    In the mode NEXT_STEP, the step after the end of an episode ignores its action and only resets the environment. The
+    environment is not active in this step. In the mode SAME_STEP, the last step of an episode returns the first
+    observation of the next episode, and `info["final_obs"]` contains the last observation of the episode. In the mode
+    DISABLED, `begin` resets the environment.
     """
 
     def __init__(self, env: Any) -> None:
@@ -77,13 +77,13 @@ class GymnasiumStream(VectorStream):
         return VectorObs(self._next_obs, active, self._next_mask)
 
     def record(self) -> None:
-        """Start to record episodes, so that `saved_state` can save them, if the environments are in this process."""
+        """Start to record episodes, so that `saved_state` can save them. Only `SyncVectorEnv` supports this."""
         if isinstance(self.innermost, gymnasium.vector.SyncVectorEnv):
             self._sync = self.innermost
             self._sync.envs = taped(self._sync.envs)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state as JSON values, for `restore_state`."""
+        """Return the state as JSON values, for `restore_state`. Call `record` first."""
         if self._sync is None:
             return {"episodes": None, "way": "unknown", "reason": self.not_recorded}
         arrays = {"mask": self._next_mask, "ended": self._ended, "begin": self._must_begin, "reset": self._resetting}
@@ -109,7 +109,7 @@ class GymnasiumStream(VectorStream):
         return reasons
 
     def _start(self, obs: Any, mask: BoolArray | None) -> None:
-        self._next_obs, self._next_mask = obs, mask  # for the next action, unless `begin` resets the environment
+        self._next_obs, self._next_mask = obs, mask  # the next action is for these, unless `begin` resets
         self._ended = np.zeros(self.num_envs, dtype=np.bool_)  # True if the environment ended the episode
         self._must_begin = self._ended  # True if the environment or the agent ended the episode
         self._resetting = None
@@ -150,7 +150,7 @@ class GymnasiumStream(VectorStream):
         if masks is None:
             return None
         present = info.get("_action_mask", self._all_active)
-        if masks.dtype == object:  # an array of the masks, which the environments return as lists
+        if masks.dtype == object:  # the environments return masks as lists
             first = next(mask for mask, has_mask in zip(masks, present, strict=True) if has_mask)
             masks = [mask if has_mask else np.ones(len(first)) for mask, has_mask in zip(masks, present, strict=True)]
         allowed = np.array(masks, dtype=np.bool_)

@@ -26,24 +26,24 @@ class MultiprocessVectorEnv(VectorEnv):
 
     Array observations are passed through shared memory, other values through pipes. If an environment raises an error
     or a worker dies, the current call and all later calls raise this error with its traceback, and all workers end. The
-    workers also end after Ctrl-C, and when this process ends for any reason. Programs that an environment has started
-    end with its worker, unless a program starts its own session.
+    workers also end after Ctrl-C, and when this process ends for any reason. If an environment has started programs,
+    they end with the worker, except programs that run in their own session.
 
     Args:
-        env_fns: Functions that each return one environment; lambdas are allowed.
-        start_method: Start method of the processes: "fork", "spawn" or "forkserver". None uses "forkserver" if
-            available, else "spawn". For "forkserver" and "spawn", the main part of the script must be inside `if
-            __name__ == "__main__":`.
-        step_timeout: Maximum time of a step, a reset or the construction of an environment, in seconds; None for no
-            limit. A worker that exceeds this time is ended, and the error contains the command. The default is long
-            enough for every environment that does not hang.
+        env_fns: Functions that each return one environment. Lambdas are allowed.
+        start_method: Start method of the processes: "fork", "spawn" or "forkserver". If None, "forkserver" if
+            available, else "spawn". With "forkserver" and "spawn", the call must be inside `if __name__ ==
+            "__main__":` in the script.
+        step_timeout: Maximum time of a step, a reset or the construction of an environment, in seconds. If None, there
+            is no limit. A worker that exceeds this time is ended, and the error names the command (for example "step").
+            Increase the default only if a step, reset or construction takes longer.
         shared_memory: True to pass observations through shared memory.
         on_worker_failure: Reaction if an environment raises an error in a step or reset, or if its worker dies or
-            exceeds the time limit. "raise" ends all workers. With "restart", a new worker makes the environment again
-            and seeds it. The episode then ends with a truncated step with reward 0. If the environments return four
-            values, the flag of this step is False, and its info contains "needs_reset". This step repeats the last
-            observation, and `info["worker_restarted"]` contains the reason.
-        max_restarts: Maximum number of restarts. Each further failure raises an error.
+            exceeds the time limit. With "raise", all workers are ended and the error is raised. With "restart", a new
+            worker makes the environment again and seeds it. The episode then ends with a truncated step that has the
+            reward 0 and repeats the last observation. `info["worker_restarted"]` of this step contains the reason. If
+            the environments return four values, `done` is False, and `info["needs_reset"]` is True.
+        max_restarts: Maximum number of restarts. After these, a failure raises an error.
 
     Attributes:
         num_envs: Number of environments.
@@ -56,7 +56,7 @@ class MultiprocessVectorEnv(VectorEnv):
         TypeError: If an item of `env_fns` is not a function or cannot be sent to another process, or if a numeric
             argument is not a number.
         WorkerError: If the construction of an environment fails or exceeds the time limit.
-        RuntimeError: If this is a daemonic process, which cannot start other processes; use `SerialVectorEnv` instead.
+        RuntimeError: If this is a daemonic process, because it cannot start processes. Use `SerialVectorEnv` there.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class MultiprocessVectorEnv(VectorEnv):
         return self._workers.timeout
 
     def step(self, action: Any) -> Any:
-        """Step all environments and return the values of `VectorEnv.step`, with the environments' number of values.
+        """Step all environments. Return the four or five values of `VectorEnv.step`, as many as the environments.
 
         Raises:
             ValueError: If the number of actions is wrong.
@@ -138,8 +138,8 @@ class MultiprocessVectorEnv(VectorEnv):
         """Start new episodes in the environments where `mask` is not True.
 
         Returns:
-            A tuple of observations. If environments return (obs, info), the result is the tuple of observations and a
-            list of infos. The info is an empty dict for an environment that was not reset.
+            A tuple of observations. If the environments return (obs, info), a pair of the tuple of observations and a
+            list of infos. The info of an environment that was not reset is an empty dict.
 
         Raises:
             ValueError: If the length of `mask` is not the number of environments.
@@ -176,7 +176,7 @@ class MultiprocessVectorEnv(VectorEnv):
         self._ask("record", self._all_environments)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return values for `restore_state`, including the global random streams of the processes.
+        """Return the state for `restore_state`, with the global random streams of the workers. Call `record` first.
 
         Raises:
             EnvError: If the environments have been closed.
@@ -187,7 +187,7 @@ class MultiprocessVectorEnv(VectorEnv):
         return {"episodes": [states.get(i, unknown) for i in range(self.num_envs)]}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
-        """Restore the environments to a saved state; call `record` first.
+        """Restore the environments to a saved state. Call `record` first.
 
         Returns:
             The `RestoreResult` of each environment.
@@ -218,7 +218,7 @@ class MultiprocessVectorEnv(VectorEnv):
         """Restore the result of `states_between_episodes`. The same actions then lead to the same episodes.
 
         Raises:
-            ValueError: If the states belong to different environments.
+            ValueError: If the states were saved from other environments, or if an environment rejects its state.
         """
         self._check_number(states)
         reasons = self._ask("restore_between_episodes", dict(enumerate(states)))
@@ -263,7 +263,7 @@ class MultiprocessVectorEnv(VectorEnv):
             raise
 
     def _ask_or_close(self, ask: Callable[..., Answers], command: str, arguments: Mapping[int, Any]) -> Answers:
-        """Call `ask`. Any error ends all workers, because a later call could read answers to this call."""
+        """Call `ask`. If it fails, end all workers, because a later call could receive answers to this call."""
         if self._failure is not None:  # the caller may have caught the error, for example to write a checkpoint
             raise copy(self._failure)
         if self.closed:
@@ -278,6 +278,6 @@ class MultiprocessVectorEnv(VectorEnv):
 
 
 def _entropy() -> int:
-    """Return a number that depends on the state of the global NumPy stream; the stream is not changed."""
+    """Return a number that depends on the state of the global NumPy stream. The stream is not changed."""
     state = hashlib.sha256(pickle.dumps(np.random.get_state(legacy=False)))
     return int.from_bytes(state.digest()[:8], "little")

@@ -10,10 +10,10 @@ from pfrl_like.processes.supervisor import close_all
 
 
 class SerialVectorEnv(VectorEnv):
-    """Environments that run in this process, one after another, for debugging or because they are fast.
+    """Environments that run in this process, one after another. Use it for debugging, or for fast environments.
 
     Args:
-        envs: Environments of the same kind. Their steps must all return four values or all return five values.
+        envs: Environments with the same spaces. Their steps must all return four values or all return five values.
 
     Attributes:
         envs: The environments.
@@ -44,7 +44,7 @@ class SerialVectorEnv(VectorEnv):
         self._resets_with_info = False
 
     def step(self, action: Any) -> Any:
-        """Step all environments and return the values of `VectorEnv.step`, with the environments' number of values.
+        """Step all environments. Return the four or five values of `VectorEnv.step`, as many as the environments.
 
         Raises:
             ValueError: If the number of actions is wrong.
@@ -59,8 +59,8 @@ class SerialVectorEnv(VectorEnv):
         """Start new episodes in the environments where `mask` is not True.
 
         Returns:
-            A list of observations. If environments return (obs, info), the result is the list of observations and a
-            list of infos. The info is an empty dict for an environment that was not reset.
+            A list of observations. If the environments return (obs, info), a pair of the list of observations and a
+            list of infos. The info of an environment that was not reset is an empty dict.
 
         Raises:
             ValueError: If the length of `mask` is not the number of environments.
@@ -95,11 +95,11 @@ class SerialVectorEnv(VectorEnv):
         self.envs = taped(self.envs)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state of the environments as JSON values, for `restore_state`; call `record` first."""
+        """Return the state of the environments as JSON values, for `restore_state`. Call `record` first."""
         return {"episodes": [env.saved_state() for env in self.envs]}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
-        """Restore the environments to a saved state; call `record` first.
+        """Restore the environments to a saved state. Call `record` first.
 
         Returns:
             The `RestoreResult` of each environment.
@@ -109,5 +109,5 @@ class SerialVectorEnv(VectorEnv):
         return results
 
     def close(self) -> None:
-        """Close every environment that has `close`, then raise the first error that occurred."""
+        """Close every environment that has `close`. Then raise the first error that occurred, if any."""
         close_all(self.envs)

@@ -1,4 +1,4 @@
-"""`VectorStream`: common interface of vector environments; `PfrlStream`: its class for PFRL's vector environments."""
+"""`VectorStream`, the common interface of all vector environments, and `PfrlStream`, for those of PFRL."""
 
 import operator
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from pfrl_like.envs.env_states import is_resumable, layers_of
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy, reset_values
 
-#: Attributes of every vector wrapper, which are not part of its state.
+#: Attributes that every vector wrapper has. They are not part of its state.
 _COMMON = frozenset(("env", "action_space", "observation_space", "spec"))
 
 
@@ -24,7 +24,7 @@ class VectorObs(NamedTuple):
 
     Attributes:
         obs: One observation for each environment: an array [k, ...] or a sequence of length k.
-        active: False for environments whose next step only resets them, bool [k]. Such a step accepts any action.
+        active: bool [k], False for an environment if its next step only resets it. Such a step accepts any action.
         action_mask: True for allowed actions, bool [k, n_actions]; None if no environment returns a mask.
     """
 
@@ -40,9 +40,9 @@ class VectorStep(NamedTuple):
         obs: Observations after the step, in the format of `VectorObs`. At the end of an episode, this is its last
             observation, not the first observation of the next episode.
         reward: float64 [k].
-        terminated: True if `obs` is terminal, bool [k].
-        truncated: True if the episode was truncated at `obs`, or if `info["needs_reset"]` is True, bool [k].
-        active: False for environments that this step only resets, bool [k]. They have no transition.
+        terminated: bool [k], True if `obs` is terminal.
+        truncated: bool [k], True if the episode was truncated at `obs`, or if `info["needs_reset"]` is True.
+        active: bool [k], False for an environment if this step only resets it. It then has no transition.
         action_mask: Masks at `obs`: True for allowed actions, bool [k, n_actions]; None if no environment returns a
             mask.
         infos: Infos in the environment's format: a sequence of dicts (PFRL) or a dict of arrays (gymnasium).
@@ -98,7 +98,7 @@ class VectorStream(ABC):
         """Start new episodes in the environments whose episode has ended.
 
         Args:
-            end: True if the last step ended the episode, or if the caller truncates it, bool [k].
+            end: bool [k], True if the last step ended the episode, or if the caller truncates the episode.
 
         Raises:
             ValueError: If an ended episode is not in `end`, or if the environment does not allow callers to truncate
@@ -107,21 +107,21 @@ class VectorStream(ABC):
 
     @abstractmethod
     def record(self) -> None:
-        """Start to record episodes, so that `saved_state` can save them, if the environment supports it."""
+        """Start to record episodes, so that `saved_state` can save them. Do nothing if this is not supported."""
 
     @abstractmethod
     def saved_state(self) -> dict[str, Any]:
-        """Return the state as JSON values, for `restore_state`."""
+        """Return the state as JSON values, for `restore_state`. Call `record` first."""
 
     @abstractmethod
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Restore the result of `saved_state`; call `record` first.
+        """Restore the result of `saved_state`. Call `record` first.
 
         Returns:
             Reasons why environments or wrappers are not in the saved state. Empty if all states were restored.
 
         Raises:
-            ValueError: If the state belongs to a different kind of environment.
+            ValueError: If the state was saved from a different type of environment.
         """
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class VectorStream(ABC):
         return [obs[i] if row else other[i] for i, row in enumerate(rows)]
 
     def _saved_layers(self) -> list[Any]:
-        """Return the state of each wrapper, the outermost first; None for wrappers without `saved_state`."""
+        """Return a list with the state of each wrapper, the outermost first, or None if it has no `saved_state`."""
         *wrappers, _ = layers_of(self.env)
         return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
 
@@ -203,7 +203,7 @@ class VectorStream(ABC):
         return array
 
     def _checked(self, end: Any, ended: BoolArray) -> BoolArray:
-        """Return `end` as bools. Raise a ValueError if an episode in `ended` is not in `end`."""
+        """Return `end` as bools. Raise a ValueError if an episode has ended and `end` is False for it."""
         over = self._as_bools(end, "end")
         if np.count_nonzero(ended > over):
             raise ValueError(f"end is {over}, but these episodes have ended: {ended}")
@@ -211,7 +211,7 @@ class VectorStream(ABC):
 
 
 class Rows(tuple[Any, ...]):
-    """Observations of several environments that are stored in one array: a tuple of the rows of the array.
+    """Tuple of the observations of several environments. The observations are the rows of one array.
 
     Attributes:
         array: The array, shape [num_envs, ...].
@@ -228,7 +228,7 @@ class Rows(tuple[Any, ...]):
 
 
 def join_steps(results: Sequence[Any]) -> tuple[Any, ...]:
-    """Convert the `step` results of all environments to one tuple of tuples.
+    """Convert the `step` results of all environments to one result: a tuple of observations, a tuple of rewards, ...
 
     Raises:
         EnvError: If some results do not have four or five values, or if their lengths differ.
@@ -252,7 +252,7 @@ def truncated_step(obs: Any, reason: str, n_values: int) -> tuple[Any, ...]:
 
 
 def skip_mask(mask: Any, num_envs: int) -> list[bool]:
-    """Return the mask of a `reset` as bools, True for environments that are not reset; None resets all environments.
+    """Return the mask of a `reset` as bools: True for environments that are not reset. None means that all are reset.
 
     Raises:
         ValueError: If the length of `mask` is not the number of environments.
@@ -353,13 +353,13 @@ class PfrlStream(VectorStream):
         return VectorObs(self._obs, self._all_active, self._mask)
 
     def record(self) -> None:
-        """Start to record episodes, so that `saved_state` can save them, if the environment supports it."""
+        """Start to record episodes, so that `saved_state` can save them. Do nothing if this is not supported."""
         self._recorded = is_resumable(self.innermost)
         if self._recorded:
             self.innermost.record()
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the state as JSON values, for `restore_state`."""
+        """Return the state as JSON values, for `restore_state`. Call `record` first."""
         if not self._recorded:
             return {"env": None, "way": "unknown", "reason": self.not_recorded}
         env, layers = self.innermost.saved_state(), self._saved_layers()
@@ -386,7 +386,7 @@ class PfrlStream(VectorStream):
         obs = self._stacked(result)
         if isinstance(obs, np.ndarray):
             return obs, ()
-        pairs = [reset_values(one) for one in obs]  # PFRL's classes do not split gymnasium's (obs, info)
+        pairs = [reset_values(one) for one in obs]  # PFRL's vector environments return pairs (obs, info) unchanged
         return [pair[0] for pair in pairs], [pair[1] or {} for pair in pairs]
 
     def _stacked(self, obs: Any) -> Any:

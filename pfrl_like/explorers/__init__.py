@@ -1,4 +1,4 @@
-"""Explorers, which select an agent's actions in training."""
+"""Explorers. An explorer selects an agent's actions in training."""
 
 from pfrl_like.explorers.additive_gaussian import AdditiveGaussian
 from pfrl_like.explorers.additive_ou import AdditiveOU

@@ -29,8 +29,8 @@ class AdditiveOU(RandomExplorer):
         rng: NumPy generator. If None, every call uses NumPy's global generator.
 
     Attributes:
-        ou_state: Values of the processes at the latest step, float32. The shape is that of one action after
-            `select_action`, and [k, ...] after `select_actions` for k environments. None before the first step.
+        ou_state: Values of the processes at the latest step, float32. After `select_action` it has the shape of one
+            action. After `select_actions` for k environments it has the shape [k, ...]. None before the first step.
 
     Raises:
         ValueError: If `sigma` is negative, or if `start_with_mu` is False and `theta` is not between 0 and 2. In the
@@ -142,8 +142,8 @@ class AdditiveOU(RandomExplorer):
         """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If the state was saved by an explorer of a different class, or if `rng` was None for the saved
-                explorer and is not None for this explorer, or the other way round.
+            ValueError: If the state was saved by an explorer of a different class, or if only one of the saved and this
+                explorer has an `rng`.
         """
         state = dict(state)
         if not {"ou_state", "begun"} <= state.keys():
@@ -154,5 +154,5 @@ class AdditiveOU(RandomExplorer):
         self.ou_state, self._started = ou_state, started
 
 
-#: The default `evolve`, which can update the processes of all environments in one call.
+#: The default `evolve`. It can update the processes of all environments in one call.
 _EVOLVE = AdditiveOU.evolve

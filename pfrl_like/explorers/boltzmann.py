@@ -13,7 +13,7 @@ from pfrl_like.utils.random import RandomSource
 
 
 class Boltzmann(RandomExplorer):
-    """Samples discrete actions with probabilities proportional to exp(Q(s, a) / T); masked actions are not sampled.
+    """Samples discrete actions with probabilities proportional to exp(Q(s, a) / T). Masked actions are not sampled.
 
     Args:
         T: Temperature, above 0. Actions are more random if the temperature is higher.
@@ -32,7 +32,7 @@ class Boltzmann(RandomExplorer):
         self.T = T
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """Return a random action for the single state of `action_value`.
+        """Return a random action for one state. The batch size of `action_value` is 1.
 
         Raises:
             TypeError: If `action_value` is not a `DiscreteActionValue`.

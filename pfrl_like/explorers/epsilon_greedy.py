@@ -35,15 +35,15 @@ class RandomExplorer(Explorer):
         return np.random if self.rng is None else self.rng
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the generator `rng`; empty if `rng` is None."""
+        """Return the state of the generator `rng`. The dict is empty if `rng` is None."""
         return {} if self.rng is None else {"rng": plain_state(get_rng_state(self.rng))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If the state was saved by an explorer of a different class, or if `rng` was None for the saved
-                explorer and is not None for this explorer, or the other way round.
+            ValueError: If the state was saved by an explorer of a different class, or if only one of the saved and this
+                explorer has an `rng`.
         """
         state = dict(state)
         rng = state.pop("rng", None)
@@ -111,7 +111,7 @@ class EpsilonGreedy(RandomExplorer):
         return action
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """Return an action for each of k environments; call `random_action_func` only for environments that explore."""
+        """Return an action for each of k environments. Call `random_action_func` only if an environment explores."""
         self.epsilon = self.compute_epsilon(t)
         n_draws = len(greedy_actions) if active is None else np.count_nonzero(active)
         explores = (self._source.random(n_draws) < self.epsilon).nonzero()[0]
@@ -182,7 +182,7 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
     Args:
         start_epsilon: Epsilon at step 0.
         end_epsilon: Epsilon from step `decay_steps` on.
-        decay_steps: Number of steps of the decay. If 0, epsilon is `end_epsilon` from the first step.
+        decay_steps: Number of steps of the decay. If 0, epsilon is always `end_epsilon`.
         random_action_func: Function without arguments that returns a random action.
         logger: Logger to which each selected action is logged, at level DEBUG.
         rng: NumPy generator. If None, every call uses NumPy's global generator.
@@ -217,7 +217,7 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
 
 
 class ExponentialDecayEpsilonGreedy(EpsilonGreedy):
-    """Epsilon-greedy explorer with an epsilon that is multiplied by a factor at every step, down to a minimum.
+    """Epsilon-greedy explorer that multiplies epsilon by a factor at every step, until it reaches a minimum.
 
     Args:
         start_epsilon: Epsilon at step 0.

@@ -1,4 +1,4 @@
-"""`export_policy`: writes an agent's greedy policy to a file that runs without this library."""
+"""`export_policy` writes an agent's greedy policy to a file that runs without this library."""
 
 import contextlib
 import importlib.util
@@ -107,7 +107,7 @@ FORMATS = {
 
 @contextlib.contextmanager
 def exporting() -> Iterator[None]:
-    """Return a context without gradients, warnings of exporters, and argument validation of distributions."""
+    """Context manager that disables gradients, exporters' warnings, and distributions' checks of their arguments."""
     loggers = {logging.getLogger(name): logging.getLogger(name).level for name in ("torch.onnx", "onnxscript")}
     checks = Distribution._validate_args
     try:
@@ -129,7 +129,8 @@ def _dynamic(signature: Signature) -> tuple[dict[int, Any], ...]:
     return tuple({axis: batch for axis, size in enumerate(port.shape) if size == BATCH} for port in signature.inputs)
 
 
-#: Maximum difference between the actions and recurrent states of policy and agent. Relative for numbers larger than 1.
+#: Maximum difference between the policy's and the agent's actions and recurrent states. For numbers with an absolute
+#: value above 1 the difference is relative.
 TOLERANCE = 1e-5
 #: Number of observations that are compared.
 N_INPUTS = 1_000
@@ -174,7 +175,7 @@ def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) 
 
 
 def _step_of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Return the agent's actions and its next recurrent state. The numbers `drawn` replace sampled random numbers."""
+    """Return the agent's actions and its next recurrent state. The agent uses `drawn` in place of random numbers."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), obs))
     keywords = {ACTION_MASK: mask[0].numpy()} if mask else {}
     with Draws(drawn):
@@ -200,8 +201,8 @@ def _has_equal_value(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor)
     """True if the agent's values of `actions` and `wanted` are equal where the actions differ.
 
     Args:
-        value: Object that evaluates actions: its method `score` if the agent selects actions from candidates, otherwise
-            `evaluate_actions` or `log_prob` for discrete actions. Continuous actions without `score` have no value.
+        value: Object that evaluates actions. If it has a method `score`, `score` is used. Otherwise `evaluate_actions`
+            or `log_prob` is used for discrete actions, and the result is False for continuous actions.
         actions: Actions of the exported policy, [B, ...].
         wanted: Actions of the agent, [B, ...].
         wrong: True where `actions` and `wanted` differ, [B].
@@ -226,7 +227,7 @@ def _check_numbers(what: str, wanted: Tensor, output: Tensor) -> None:
 
 
 def _differences(wanted: Tensor, output: Tensor) -> Tensor:
-    """Return the absolute differences, or relative differences for numbers larger than 1."""
+    """Return absolute differences. If the absolute value of a number is above 1, its difference is relative."""
     return (output - wanted).abs() / wanted.abs().clamp_min(1)
 
 
@@ -238,22 +239,22 @@ def export_policy(
     noise: NoiseMode = "fixed",
     format: str | None = None,
 ) -> Signature:
-    """Write an agent's greedy policy to a file, after comparing the exported policy with the agent.
+    """Compare the exported greedy policy with the agent, and write it to a file.
 
     Args:
         make_copy: Function that returns a new copy of the agent that acts greedily (`Greedy`).
         path: Path of the file. The extension selects the format. An existing file is replaced, but stays unchanged if
             an error occurs.
         example_obs: Observations for tracing and comparison: a list of observations, an array or dict of stacked
-            observations, or a space to sample from. Their dtype is the dtype of the input of the exported policy. If a
-            wrapper only casts float64 observations, pass observations of the unwrapped environment, for example
-            `env.unwrapped.observation_space`, because the exported policy then casts float64 itself.
+            observations, or a space to sample from. Their dtype is the dtype of the input of the exported policy. If
+            they are float64, but no network is, the exported policy casts its input. So if a wrapper only casts
+            float64 observations, you can pass `env.unwrapped.observation_space` to export the cast, too.
         action_mask: Example of an action mask, [n_actions], True for allowed actions. If None, the exported policy has
             no input for masks. Masks in observations, under the key "action_mask", are part of the observations.
         noise: Treatment of the random numbers that greedy actions use, for example with IQN, BCQ, BEAR and noisy
             networks. With "fixed", the policy is deterministic: quantile fractions are evenly spaced, weights have no
-            noise, and other numbers are sampled once and used for every observation. With "input", the random numbers
-            are inputs of the exported policy.
+            noise, and all other numbers are sampled once and used for every observation. With "input", the random
+            numbers are inputs of the exported policy.
         format: File extension in `FORMATS`. If None, the extension of `path` is used.
 
     Returns:
@@ -295,7 +296,7 @@ def export_policy(
 
 
 class CastToFloat32(nn.Module):
-    """A `phi` that casts float64 features to float32, in place of a wrapper that casts observations.
+    """A `phi` that casts float64 features to float32. It replaces a wrapper that casts observations.
 
     Args:
         phi: Function that returns the features of one observation.
@@ -306,7 +307,7 @@ class CastToFloat32(nn.Module):
         self.phi = phi
 
     def forward(self, obs: Any) -> Any:
-        """Return the features of an observation; arrays are converted to tensors."""
+        """Return the features of an observation. Arrays are converted to tensors."""
         return map_nested(_cast, self.phi(obs))
 
 

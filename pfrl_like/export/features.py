@@ -1,7 +1,8 @@
-"""An agent's preprocessing of observations as torch operations on a batch.
+"""Conversion of an agent's preprocessing of observations to torch operations on a batch.
 
 `phi` is any function of one observation, usually with NumPy operations. If `phi` also accepts a batch of tensors, `phi`
-itself is exported. Otherwise torch operations with the same results for all tested observations are exported.
+itself is exported. Otherwise this module looks for torch operations that have the same results for all tested
+observations, and these operations are exported.
 """
 
 import contextlib
@@ -23,18 +24,18 @@ from pfrl_like.utils.batch_states import batch_states
 
 #: Function that takes raw observations, a list of tensors [B, ...], and returns the features for the network.
 Preprocessing = Callable[[Sequence[Tensor]], Any]
-#: Function that takes raw observations and returns one part of the features.
+#: Function that takes raw observations and returns one leaf of the features.
 Part = Callable[[Sequence[Tensor]], Tensor]
 
 _CPU = torch.device("cpu")
-#: Maximum number of axes that are reordered, and maximum number of parts that are concatenated.
+#: Maximum number of axes that are reordered, and maximum number of entries of an observation that are concatenated.
 _MAX_AXES, _MAX_PARTS = 4, 5
-#: Number of tested observations, without their variations.
+#: Number of example observations that are tested. Variations of these observations are tested, too.
 _N_TRIALS = 16
 
 
 def leaves_of(nested: Any) -> list[Any]:
-    """Return the leaves of nested dicts and tuples; the leaves of a dict are in the order of its sorted keys."""
+    """Return the leaves of nested dicts and tuples. The leaves of a dict are in the order of its sorted keys."""
     return [leaf for _, leaf in named_leaves_of(nested)]
 
 
@@ -49,7 +50,7 @@ def named_leaves_of(nested: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def nested_like(form: Any, leaves: Sequence[Any]) -> Any:
-    """Return leaves, in the order of `leaves_of`, with the nesting and the order of keys of `form`."""
+    """Return a nested value with the nesting and the order of keys of `form`. `leaves` has the order of `leaves_of`."""
     number = {name: i for i, (name, _) in enumerate(named_leaves_of(form))}
 
     def nest(part: Any, name: str) -> Any:
@@ -97,7 +98,7 @@ _DEFAULT = FeatureExtractor()
 
 
 def _traced(phi: Callable[[Any], Any], stack: Any) -> Preprocessing | None:
-    """Return `phi` as a function of a batch. None if a trace of `phi` is wrong for other tensors."""
+    """Return `phi` as a function of a batch. Return None if a trace of `phi` has wrong results for other tensors."""
 
     def on_batch(leaves: Sequence[Tensor]) -> Any:
         return phi(nested_like(stack, leaves))
@@ -151,7 +152,7 @@ def _same(output: Any, target: Any) -> bool:
 
 
 def _is_close(output: Tensor, target: Tensor, largest: Tensor) -> bool:
-    """True if numbers are equal within a tolerance, relative to the numbers and to `largest`, the array's maximum."""
+    """True if numbers are equal within a tolerance, which is relative to the numbers and to their maximum `largest`."""
     unit = torch.where(largest > 0, largest, 1.0)
     return torch.allclose(output / unit, target / unit, rtol=1e-6, atol=1e-7, equal_nan=True)
 
@@ -160,7 +161,7 @@ def _shapes(nested: Any) -> Any:
     return map_nested(lambda leaf: f"{tuple(leaf.shape)} {leaf.dtype}".replace("torch.", ""), nested)
 
 
-# Rewrites
+# Search for equivalent torch operations
 
 
 def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | None:
@@ -179,7 +180,7 @@ def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | 
 
 
 def _single_part_operations(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
-    """Yield operations that reorder the axes of one part of the observation, reshape, cast, scale and shift it."""
+    """Yield operations on one leaf of the observation: reorder its axes, reshape, cast, scale and shift it."""
     shape, dtype = targets[0].shape[1:], targets[0].dtype
     for i, leaf in enumerate(inputs[0]):
         if math.prod(leaf.shape[1:]) != math.prod(shape) or leaf.ndim > _MAX_AXES + 1:
@@ -224,10 +225,11 @@ def _compose(arranged: Part, divisor: float, offset: float, dtype: torch.dtype) 
 
 
 def _affine_map_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tensor]) -> Part | None:
-    """Return operations with a separate scale and shift for each number. None if these are not determined for a number.
+    """Return operations with a separate scale and shift for each number of the observation.
 
-    The results are computed in double precision, relative to the feature nearest to zero, so that no precision is lost
-    if the numbers are much larger than their differences.
+    Return None if the example observations do not determine the scale and shift of a number. The results are computed
+    in double precision, as differences from the feature nearest to zero. This is precise even if the numbers are much
+    larger than their differences.
     """
     numbers, features = torch.cat([arranged(leaves) for leaves in inputs]).double(), torch.cat(targets).double()
     low, high, anchor = numbers.argmin(0)[None], numbers.argmax(0)[None], features.abs().argmin(0)[None]
@@ -249,7 +251,7 @@ def _affine_map_of_each(arranged: Part, inputs: list[list[Tensor]], targets: lis
 
 
 def _joined_part_operations(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
-    """Yield operations that flatten, cast and concatenate several parts of the observation."""
+    """Yield operations that flatten, cast and concatenate several leaves of the observation."""
     if targets[0].ndim != 2 or len(inputs[0]) > _MAX_PARTS:
         return
     sizes, dtype = [math.prod(leaf.shape[1:]) for leaf in inputs[0]], targets[0].dtype
@@ -263,7 +265,7 @@ def _joined_part_operations(inputs: list[list[Tensor]], targets: list[Tensor]) -
 
 #: Maximum number of example observations that are used.
 MOST = 256
-#: Minimum number of example observations whose mixtures are not perturbed by noise.
+#: If there are fewer example observations than this number, noise is added to their mixtures.
 _MIN_UNPERTURBED = 8
 
 

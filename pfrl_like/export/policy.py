@@ -1,4 +1,4 @@
-"""`GreedyPolicy`: an agent's greedy policy as a module, with its inputs and outputs."""
+"""`GreedyPolicy`, an agent's greedy policy as a module, and the description of its inputs and outputs."""
 
 import dataclasses
 import types
@@ -16,7 +16,7 @@ from pfrl_like.export.features import find_preprocessing, leaves_of, named_leave
 from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.recurrent import unwrap_packed_sequences_recursive, wrap_packed_sequences_recursive
 
-#: Treatment of random numbers: "fixed" for a deterministic policy, "input" for a policy with the numbers as inputs.
+#: Treatment of random numbers. "fixed": the policy is deterministic. "input": the numbers are inputs of the policy.
 NoiseMode = Literal["fixed", "input"]
 
 _UNIFORM = frozenset((torch.rand, torch.rand_like))
@@ -41,7 +41,7 @@ class Draw:
 
     @property
     def input_shape(self) -> tuple[int | str, ...]:
-        """Shape of the input for these numbers, with one row per observation unless the numbers are shared."""
+        """Shape of the input for these numbers. The first axis is the batch, unless all observations share them."""
         if not self.per_row:
             return self.shape
         return ("batch", *([self.per_row] if self.per_row > 1 else []), *self.shape)
@@ -65,7 +65,7 @@ class Draw:
         return torch.randn(shape, dtype=self.dtype, generator=torch.Generator().manual_seed(0))
 
     def sample(self, batch: int, generator: torch.Generator) -> Tensor:
-        """Return random numbers of this kind in the shape of the input."""
+        """Return new random numbers with these properties, in the shape of the input."""
         draw = torch.rand if self.uniform else torch.randn
         shape = [batch if size == "batch" else int(size) for size in self.input_shape]
         return draw(shape, dtype=self.dtype, generator=generator)
@@ -91,7 +91,7 @@ class Draws(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Return the result of a torch function; if the function samples, record or replace the numbers."""
+        """Return the result of a torch function. If the function samples numbers, record or replace the numbers."""
         if func not in _UNIFORM and func not in _NORMAL:
             return func(*args, **(kwargs or {}))
         if self._numbers is not None:
@@ -146,7 +146,7 @@ EXAMPLES = 3
 
 
 class Greedy(Protocol):
-    """Copy of an agent for export, which acts greedily on the CPU."""
+    """Copy of an agent for export. It acts greedily on the CPU."""
 
     features: FeatureExtractor
     memory: Any
@@ -166,7 +166,7 @@ class Port:
         name: Name of the input or output.
         shape: Shape, with "batch" for the batch axis.
         dtype: Name of the NumPy dtype.
-        part: Path of keys of this part of a nested observation, for example "desired_goal". Empty for other inputs.
+        part: If the observation is nested, the path of keys to this leaf, for example "desired_goal". Otherwise empty.
     """
 
     name: str
@@ -184,11 +184,11 @@ class Signature:
     """Inputs and outputs of an exported policy, in order.
 
     Attributes:
-        inputs: First the parts of the observation, `input_0`, `input_1`, ..., in the order of their sorted keys. Then
-            `action_mask`, if masks are an input. Then the parts of the recurrent state, `state_0`, `state_1`, ...,
+        inputs: First the leaves of the observation, `input_0`, `input_1`, ..., in the order of their sorted keys. Then
+            `action_mask`, if masks are an input. Then the tensors of the recurrent state, `state_0`, `state_1`, ...,
             which are zeros at the start of an episode. Then `noise_0`, `noise_1`, ..., if noise is an input.
-        outputs: First `action`. Then `next_state_0`, `next_state_1`, ..., which are the inputs `state_0`, `state_1`,
-            ... of the next step.
+        outputs: First `action`. Then the tensors of the recurrent state, `next_state_0`, `next_state_1`, ..., to be
+            passed as `state_0`, `state_1`, ... in the next step.
     """
 
     inputs: tuple[Port, ...]
@@ -196,7 +196,7 @@ class Signature:
 
 
 class ExternalState:
-    """Replacement for an agent's recurrent memory, whose recurrent state the caller sets and reads.
+    """Replacement for an agent's recurrent memory. The caller sets and reads its recurrent state.
 
     Args:
         state: Recurrent state before the step. None for the initial state.
@@ -218,7 +218,7 @@ class GreedyPolicy(nn.Module):
     """Module that maps tensors to an agent's actions in evaluation.
 
     Args:
-        agent: Copy of the agent, whose networks become submodules of this module.
+        agent: Copy of the agent. Its networks become submodules of this module.
         stack: Raw observations for tracing: tensors [k, ...] with the nesting of one observation.
         action_mask: Action masks of the observations, [k, n_actions]. If None, masks are not an input.
         noise: Treatment of random numbers, "fixed" or "input".
@@ -268,7 +268,7 @@ class GreedyPolicy(nn.Module):
             return self._act(inputs)
 
     def numbers(self, *inputs: Tensor) -> list[Tensor]:
-        """Return the numbers that replace the sampled random numbers, in their shape."""
+        """Return the numbers that replace the sampled random numbers. They have the shapes of the sampled numbers."""
         if self._fixed is None:
             values: Sequence[Tensor] = inputs[len(inputs) - len(self.draws) :]
         else:
@@ -314,7 +314,7 @@ class GreedyPolicy(nn.Module):
 
 
 def _one_step(layer: Any, packed: Any, state: Any = None) -> tuple[Any, Any]:
-    """Replace `forward` of a recurrent layer for sequences of one step, because exporters cannot trace packing."""
+    """Call `forward` of a recurrent layer for sequences of one step without packing, which exporters cannot trace."""
     time, is_packed = int(layer.batch_first), isinstance(packed, PackedSequence)
     rows = packed.data.unsqueeze(time) if is_packed else packed
     output, state = type(layer).forward(layer, rows, state)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def as_action_mask(action_mask: Any, shape: torch.Size, device: torch.device) -> Tensor:
-    """Return an action mask as a bool tensor.
+    """Convert an action mask to a bool tensor.
 
     Args:
         action_mask: True for allowed actions, a tensor, array or list [..., n_actions] or [n_actions].

@@ -59,7 +59,7 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor
         prediction: Predicted quantiles, [B, N].
         target: Samples or quantiles of the target, [B, M].
         tau: Fractions of the predicted quantiles, in (0, 1), [B, N] or [N].
-        mass: Probability of each target, which is its weight in the average, [B, M]. If None, all targets have the
+        mass: Probability of each target, [B, M], used as its weight in the average. If None, all targets have the
             weight 1 / M.
 
     Returns:
@@ -70,7 +70,7 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor
 
 
 def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> Tensor:
-    """Compute the quantile Huber loss of each pair of prediction and target; see `quantile_huber`.
+    """Compute the quantile Huber loss (see `quantile_huber`) of each pair of prediction and target.
 
     Args:
         prediction: Predicted quantiles, [B, N].
@@ -134,7 +134,10 @@ def compute_value_loss(y: Tensor, t: Tensor, clip_delta: bool = True, batch_accu
 def compute_weighted_value_loss(
     y: Tensor, t: Tensor, weights: Tensor, clip_delta: bool = True, batch_accumulator: str = "mean"
 ) -> Tensor:
-    """Compute `compute_value_loss` with importance weights, [B], on any device."""
+    """Compute the loss of `compute_value_loss`, with the loss of each row multiplied by an importance weight.
+
+    "mean" is the sum of the weighted losses divided by B. The weights, [B], may be on any device.
+    """
     losses = _losses(y, t, clip_delta)
     return weighted_mean(losses, weights.to(losses.device), batch_accumulator)
 
@@ -151,7 +154,7 @@ def exponential_weight(advantage: Tensor, temperature: float, max_weight: float)
     behaviour policy (arXiv:1910.00177, section 3; arXiv:2006.09359, section 4; arXiv:2110.06169, section 4.3).
 
     Args:
-        advantage: A, any shape; no gradient flows into it.
+        advantage: A, any shape. No gradient flows into it.
         temperature: T, positive. With a smaller temperature, the weights depend more on the advantage.
         max_weight: w, positive.
 
@@ -184,10 +187,9 @@ def _check_same_shape(action: Tensor, other: Tensor) -> None:
         raise ValueError(f"the actions have shapes {tuple(action.shape)} and {tuple(other.shape)}, expected equal ones")
 
 
-#: Functions of the difference of two vectors, [..., A], keyed by the name of the kernel. The sum of the results over A
-#: is the distance in the kernel.
+#: For each kernel, a function of the difference of two vectors, [..., A]. Its result, summed over A, is the distance d.
 _DISTANCES = {"gaussian": torch.square, "laplacian": torch.abs}
-#: Number added before the square root, whose derivative would be infinite for two equal samples.
+#: Number added before the square root. Without it, the derivative would be infinite for two equal samples.
 _LEAST_SQUARE = 1e-6
 
 
@@ -231,7 +233,7 @@ def trust_region_gradient(gradient: Tensor, kl_gradient: Tensor, delta: float) -
         delta: Upper bound of k . z.
 
     Returns:
-        z, [N, P]; equal to g where k is 0.
+        z, [N, P]. In rows in which k is 0, z is g.
     """
     excess = (torch.linalg.vecdot(kl_gradient, gradient) - delta).clamp_min(0.0)
     square = torch.linalg.vecdot(kl_gradient, kl_gradient)
@@ -283,10 +285,10 @@ def actor_critic_loss(
 
     Args:
         log_prob: log pi(a | s), [N].
-        advantage: A, [N]; no gradient flows into it.
+        advantage: A, [N]. No gradient flows into it.
         entropy: H, [N].
         value: V, [N].
-        returns: R, [N]; no gradient flows into it.
+        returns: R, [N]. No gradient flows into it.
         pi_loss_coef: c_pi.
         v_loss_coef: c_v.
         entropy_coef: c_H.
@@ -304,7 +306,7 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tens
         ratio: Importance ratio r: probability of the action under the policy, divided by its probability under the
             behaviour policy, [N].
         advantage: Advantage A of the action, [N].
-        clip_eps: eps, the maximum difference between r and 1 that increases the objective.
+        clip_eps: eps. The objective does not increase further if r differs from 1 by more than eps.
 
     Returns:
         [N].
@@ -325,13 +327,13 @@ def estimated_kl(log_ratio: Tensor) -> Tensor:
 
 
 def standardized(advantage: Tensor) -> Tensor:
-    """Scale advantages to mean 0 and population standard deviation 1; divide by the deviation plus 1e-8."""
+    """Scale advantages to mean 0 and population standard deviation 1. The divisor is the deviation plus 1e-8."""
     std, mean = torch.std_mean(advantage, correction=0)
     return (advantage - mean) / (std + 1e-8)
 
 
 def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
-    """Return 1 - Var(returns - value) / Var(returns), a scalar; NaN if all returns are equal.
+    """Return 1 - Var(returns - value) / Var(returns), a scalar. It is NaN if all returns are equal.
 
     Args:
         value: Predicted returns, [N].
@@ -383,15 +385,15 @@ def persistent_advantage_learning_target(
 ) -> Tensor:
     """Compute the target of persistent advantage learning (Bellemare et al. 2016, arXiv:1512.04860, section 4).
 
-    The target is `max(td_target - alpha * action_gap, td_target - alpha * next_action_gap)`. So the smaller one of the
-    two gaps is subtracted. In a terminal state all actions have the value 0, so its gap is 0.
+    The target is `max(td_target - alpha * action_gap, td_target - alpha * next_action_gap)`: the smaller gap, times
+    alpha, is subtracted. In a terminal state all actions have the value 0, so its gap is 0.
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
         discount: gamma**n, or 0 if the n steps ended in a terminal state, shape [B].
         next_value: Value of the state after the n steps, shape [B].
         action_gap: max_b Q(s, b) - Q(s, a) for the executed action a, shape [B].
-        next_action_gap: max_b Q(s', b) - Q(s', a) for the same action a, shape [B]; infinite if a is masked in s'.
+        next_action_gap: max_b Q(s', b) - Q(s', a) for the same action a, shape [B]. Infinite if a is masked in s'.
         alpha: Weight of the gap. With weights in [0, 1), the optimal policy stays the same.
 
     Returns:
@@ -426,7 +428,7 @@ def truncated_mixture(quantiles: Sequence[Tensor], n_dropped: int) -> Tensor:
 
     Args:
         quantiles: Quantiles of each of C critics, [B, N].
-        n_dropped: Number of dropped quantiles divided by the number of critics, less than N.
+        n_dropped: Number of dropped quantiles per critic, less than N. The C * n_dropped largest quantiles are dropped.
 
     Returns:
         [B, C * (N - n_dropped)], ascending.
@@ -455,7 +457,7 @@ def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> T
         probs: Mass at each value, [B, M].
 
     Returns:
-        Mass at each atom, [B, N]; each row has the same sum as the same row of `probs`.
+        Mass at each atom, [B, N]. The sum of a row is the sum of the same row of `probs`.
     """
     n_atoms = z.shape[0]
     position = (target_values.clamp(z[0], z[-1]) - z[0]) * ((n_atoms - 1) / (z[-1] - z[0]))

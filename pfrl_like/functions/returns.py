@@ -18,8 +18,8 @@ def n_step_returns(reward: Tensor, discount: Tensor, lengths: Tensor, num_steps:
         num_steps: n, at least 1.
 
     Returns:
-        Three tensors [N]: the discounted sum of the rewards of up to n steps, beginning with each step; the discount of
-        the value after these steps; the row of the last one of these steps (int64).
+        Three tensors [N]: for each step, the discounted sum of the rewards of up to n steps that begin with this step;
+        the discount factor of the value after these steps; the row of the last of these steps (int64).
 
     Raises:
         ValueError: If `num_steps` is below 1, or if `lengths` is not positive and descending or its sum is not N.
@@ -40,7 +40,7 @@ def n_step_returns(reward: Tensor, discount: Tensor, lengths: Tensor, num_steps:
 
 
 def rows_after(lengths: Tensor) -> Tensor:
-    """Return the row of the next step for each row of packed sequences, [N], int64; -1 for the last step of a sequence.
+    """Return the row of each step's next step in packed sequences, [N], int64. It is -1 for a sequence's last step.
 
     Args:
         lengths: Lengths of the sequences, [B], descending, on the CPU.
@@ -53,7 +53,7 @@ def rows_after(lengths: Tensor) -> Tensor:
 
 
 def linked_lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, after: Tensor, lambd: float) -> Tensor:
-    """Compute `lambda_returns` for steps in any order; `after` contains the index of each step's next step.
+    """Compute the lambda-returns (see `lambda_returns`) of steps in any order. `after` links each step to the next.
 
     The return of a step is a sum with one term for each later step. After round k of the loop, each sum has 2**k terms,
     and `after` contains the index of the step that is 2**k steps later. All sums are complete after log2(length of the
@@ -63,7 +63,7 @@ def linked_lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, 
         reward: Reward of each step, [M].
         discount: gamma, or 0 if the step ended in a terminal state, [M].
         next_value: Value of the state after each step, [M].
-        after: Index of each step's next step, [M], int64; -1 if the next step is not among the M steps.
+        after: Index of each step's next step, [M], int64. -1 if the next step is not among the M steps.
         lambd: lambda, in [0, 1].
 
     Returns:
@@ -158,7 +158,7 @@ def vtrace(
         continues: True if the next row continues the same episode, [T, B], bool.
         lambd: lambda, in [0, 1].
         rho_bar: Maximum of rho_t, the weight of a step's error. If infinite, there is no limit.
-        c_bar: Maximum of min(c_bar, ratio_t) in c_t, the weight of the errors of later steps.
+        c_bar: Maximum of the ratio in c_t, the weight of the errors of later steps. If infinite, there is no limit.
 
     Returns:
         Value targets and advantages, both [T, B].
@@ -218,7 +218,7 @@ def retrace(
 
 
 def _linear_recurrence(x: Tensor, factor: Tensor) -> Tensor:
-    """Compute y_t = x_t + factor_t * y_{t+1} for all T rows at once; y_T is 0.
+    """Compute y_t = x_t + factor_t * y_{t+1} for all T rows together, with y_T = 0.
 
     y_t is a sum over all later rows. After round k of the loop, x_t is the sum of the first 2**k terms, and factor_t is
     a product of 2**k factors. The loop has log2(T) rounds (Hillis and Steele 1986, doi:10.1145/7902.7903). A round

@@ -12,7 +12,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 #: Bounds of the logarithm of the latent standard deviation, as in the code of arXiv:1812.02900.
 _LOG_STD = -4.0, 15.0
-#: Bound of the absolute latent numbers from which actions are generated, as in the code of arXiv:1812.02900.
+#: Maximum absolute value of the latent numbers from which `draw` generates actions, as in the code of arXiv:1812.02900.
 _LATENT_BOUND = 0.5
 
 
@@ -60,7 +60,7 @@ class ConditionalVAE(nn.Module):
         return fast_forward(self.decoder, (obs, latent)), mean, log_std
 
     def draw(self, obs: Any, n: int) -> Tensor:
-        """Return n actions for each of N observations, [n, N, A], from N(0, 1) numbers that are clipped to +-0.5."""
+        """Return n actions for each of N observations, [n, N, A]. Latent numbers are normal, clipped to +-0.5."""
         leaf = first_leaf(obs)
         rows, parameter = leaf.shape[0], next(self.decoder.parameters(), leaf)
         noise = torch.randn(rows * n, self.latent_size, device=leaf.device, dtype=parameter.dtype)
@@ -72,8 +72,8 @@ class ReturnConditionedTransformer(nn.Module):
     """Predicts each action of a sequence from the desired return, the observations and the previous actions.
 
     Each step has three tokens: return to go (the desired sum of the rewards from this step on), observation and action.
-    A causal transformer processes the tokens. The head gets its outputs for the observation tokens. The position of a
-    step is its index in the sequence.
+    A causal transformer processes the tokens. The transformer's outputs for the observation tokens are the inputs of
+    the head. The position of a step is its index in the sequence.
 
     Args:
         obs_embedding: Module from observations to `hidden_size` numbers.

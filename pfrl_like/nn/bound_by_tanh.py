@@ -12,7 +12,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class BoundByTanh(nn.Module):
-    """Maps numbers to the interval [low, high] by tanh, and 0 to its middle.
+    """Maps numbers to the interval [low, high] by tanh. 0 is mapped to the middle of the interval.
 
     Args:
         low: Lower bounds, an array or tensor that is broadcast to the input's shape.
@@ -43,7 +43,7 @@ class BoundByTanh(nn.Module):
 class ActivityPenalty(nn.Module):
     """Identity function whose backward pass adds the gradient of `rate` times the mean square of the input.
 
-    So every loss that depends on the output is minimised together with this penalty.
+    If a loss depends on the output, minimising the loss also minimises this penalty.
 
     Args:
         rate: Weight of the penalty, at least 0.

@@ -1,4 +1,4 @@
-"""Normalisation with the mean and variance of all previous values."""
+"""Normalisation with the mean and variance of all values so far."""
 
 import contextlib
 import threading
@@ -63,8 +63,8 @@ class EmpiricalNormalization(nn.Module):
         self.eps = eps
         self.until = until
         self.clip_threshold = clip_threshold
-        # Identifiers of the threads inside `holding_still`. Compiled regions check attributes that exist at
-        # compilation.
+        # Identifiers of the threads inside `holding_still`. The attribute is set here, because compiled regions only
+        # check attributes that exist at compilation.
         self._holds_still: tuple[int, ...] = ()
         moment = torch.zeros(self.shape, dtype=dtype).unsqueeze(batch_axis)
         self.register_buffer("_mean", moment)
@@ -73,12 +73,12 @@ class EmpiricalNormalization(nn.Module):
 
     @property
     def mean(self) -> Tensor:
-        """Copy of the mean of all values so far, with the shape `shape`; 0 before the first value."""
+        """Copy of the mean of all values so far, with the shape `shape`. It is 0 before the first value."""
         return self._mean.squeeze(self.batch_axis).clone()
 
     @property
     def std(self) -> Tensor:
-        """Population standard deviation of all values so far, with the shape `shape`; 1 before the first value."""
+        """Population standard deviation of all values so far, of shape `shape`. It is 1 before the first value."""
         return self._var.squeeze(self.batch_axis).sqrt()
 
     @torch.no_grad()
@@ -118,7 +118,7 @@ class EmpiricalNormalization(nn.Module):
         return y if self.clip_threshold is None else y.clamp(-self.clip_threshold, self.clip_threshold)
 
     def inverse(self, y: Tensor) -> Tensor:
-        """Return the values whose normalised values are `y`; exact for values that `forward` has not clipped."""
+        """Return the values whose normalised values are `y`. The result is wrong for values that `forward` clipped."""
         self._check(y)
         return y * (self._var + self.eps).sqrt() + self._mean
 

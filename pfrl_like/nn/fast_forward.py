@@ -1,4 +1,4 @@
-"""`fast_forward` calls layers without `nn.Module.__call__`; `apply_in_chunks` calls a function with many rows."""
+"""`fast_forward` calls layers without `nn.Module.__call__`. `apply_in_chunks` calls a function with chunks of rows."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,8 @@ from torch.nn.modules import module as hooks
 
 from pfrl_like.batch import map_nested
 
-#: Layers that `fast_forward` does not call, with their functions; None for layers that it treats separately.
+#: For each class of layers, the function that `fast_forward` calls in place of the layer. None if `fast_forward` has
+#: separate code for the class.
 FUNCTIONS: dict[type[nn.Module], Callable[[Any], Any] | None] = {
     nn.Tanh: torch.tanh, nn.Sigmoid: torch.sigmoid, nn.Sequential: None, nn.Linear: None, nn.ReLU: None,
 }  # fmt: skip
@@ -20,7 +21,7 @@ _ROWS_IN_CACHE = 512
 
 
 def fast_forward(module: Any, x: Any) -> Any:
-    """Return `module(x)`; for standard layers without hooks, call the equivalent function instead of the module.
+    """Return `module(x)`. For standard layers without hooks, call the equivalent function in place of the module.
 
     Each call inspects the layers again, so hooks, parameters and layers may change between calls. A ReLU after a linear
     layer works in place on the output of the linear layer, because nothing else uses this output.
@@ -66,7 +67,7 @@ def fast_forward(module: Any, x: Any) -> Any:
 
 
 def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: Tensor) -> Tensor:
-    """Apply a function to M items in each of N states, [M, N, ...]: in chunks on a CPU, otherwise in one call.
+    """Apply a function to M items (for example actions) in each of N states. Use chunks on a CPU, otherwise one call.
 
     Args:
         function: Function of observations, [m * N, ...], and items, [m * N, ...], that returns one row for each item.
@@ -83,5 +84,5 @@ def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: 
 
 
 def repeat_rows(nested: Any, m: int) -> Any:
-    """Return m concatenated copies of all rows, tensors [m * N, ...] with the same nesting."""
+    """Return nested tensors [m * N, ...] that contain m concatenated copies of all rows."""
     return map_nested(lambda leaf: leaf.unsqueeze(0).expand(m, *leaf.shape).flatten(0, 1), nested)

@@ -11,9 +11,9 @@ def to_factorized_noisy(module: nn.Module, *args: Any, **kwargs: Any) -> None:
     """Replace every `torch.nn.Linear` inside a module, at any depth, by a `FactorizedNoisyLinear`, in place.
 
     Call this function before you make the optimiser. Otherwise the optimiser trains the parameters of the replaced
-    layers. A layer that occurs several times is replaced by one noisy layer. Noisy layers, and layers of an
-    `nn.MultiheadAttention`, which does not call its layers, are not replaced. The noise is also active in evaluation,
-    as in PFRL.
+    layers. A layer that occurs several times is replaced by one noisy layer. Layers inside noisy layers are not
+    replaced. Layers of an `nn.MultiheadAttention` are not replaced either, because it does not call its layers. The
+    noise is also active in evaluation, as in PFRL.
 
     Args:
         module: Module whose layers are replaced.

@@ -45,7 +45,7 @@ class FactorizedNoisyLinear(nn.Module):
         self.hasbias = mu_link.bias is not None
         sizes = in_size, out_size, self.hasbias, weight.device, weight.dtype
         self.mu, self.sigma = nn.Linear(*sizes), nn.Linear(*sizes)
-        # The default initialisation of nn.Linear for mu is that of the paper.
+        # For mu, the paper uses the default initialisation of nn.Linear.
         nn.init.constant_(self.sigma.weight, sigma_scale * in_size**-0.5)
         if self.sigma.bias is not None:
             nn.init.constant_(self.sigma.bias, sigma_scale * out_size**-0.5)

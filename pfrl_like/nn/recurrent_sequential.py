@@ -29,18 +29,18 @@ class RecurrentSequential(Recurrent, nn.Sequential):
     """
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, tuple[Any, ...]]:  # type: ignore[override]
-        """Return the last layer's output, packed, and the states of the recurrent layers as a tuple.
+        """Return the last layer's output, a packed sequence, and a tuple of the states of the recurrent layers.
 
         Raises:
             ValueError: If the input is not packed, or if the number of states is not the number of recurrent layers.
         """
-        return self._through(packed_input, recurrent_state, lambda layer, *given: layer(*given))
+        return self._apply_layers(packed_input, recurrent_state, lambda layer, *given: layer(*given))
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
-        """Return the last layer's output, packed, without the states."""
-        return self._through(packed_input, recurrent_state, lambda *given: (layer_outputs(*given), None))[0]
+        """Return the last layer's output, a packed sequence, without the states."""
+        return self._apply_layers(packed_input, recurrent_state, lambda *given: (layer_outputs(*given), None))[0]
 
-    def _through(self, packed_input: Any, recurrent_state: Any, call: Call) -> tuple[Any, tuple[Any, ...]]:
+    def _apply_layers(self, packed_input: Any, recurrent_state: Any, call: Call) -> tuple[Any, tuple[Any, ...]]:
         info = get_packed_sequence_info(packed_input)
         if info is None:
             raise ValueError(f"packed_input is {type(packed_input).__name__}, expected a PackedSequence")

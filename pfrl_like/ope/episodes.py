@@ -1,4 +1,4 @@
-"""Recorded episodes as arrays with one row per episode. Estimators of returns take these arrays."""
+"""Recorded episodes as arrays with one row per episode, the input of the estimators of returns."""
 
 import dataclasses
 from collections.abc import Callable
@@ -115,10 +115,10 @@ class LoggedEpisodes:
 
     @property
     def lognormal_sample_size(self) -> float:
-        """Effective sample size, E exp(-s**2), of lognormal weights whose logarithms have the same spread s.
+        """Effective sample size under the assumption that weights are lognormal: E exp(-s**2) for E episodes.
 
-        s is the difference between the 84 % quantile and the median of the log-weights, which is the standard deviation
-        of a normal distribution. If the data happen to contain no large weight, `effective_sample_size` is too large.
+        s is the standard deviation of the log-weights, estimated by the difference between their 84 % quantile and
+        their median. If the data happen to contain no large weight, `effective_sample_size` is too large.
         `lognormal_sample_size` does not depend on the largest weights.
         """
         known = self.log_weight[:, -1]
@@ -140,7 +140,7 @@ class LoggedEpisodes:
 
 
 def scaled_weights(log_weight: Array) -> tuple[Array, Array]:
-    """Return the weights, [E, T], each column divided by its maximum, and the logarithms of the maxima, [T].
+    """Divide each column of the weights [E, T] by its maximum. Return the result and the logarithms of the maxima, [T].
 
     If all weights of a column are 0, the column stays 0.
     """
@@ -176,7 +176,7 @@ def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = F
 
 
 class Observations:
-    """Observations of steps. A slice is read on access, because all observations may not fit into memory.
+    """Observations of steps. Slices are read when they are accessed, because all observations may not fit into memory.
 
     float64 observations are cast to float32, as in training.
 
@@ -194,7 +194,7 @@ class Observations:
         return len(self._rows)
 
     def stacked_for(self, algo: Any) -> Self:
-        """Return the observations with the number of stacked images that `algo.n_frames` selects, if `algo` has it."""
+        """Return the observations with `algo.n_frames` stacked images, or unchanged if `algo` has no `n_frames`."""
         return type(self)(self._table, self._rows, getattr(algo, "n_frames", self._n_frames), self._following)
 
     def __getitem__(self, part: slice) -> Any:
@@ -212,7 +212,7 @@ class Rows:
         reward: Rewards, [n].
         lengths: Number of transitions of each episode, [E].
         truncated: True for truncated episodes, [E].
-        last_obs: Last observation of each episode with stacked images, [E, ...].
+        last_obs: Last observation of each episode, with stacked images, [E, ...].
         log_prob: Recorded log-probabilities of the actions, [n]. None if an episode has no recorded log-probabilities.
     """
 

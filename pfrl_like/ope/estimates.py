@@ -11,14 +11,14 @@ from pfrl_like.ope.episodes import Array, LoggedEpisodes
 from pfrl_like.utils.checks import check_choice, check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng
 
-#: Function that takes resamples, given by the number of copies of each episode, [B, E], and returns the values, [B],
-#: and the influence of each episode on the values, [B, E].
+#: Function of B resamples. Its argument is the number of copies of each episode in each resample, [B, E]. It returns
+#: the values, [B], and the influence of each episode on the values, [B, E].
 Statistic = Callable[[Array], tuple[Array, Array]]
-#: Kinds of confidence intervals.
+#: Types of confidence intervals.
 KINDS = ("percentile", "bca", "studentized")
-#: If the effective number of episodes is smaller, an estimate with importance weights issues a warning.
+#: If the effective number of episodes is below this number, estimators with importance weights issue a warning.
 FEW_EPISODES = 30.0
-#: Logarithm of a weight from which on the product of weight and return may exceed the range of a float.
+#: Logarithm of a weight. For larger weights, the product of weight and return may exceed the range of a float.
 _MAX_LOG_WEIGHT = 700.0
 #: Number of intervals of [0, pi/2] for the numerical integration in `student_quantile`.
 _N_INTERVALS = 20_000
@@ -67,8 +67,8 @@ def interval(
     Args:
         kind: "percentile" uses quantiles of the resampled values. "bca" uses quantiles of the resampled values,
             corrected for bias and skewness. "studentized" uses quantiles of (resampled value - value) / (standard error
-            of the resample). This interval is also multiplied by the quantile of Student's t, with the degrees of
-            freedom of `error`, divided by the quantile of the normal distribution.
+            of the resample). The width of this interval is also multiplied by (quantile of Student's t) / (quantile of
+            the normal distribution), where Student's t has the degrees of freedom of `error`.
         confidence: Nominal probability that the interval contains the true value, in (0, 1).
         value: The value.
         error: Standard error of the value.
@@ -183,16 +183,16 @@ class Estimate:
         value: The discounted return.
         interval: Bootstrap interval of the value, (low, high). NaN if the value is computed only from a model.
         confidence: Nominal probability that the interval contains the true value, in (0, 1).
-        kind: Kind of the interval: "percentile", "bca" or "studentized".
+        kind: Type of the interval: "percentile", "bca" or "studentized".
         standard_error: Standard error from the delta method. NaN if the value is computed only from a model.
         effective_sample_size: Effective number of episodes of the evaluated policy. NaN without importance weights.
         n_episodes: Number of episodes.
-        n_truncated: Number of truncated episodes. Rewards after a truncation are part of the estimate only if a model
+        n_truncated: Number of truncated episodes. The estimate contains rewards after a truncation only if a model
             predicts them.
         warning: Reason why the estimate is unreliable. Empty if no reason is known.
-        start_state_interval: If the value is computed only from a model, bootstrap interval, (low, high), of the mean
-            value of start states. It includes the spread of start states, but not the error of the model. Otherwise
-            None.
+        start_state_interval: None, except if the value is computed only from a model. Then it is the bootstrap
+            interval, (low, high), of the mean value of start states. It includes the spread of start states, but not
+            the error of the model.
     """
 
     estimator: str

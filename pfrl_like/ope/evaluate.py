@@ -41,8 +41,8 @@ def behavior_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Arra
     Raises:
         ValueError: If the number of log-probabilities differs from the number of transitions, or a log-probability is
             positive. If the behaviour policy has actions of the wrong size, or does not accept the observations.
-        TypeError: If `behavior` is neither log-probabilities nor a policy, or the policy has no densities or the wrong
-            kind of actions.
+        TypeError: If `behavior` is neither log-probabilities nor a policy. If the policy's distributions have no
+            `log_prob`, or if its actions are continuous and the data's discrete, or the reverse.
         NotFittedError: If `behavior` is an estimator whose agent is not built yet.
     """
     behavior = rows.log_prob if behavior is None else behavior
@@ -78,8 +78,8 @@ def fitted_behavior(
     Args:
         dataset: `MDPDataset` or list of episodes.
         n_steps: Number of updates.
-        n_actions: Number of discrete actions. If None, the largest action in the data determines the number. For
-            continuous actions, the argument is ignored.
+        n_actions: Number of discrete actions. If None, the largest action in the data plus 1. For continuous actions,
+            the argument is ignored.
         n_frames: Number of consecutive images that are stacked.
         encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
             layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
@@ -132,8 +132,8 @@ def evaluate_offline(
 ) -> dict[str, Estimate]:
     """Estimate the discounted return of a trained algorithm with every estimator that the data allow.
 
-    If the effective number of episodes is too small, the function issues an `UnreliableEstimateWarning` that lists the
-    estimates with importance weights. Another `UnreliableEstimateWarning` says, once per process, that the error of
+    If the effective number of episodes is too small, the function issues an `UnreliableEstimateWarning`. It names the
+    estimates with importance weights. Once per process, another `UnreliableEstimateWarning` says that the error of
     "fqe" is unknown.
 
     Args:
@@ -144,16 +144,17 @@ def evaluate_offline(
             each transition. Or the behaviour policy itself: an agent, an estimator with a built agent, or a module that
             maps observations to action distributions. If None, the `log_probs` of the data are used. If the data have
             no `log_probs`, the function fits a behaviour policy by behavioural cloning.
-        deterministic: True to evaluate the modes of the policy, False to evaluate samples. If None, the value is the
-            same as for `fqe`. If `fqe` is None, too, modes or samples are evaluated, as the algorithm acts in
-            evaluation. For a module, samples are evaluated. A policy without densities, such as the policy of
-            `TD3PlusBC`, is always evaluated by its modes.
-        fqe: Fitted Q evaluation of this algorithm. If None, the function fits an `FQE`, if an estimate needs it.
+        deterministic: True to evaluate a policy that selects the modes of the distributions, False to evaluate a policy
+            that samples. If None, the default is the choice of `fqe`. If `fqe` is None, too, the default is the
+            algorithm's behaviour in evaluation; a module samples. If the distributions have no densities, as for
+            `TD3PlusBC`, their modes are always evaluated.
+        fqe: Fitted Q evaluation of this algorithm. If None, the function fits an `FQE`, but only if an estimate needs
+            it.
         n_steps: Number of updates of each model that this function fits.
         config: Hyperparameters of the `FQE` that this function fits. If None, an `FQEConfig` with this `gamma` is used.
         interval: Settings of confidence intervals. If None, the defaults of `Bootstrap` are used.
-        estimators: Names of the estimates to compute. If None, all possible estimates are computed. "fqe" does not
-            use `behavior`. "is", "wis", "pdis" and "wpdis" do not use fitted Q evaluation.
+        estimators: Names of the estimates to compute. If None, all possible estimates are computed. Only "fqe" does not
+            need `behavior`. "is", "wis", "pdis" and "wpdis" do not need fitted Q evaluation.
         show_progress: True to show progress bars of the models that this function fits.
 
     Returns:
@@ -165,10 +166,10 @@ def evaluate_offline(
         ValueError: If the data are invalid, or a number is out of range. If a policy does not accept the observations,
             or has actions of the wrong size. If `behavior` has the wrong length or does not contain log-probabilities.
             If `estimators` is empty, contains an unknown name, or contains an estimate that is impossible for the
-            policy. If `fqe` evaluates another policy, or evaluates modes and `deterministic` is False, or the reverse.
-            If `fqe` or `config` has another `gamma`, or a `reward_scaler`.
-        TypeError: If the algorithm cannot act or has the wrong kind of actions, a policy has no densities, or an
-            argument has the wrong type.
+            policy. If `fqe` evaluates another policy than `algo`, or contradicts `deterministic`. If `fqe` or `config`
+            has a `reward_scaler`, or another `gamma` than the argument.
+        TypeError: If the algorithm cannot act. If its actions are continuous and the data's discrete, or the reverse.
+            If a policy's distributions have no `log_prob`, or an argument has the wrong type.
         NotFittedError: If the agent of an estimator is not built yet.
     """
     wanted, interval, config = _estimate_names(estimators), settings_of(interval), _configuration(fqe, config, gamma)
@@ -190,7 +191,7 @@ def evaluate_offline(
     weights = [name for name in wanted if name in BY_WEIGHTS]
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
-    if weights:  # before the slow fitting, so that errors surface early
+    if weights:  # This is done before the slow fitting, so that errors surface early.
         target = policies.log_probs(policy, rows.obs, rows.action, agent, modes=modes, argument="algo")
         recorded = behavior_log_probs(behavior, rows, n_actions)
     model = None
@@ -228,7 +229,7 @@ def _estimate_names(estimators: Sequence[str] | None) -> Sequence[str]:
 
 
 def _names_without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, distribution: Any) -> Sequence[str]:
-    """Return the names in `wanted` of estimates without probabilities. Raise a ValueError if the user named others."""
+    """Return the estimates in `wanted` that need no probabilities. Raise a ValueError if the user asked for others."""
     impossible = [name for name in wanted if name in BY_WEIGHTS]
     if estimators is not None and impossible:
         reason = f"the policy returns {type(distribution).__name__}, which has no probabilities"
@@ -260,7 +261,7 @@ def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> A
 
 
 def _check_fqe_policy(fqe: FQE, policy: nn.Module, modes: bool | None) -> None:
-    """Raise a ValueError if `fqe` evaluates a policy with other parameters, or samples instead of modes or the reverse.
+    """Raise a ValueError if `fqe` evaluates a policy with other parameters, or the wrong one of modes and samples.
 
     Args:
         fqe: Fitted Q evaluation.

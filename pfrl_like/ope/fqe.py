@@ -33,7 +33,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluation_mode, evaluation_mode_of_all
 from pfrl_like.utils.env_values import space_kind
 
-#: Number of sampled continuous actions per state; the mean of their values is the value of the state.
+#: Number of sampled continuous actions per state. The mean of their values is the value of the state.
 _SAMPLES = 10
 
 
@@ -111,12 +111,11 @@ def device_of(device: bool | int | str | torch.device) -> torch.device:
 class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signature of later d3rlpy versions
     """Fitted Q evaluation: learns the action values of a trained algorithm from recorded data.
 
-    Estimators and many agents declare whether their actions are discrete. For other algorithms, the data or the
-    environment passed to `fit`, `fit_online` or `collect` determine the kind of actions.
+    Estimators and many agents declare if their actions are discrete. For other algorithms, the data or the environment
+    passed to `fit`, `fit_online` or `collect` determine this.
 
     The algorithm is evaluated with the actions that it selects in evaluation: the modes of its policy, or samples if
-        the
-    algorithm is an agent with `act_deterministically=False`. To evaluate samples of a policy that is a module, set
+    the algorithm is an agent with `act_deterministically=False`. To evaluate samples of a policy that is a module, set
     `fqe.agent.act_deterministically = False` after the agent is built. The `FQE` trains an `agents.FittedQEvaluation`,
     and does not change the algorithm.
 
@@ -141,8 +140,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         action_scaler: Scaler of the critics' actions, or None.
         reward_scaler: Scaler of the rewards in training, or None.
         need_returns_to_go: Always False, because training does not use returns-to-go.
-        discrete_action: True if actions are discrete. None as long as the kind of actions is unknown.
-        eval_results_: Dict of lists of scores, one score per epoch; keys are the names of the evaluators.
+        discrete_action: True if actions are discrete, False if they are continuous, None as long as this is unknown.
+        eval_results_: Scores of each evaluator, keyed by its name: a list with one score per epoch.
 
     Raises:
         ValueError: If a hyperparameter is out of range, or the device does not exist.
@@ -150,7 +149,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     """
 
     acts_scaled = False  # the critics scale the unscaled actions of the evaluated policy
-    #: True if actions must be discrete; None if both kinds are allowed.
+    #: True if actions must be discrete. None if they may be discrete or continuous.
     only: ClassVar[bool | None] = None
     loss_names: ClassVar[Mapping[str, str]] = {"loss": "loss"}
     names_in_errors: ClassVar[Mapping[str, str]] = {"scaler": "observation_scaler"}
@@ -171,7 +170,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         check_ranges(self)
         spaces.copy_scalers(self)
 
-    # Parts
+    # The agent
 
     agent = property(attrgetter("_agent"), doc="Agent that is trained. Raises NotFittedError before it is built.")
 
@@ -185,17 +184,17 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         return 0 if self.impl is None else int(self.impl.optim_t)
 
     def set_grad_step(self, grad_step: int) -> None:
-        """Set the number of updates, which determines the next update of the target networks."""
+        """Set the number of updates. It determines the time of the next update of the target networks."""
         check_counts(least=0, grad_step=grad_step)
         self.agent.set_update_count(grad_step)
 
     # Building
 
     def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent; `create_impl` calls this method with the same arguments.
+        """Build the agent. `create_impl` calls this method with the same arguments.
 
         Raises:
-            TypeError: If the algorithm cannot act, or has the wrong kind of actions.
+            TypeError: If the algorithm cannot act, or its actions are continuous instead of discrete, or the reverse.
             NotFittedError: If the algorithm is an estimator whose agent is not built yet.
         """
         discrete = bool(self.discrete_action)
@@ -226,13 +225,15 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         return self.impl
 
     def build_with_dataset(self, dataset: Any) -> None:
-        """Build the agent for a dataset and fit the scalers to it, or check that a built agent matches the dataset.
+        """Build the agent for a dataset, and fit the scalers to the dataset.
+
+        If the agent is already built, only check that it matches the dataset.
 
         Args:
             dataset: `MDPDataset`, list of episodes, or replay buffer.
 
         Raises:
-            TypeError: If the dataset has the wrong kind of actions for the critics or the algorithm.
+            TypeError: If only one of dataset and algorithm (or critics) has discrete actions.
             ValueError: If the dataset is empty, or has the wrong shapes for the agent or the algorithm. If the dataset
                 is a replay buffer of n-step returns and there is a `reward_scaler`.
             NotFittedError: If the algorithm is an estimator whose agent is not built yet.
@@ -248,10 +249,12 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         self._build_or_check(discrete, shape, size, first_observation(selection, self.n_frames), selection.episodes)
 
     def build_with_env(self, env: Any) -> None:
-        """Build the agent for the spaces of an environment, or check that a built agent matches the environment.
+        """Build the agent for the spaces of an environment.
+
+        If the agent is already built, only check that it matches the environment.
 
         Raises:
-            TypeError: If the environment has the wrong kind of actions for the critics or the algorithm.
+            TypeError: If only one of environment and algorithm (or critics) has discrete actions.
             ValueError: If continuous actions are not vectors, or the environment has the wrong shapes for the agent or
                 the algorithm.
             NotFittedError: If the algorithm is an estimator whose agent is not built yet.
@@ -262,7 +265,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         self._build_or_check(space_kind(adapted.action_space) == "discrete", shape, size, obs, None)
 
     def _build_or_check(self, discrete: bool, shape: Any, size: int, obs: Any, episodes: Any) -> None:
-        """Build the agent, or check that a built agent and the algorithm match the data; set the kind of actions.
+        """Build the agent, or check that a built agent and the algorithm match the data. Set `discrete_action`.
 
         Args:
             discrete: True if actions are discrete.
@@ -298,7 +301,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
 
         Raises:
             NotFittedError: If the agent is not built yet.
-            TypeError: If `batch` is not a minibatch, or has the wrong kind of actions.
+            TypeError: If `batch` is not a minibatch, or if only one of batch and critics has discrete actions.
             ValueError: If observations or actions have the wrong shape, or a discrete action does not exist.
             NonFiniteError: If a loss or an action contains NaN or infinity.
         """
@@ -339,8 +342,8 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         Saved files then contain the copy.
 
         Raises:
-            ValueError: If the networks of the policies differ, or if the `phi` of the agents differ. If an algorithm
-                selects actions with more networks than its policy, as `BCQ` and `BEAR` do.
+            ValueError: If the networks of the policies differ, or if the `phi` of the agents differ. If one of the
+                algorithms selects actions with more networks than its policy, for example `BCQ` or `BEAR`.
         """
         other, acting = algo, policies.agent_of(algo)
         if isinstance(algo, FQE):
@@ -377,7 +380,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         saving.copy_networks(pairs, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
-        """Copy the optimiser state of the critics of `algo`; learning rates and other settings are not copied.
+        """Copy the optimiser state of the critics of `algo`. Learning rates and other settings are not copied.
 
         Raises:
             ValueError: If `algo` has no Q-function, different networks, or an optimiser of a different class. The state

@@ -1,4 +1,4 @@
-"""Mixin of `FQE` for training: offline on data, or online on steps of the evaluated policy."""
+"""`FittingFQE`, the training methods of `FQE`: offline on data, or online on steps of the evaluated policy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from pfrl_like.loggers import FileAdapterFactory, LoggerAdapterFactory, LoggingS
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.checks import check_counts
 
-#: Function that is called with (fqe, epoch, steps so far). Epochs are counted from 1.
+#: Function that is called with (fqe, epoch, number of steps so far). Epochs are counted from 1.
 StepCallback = Callable[[Any, int, int], Any]
 Metrics = dict[str, float]
 
@@ -31,7 +31,7 @@ class PolicyCollector(Collector):
     deterministic = False
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """Return the action of the policy, or of the explorer, which takes the greedy action into account."""
+        """Return an action of the policy. If there is an explorer, it selects the action, given the greedy action."""
         greedy = self.deterministic or self.explorer is not None
         return self.explore(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 
@@ -56,7 +56,7 @@ class FittingFQE:
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
     ) -> list[tuple[int, Metrics]]:
-        """Train on data; if the agent is already built, its training continues.
+        """Train on data. If the agent is already built, its training continues.
 
         Args:
             dataset: An `MDPDataset`, a list of episodes, or a replay buffer.
@@ -71,11 +71,11 @@ class FittingFQE:
                 `FileAdapterFactory` is used.
             show_progress: True to show a progress bar for each epoch.
             save_interval: Number of epochs between saved models.
-            evaluators: Functions of (fqe, dataset) that return a score, called after every epoch: a dict whose keys are
-                the names in the metrics, or a list. In a list, the names of the functions are used, with a number if a
-                name repeats.
-            callback: Function that is called with (fqe, epoch, updates so far) after each update.
-            epoch_callback: Function that is called with (fqe, epoch, updates so far) after each epoch.
+            evaluators: Functions of (fqe, dataset) that return a score. They are called after every epoch. Pass a dict
+                whose keys are the names in the metrics, or a list. The functions in a list are called by their own
+                names, with a number if a name repeats.
+            callback: Function that is called with (fqe, epoch, number of updates so far) after each update.
+            epoch_callback: Function that is called with (fqe, epoch, number of updates so far) after each epoch.
             enable_ddp: True to average the gradients over the processes of a `torch.distributed` group. Each process
                 samples its own minibatches. All processes must make the same number of updates. Only process 0 logs.
 
@@ -84,7 +84,7 @@ class FittingFQE:
 
         Raises:
             ValueError: If there is no transition, the data are invalid, or a number is out of range.
-            TypeError: If the data have the wrong kind of actions, or an evaluator is not a function.
+            TypeError: If only one of data and algorithm has discrete actions, or if an evaluator is not a function.
             RuntimeError: If `enable_ddp` is True and there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -155,8 +155,9 @@ class FittingFQE:
 
         Raises:
             ValueError: If a number is out of range, or the algorithm does not match the environment.
-            TypeError: If `buffer` is not a replay buffer, the environment or the explorer has the wrong kind of
-                actions, or the environment masks actions and the policy does not support masks.
+            TypeError: If `buffer` is not a replay buffer, if the algorithm's actions are discrete but those of the
+                environment or explorer are not, or the reverse, or if the environment masks actions and the policy does
+                not support masks.
         """
         check_counts(n_steps=n_steps)
         self.build_with_env(env)
@@ -202,11 +203,13 @@ class FittingFQE:
             n_steps_per_epoch: Number of steps per epoch. The last epoch may be shorter.
             update_interval: Number of steps between updates.
             n_updates: Number of updates every `update_interval` steps.
-            update_start_step: Number of first steps without updates. There is also no update if the buffer contains
-                fewer than `batch_size` steps. If an epoch has no update for this reason, it prints no losses, and a
-                warning is issued, once per process.
-            random_steps: Number of first steps with random actions, sampled uniformly from the allowed actions.
-            eval_env: Environment for evaluations after every epoch. It must not be `env`. None disables evaluation.
+            update_start_step: Number of steps at the beginning of training that are made without updates. There is also
+                no update if the buffer contains fewer than `batch_size` steps. An epoch without updates prints no
+                losses. In the second case, a warning is issued, once per process.
+            random_steps: Number of steps at the beginning of training with random actions. They are sampled uniformly
+                from the allowed actions.
+            eval_env: Environment for an evaluation after every epoch. It must not be `env`. If None, there is no
+                evaluation.
             eval_epsilon: Probability of a random action during evaluation.
             save_interval: Number of epochs between saved models.
             experiment_name: Name of the run in the logs. If None, the class name plus "_online" is used.
@@ -217,13 +220,14 @@ class FittingFQE:
             logger_adapter: Factory of `pfrl_like.loggers` that creates a logger of metrics and models. If None, a
                 `FileAdapterFactory` is used.
             show_progress: True to show a progress bar.
-            callback: Function that is called with (fqe, epoch, steps so far) at the end of every epoch.
+            callback: Function that is called with (fqe, epoch, number of steps so far) at the end of every epoch.
 
         Raises:
             ValueError: If a number is out of range, the algorithm does not match the environment, the capacity of the
                 buffer is smaller than a minibatch, or `eval_env` is `env`.
-            TypeError: If `buffer` is not a replay buffer, the environment or the explorer has the wrong kind of
-                actions, or the environment masks actions and the policy does not support masks.
+            TypeError: If `buffer` is not a replay buffer, if the algorithm's actions are discrete but those of the
+                environment or explorer are not, or the reverse, or if the environment masks actions and the policy does
+                not support masks.
             NonFiniteError: If a loss is NaN or infinite.
         """
         check_counts(update_interval=update_interval, n_updates=n_updates)

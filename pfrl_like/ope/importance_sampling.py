@@ -20,9 +20,9 @@ from pfrl_like.utils.checks import check_numbers, levels_to_the_caller, warn_onc
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SelfNormalized:
-    """Weighted averages `sum_i w_ik x_ik / sum_i w_ik`, k = 1 to K, and J weighted sums of these averages.
+    """K weighted averages over episodes, and J weighted sums of these averages. Every estimator is such a sum.
 
-    Every estimator is such a sum. If all weights of an average are 0, the average is 0.
+    The average k is `sum_i w_ik x_ik / sum_i w_ik`. If all weights of an average are 0, the average is 0.
 
     Attributes:
         weight: Weights w, at least 0, [E, K].
@@ -78,7 +78,7 @@ def covariance(counts: Array, influence: Array) -> Array:
 
 
 def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """Return the mean over episodes of return times last weight. The estimate is unbiased, with a large variance.
+    """Return the mean over episodes of the product of return and last weight. It is unbiased, with a large variance.
 
     Args:
         episodes: Recorded episodes.
@@ -131,9 +131,9 @@ def per_decision_importance_sampling(
 def weighted_per_decision_importance_sampling(
     episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None
 ) -> Estimate:
-    """Return the discounted sum over steps of the weighted average of the rewards of this step.
+    """Return the discounted sum, over all time steps, of the weighted average of the rewards at this time step.
 
-    The estimate is consistent. For steps after the end of an episode, the reward is 0 and the weight is the last weight
+    The estimate is consistent. After the end of an episode, its reward is 0 and its weight stays the last weight
     of the episode (Thomas 2015, "Safe reinforcement learning", 3.10). Arguments, result and errors are the same as in
     `importance_sampling`.
     """
@@ -174,7 +174,7 @@ def make_estimate(
         episodes: The episodes.
         sums: The averages and their sum.
         settings: Settings of the confidence interval. If None, the defaults of `Bootstrap` are used.
-        log_scale: Logarithm of the factor by which the sum must be multiplied.
+        log_scale: Logarithm of the factor by which the sum is multiplied to get the estimate.
         weighted: True if the estimate uses importance weights.
 
     Returns:
@@ -251,9 +251,9 @@ def _move(z: Array, wanted: Array, active: NDArray[np.bool_]) -> None:
 
 #: Maximum number of lengths that MAGIC combines.
 _MAX_LENGTHS = 20
-#: Warning about values that are computed only from a model.
+#: Text of the warning about values that are computed only from a model.
 _UNKNOWN_COVERAGE = "coverage is unknown: the error of the model may be far larger than the spread of start states"
-#: Confidence of the interval from which MAGIC estimates the bias of an estimate (arXiv:1604.00923, 7.2).
+#: MAGIC estimates the bias of an estimate from a confidence interval with this confidence (arXiv:1604.00923, 7.2).
 _BIAS_CONFIDENCE = 0.9
 
 
@@ -321,11 +321,11 @@ def weighted_doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Boo
 def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
     """Return the MAGIC estimate: model and guided importance sampling combined (arXiv:1604.00923, section 7).
 
-    The estimate is a weighted mean of estimates of different lengths. An estimate of length j uses the importance
-    weights for the first j steps and the model for the later steps. The weights of the mean minimise the sum of
-    variance and squared bias, which are estimated with the delta method. The interval and the standard error are the
-    results of `weighted_doubly_robust`. If this interval does not contain the value, the interval is extended to the
-    value. Arguments, result and errors are the same as in `doubly_robust`.
+    The estimate is a weighted mean of estimates of different lengths. An estimate of length j uses importance weights
+    for the first j steps and the model for the later steps. The weights of the mean minimise the sum of variance and
+    squared bias, which are estimated with the delta method. The standard error and the interval are those of
+    `weighted_doubly_robust`. If this interval does not contain the value of the estimate, it is extended to the value.
+    Arguments, result and errors are the same as in `doubly_robust`.
     """
     weight, value = _weighted_columns(episodes, gamma)
     once = np.ones((1, len(episodes)))

@@ -69,7 +69,7 @@ class EpsilonGreedy(Categorical):
         self.value, self.epsilon = value, epsilon
 
     def masked(self, action_mask: Any) -> MaskedCategorical:
-        """Return epsilon-greedy distributions over the allowed actions; `action_mask` as in `Categorical.masked`.
+        """Return epsilon-greedy distributions over the allowed actions. `action_mask` is as in `Categorical.masked`.
 
         Raises:
             TypeError: If `value` is None.
@@ -82,7 +82,7 @@ class EpsilonGreedy(Categorical):
 
 
 class NormalizedPolicy(nn.Module):
-    """Policy with its agent's observation normaliser. Evaluation does not change the statistics of normalisers.
+    """Policy that applies an agent's observation normaliser. The statistics of normalisers are not changed.
 
     Args:
         policy: Module that maps features to action distributions, or to tuples (distribution, values).
@@ -171,7 +171,7 @@ def _epsilon_greedy_log_probs(action: Tensor, mask: Tensor, epsilon: float = 0.0
 
 
 def agent_of(algo: Any, argument: str = "algo") -> Any:
-    """Return the built agent of an estimator; return other objects unchanged.
+    """Return the built agent of an estimator. Return other objects unchanged.
 
     Args:
         algo: Agent, estimator, object with `predict`, or module that returns action distributions.
@@ -222,7 +222,7 @@ def feature_agent_of(algo: Any, policy: nn.Module) -> Any:
 
 
 def features_of(agent: Any, obs: Any) -> Any:
-    """Return the agent's features of observations, on its device; if `agent` is None, return the observations."""
+    """Return the agent's features of observations, on its device. If `agent` is None, return the observations."""
     device = getattr(agent, "device", "cpu")
     features = agent.features(obs, device) if hasattr(agent, "features") else obs
     return map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features)
@@ -235,12 +235,12 @@ def policy_on_device(device: torch.device, policy: nn.Module) -> nn.Module:
 
 
 def evaluates_modes(algo: Any) -> bool:
-    """Return True if an algorithm uses the modes of its policy in evaluation, not samples."""
+    """Return True if an algorithm selects the modes of its policy in evaluation, False if it samples."""
     return bool(getattr(agent_of(algo), "act_deterministically", True))
 
 
 def _network_of(agent: Any) -> nn.Module | None:
-    """Return the network that determines an agent's actions in evaluation; None for several networks, as in `BCQ`."""
+    """Return the network that determines an agent's actions in evaluation; None if several do, as in `BCQ`."""
     usual = getattr(type(agent), "greedy_actions", None) is Acting.greedy_actions
     if samples_from_policy(agent) and (usual or not agent.act_deterministically):
         return agent.policy  # type: ignore[no-any-return]
@@ -291,11 +291,11 @@ def check_actions(
         discrete_action: True if actions of the data or the environment are discrete.
         size: Size of a continuous action, or number of discrete actions.
         argument: Name of the argument in error messages.
-        env: True for an environment, which must have all discrete actions of the policy. False for data, which may
-            contain fewer discrete actions.
+        env: True for an environment, False for data. An environment must have as many discrete actions as the policy.
+            Data may contain fewer.
 
     Raises:
-        TypeError: If the policy has the wrong kind of actions.
+        TypeError: If only one of policy and data (or environment) has discrete actions.
         ValueError: If the policy's actions have the wrong size, or the policy has too few discrete actions. For an
             environment, the error is also raised if the policy has too many discrete actions.
     """
@@ -312,7 +312,7 @@ def check_actions(
 
 
 def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_size: int) -> None:
-    """Raise an error if the shapes or the kind of actions of data differ from the declarations of an algorithm.
+    """Raise an error if the shapes of the data, or the type of their actions, differ from those an algorithm declares.
 
     Args:
         algo: Agent, estimator, object with `predict`, or module that returns action distributions.
@@ -322,7 +322,7 @@ def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_
             discrete actions than the algorithm has.
 
     Raises:
-        TypeError: If the kinds of actions differ.
+        TypeError: If only one of data and algorithm has discrete actions.
         ValueError: If the shapes differ.
     """
     declared = declared_action_kind(algo)
@@ -358,16 +358,16 @@ def dry_run_policy(
         observation: Observation of the data or the environment, with stacked frames.
         discrete_action: True if actions of the data or the environment are discrete.
         size: Size of a continuous action, or number of discrete actions. Data may contain fewer discrete actions.
-        env: True for an environment, which must have all discrete actions of the policy. False for data, which may
-            contain fewer discrete actions.
+        env: True for an environment, False for data. An environment must have as many discrete actions as the policy.
+            Data may contain fewer.
 
     Returns:
-        Four values: the policy. The agent whose features are the input of the policy, or None if the policy takes raw
-        observations. The distribution that the policy returned for the observation. The size of a continuous action, or
-        the number of discrete actions.
+        (policy, agent, distribution, size). The features of `agent` are the input of the policy; `agent` is None if the
+        policy takes raw observations. `distribution` is the policy's output for the observation. `size` is the size of
+        a continuous action, or the number of discrete actions.
 
     Raises:
-        TypeError: If `algo` cannot act, or has the wrong kind of actions.
+        TypeError: If `algo` cannot act. If only one of `algo` and data (or environment) has discrete actions.
         ValueError: If `algo` does not accept the observation, its actions have the wrong size, or it has too few
             discrete actions. For an environment, the error is also raised if `algo` has too many discrete actions.
         NotFittedError: If `algo` is an estimator whose agent is not built yet.
@@ -394,11 +394,13 @@ def log_probs(
         obs: Observations, [n, ...], or an object that supports `len` and slicing.
         action: Actions, [n, A] or [n].
         agent: Agent whose `features` are the input of the policy. None if the policy takes the observations.
-        modes: True for the policy that always selects the mode of `policy`. Only for discrete actions.
+        modes: True for the log-probabilities under a policy that always selects the mode of `policy`. It requires
+            discrete actions.
         argument: Name of the argument in error messages.
 
     Raises:
-        TypeError: If the policy does not return distributions, has the wrong kind of actions, or has no densities.
+        TypeError: If the policy does not return distributions, or returns distributions without `log_prob`. If only one
+            of policy and data has discrete actions.
         ValueError: If the policy does not accept the observations, its actions have the wrong size, the numbers of
             observations and actions differ, or `modes` is True and actions are continuous.
     """
@@ -430,7 +432,7 @@ def has_density(distribution: Any) -> bool:
 
 
 def declared_action_kind(*algos: Any) -> bool | None:
-    """Return True if the first algorithm that declares its kind of actions has discrete actions, else False or None."""
+    """Return True or False as the first algorithm declares it: True for discrete actions. None if none declares it."""
     for algo in algos:
         kind, discrete = getattr(algo, "action_kind", None), getattr(algo, "discrete_action", None)
         if kind is not None or discrete is not None:

@@ -19,12 +19,12 @@ from pfrl_like.utils.batch_states import Phi, batch_states
 class FeatureExtractor:
     """Computes the network's input from single observations and from whole minibatches.
 
-    The user's `phi` takes one observation. One call with a whole stack of observations is faster, and
-    `FeatureExtractor` makes this call if a test shows that the results are equal. The test calls `phi` twice with each
-    row of a stack, and once with the whole stack. Values, dtype and shape of the results must be equal. The test is
-    repeated with more rows of different scales and signs, because the result of `phi` for a row may depend on the other
-    rows. The test runs only once, with the first stack that has at least two different rows. The test uses a copy of
-    `phi`, because `phi` may be an object with state, and restores the random streams.
+    The user's `phi` takes one observation. A single call with a whole stack of observations is faster.
+    `FeatureExtractor` makes this call if a test has shown that the results are the same. The test calls `phi` twice
+    with each row of a stack, and once with the whole stack. Values, dtype and shape of the results must be equal. The
+    test is repeated with more rows of different scales and signs, because the result of `phi` for a row may depend on
+    the other rows. The test runs only once, with the first stack that has at least two different rows. It restores the
+    random streams, and uses a copy of `phi`, because `phi` may be an object with state.
 
     Args:
         phi: Function that converts one observation to features. If None, the features are the observation.
@@ -42,7 +42,7 @@ class FeatureExtractor:
         self._on_stack: bool | None = self.is_identity if self.is_identity or not self._uses_stacks else None
 
     def __call__(self, obs: Any, device: torch.device | str) -> Any:
-        """Return the features of the observations for which an agent selects actions.
+        """Return the features of observations, when an agent selects actions for them.
 
         Args:
             obs: List or tuple of k observations, or a stack of k observations: an array or tensor [k, ...], or a dict
@@ -60,9 +60,9 @@ class FeatureExtractor:
         """Return the features of the observations in a `Batch`.
 
         Args:
-            obs: Tensors [N, ...], nested like one observation; lists or object arrays if parts of an observation are
-                objects. If `is_identity` is False, the tensors should be on the CPU, because `phi` is called on the
-                CPU.
+            obs: Tensors [N, ...], nested like one observation. If a leaf of an observation is an object, a list or
+                object array takes the place of the tensor. If `is_identity` is False, the tensors should be on the CPU,
+                because `phi` is called on the CPU.
             device: Device of the features.
         """
         if self.is_identity:
@@ -89,7 +89,10 @@ def _is_identity_function(phi: Phi) -> bool:
 
 
 def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
-    """Return True if a copy of `phi` returns equal results for a stack and for its rows, also for variants of it."""
+    """Return True if a copy of `phi` returns equal results for the rows of a stack and for the whole stack.
+
+    Variants of the stack are also tested.
+    """
     with isolated_rng(), np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with contextlib.suppress(Exception):
@@ -139,7 +142,7 @@ def _shrunk(rows: Any, i: Any) -> Any:
 
 
 def _rescaled(rows: Any, i: Any) -> Any:
-    """Multiply float rows by factors from 1e-3 to 1e3 with both signs; add different integers to integer rows."""
+    """Multiply float rows by factors from 1e-3 to 1e3 with both signs. Add different integers to integer rows."""
     if rows.dtype.kind == "f":
         return rows * (10.0 ** (i % 7 - 3) * (-1) ** i) + i
     return rows ^ (i % 2 == 0) if rows.dtype == bool else rows + i.astype(rows.dtype)
@@ -189,5 +192,5 @@ def _as_arrays(stack: Any) -> Any:
 
 
 def _is_object(leaf: Any) -> bool:
-    """Return True if a part of a stack does not contain numbers, so that `phi` must be called with single rows."""
+    """Return True if a leaf of a stack does not contain numbers. `phi` must then be called with single rows."""
     return bool(np.asarray(leaf).dtype == object)

@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 class Scaler(Configurable):
     """Invertible map of observations, actions or rewards that uses only torch operations.
 
-    PyTorch can trace, compile and export a scaler as a part of a policy. `column` is the name of the array in an
-    episode that the scaler scales: "observations", "actions" or "rewards".
+    PyTorch can trace, compile and export a policy that contains a scaler. `column` names the array of an episode that
+    the scaler scales: "observations", "actions" or "rewards".
     """
 
     column: ClassVar[str] = "observations"
@@ -33,7 +33,7 @@ class Scaler(Configurable):
 
     @abstractmethod
     def fit(self, episodes: Any) -> Self:
-        """Compute the statistics of data and store the statistics.
+        """Compute the statistics of the data, and store them in the scaler.
 
         Args:
             episodes: Episodes, a dataset, or an array of rows [N, ...].
@@ -65,7 +65,7 @@ class Scaler(Configurable):
 
     @abstractmethod
     def reverse_transform(self, x: Tensor) -> Tensor:
-        """Return the values that `transform` scales to `x`; arguments and errors are the same as in `transform`."""
+        """Return the values that `transform` scales to `x`. Arguments and errors are the same as in `transform`."""
 
 
 class AffineScaler(Scaler):
@@ -116,7 +116,7 @@ class AffineScaler(Scaler):
 
     @abstractmethod
     def _offset_and_width(self, *_: Any, **statistics: Any) -> tuple[Array, Array]:
-        """Return the offset, which `transform` subtracts, and the width, by which `transform` divides.
+        """Return the offset and the width. `transform` subtracts the offset, and divides by the width.
 
         Raises:
             ValueError: If the statistics contradict each other.
@@ -141,7 +141,10 @@ class AffineScaler(Scaler):
         return {**self._statistics, **multiplier}
 
     def _operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the batch (with an additional axis for stacked frames), offset and width, in the result's dtype."""
+        """Return the batch, the offset and the width in the dtype of the result.
+
+        If the rows are stacked frames, the batch gets an additional axis for the frames.
+        """
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         offset, width = self._converted.get((x.device, dtype)) or self._convert(x.device, dtype)
         shape = offset.shape
@@ -188,21 +191,21 @@ def _is_traced() -> bool:
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
 
 
-#: Maximum number of values in a chunk of `pieces`, so that data may be larger than the memory.
+#: Maximum number of values in a chunk that `pieces` yields. Data may therefore be larger than the memory.
 PIECE = 2**20
 
 
 def extremes(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the minimum and maximum of each entry, in the shape of one row; see `pieces` for arguments and errors."""
+    """Return minimum and maximum of each entry, in the shape of one row. `pieces` documents arguments and errors."""
     lows, highs = zip(*((piece.min(axis=0), piece.max(axis=0)) for piece in pieces(source, column)), strict=True)
     return np.min(lows, axis=0).astype(np.float64), np.max(highs, axis=0).astype(np.float64)
 
 
 def moments(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return mean and population standard deviation of each entry; see `pieces` for arguments and errors.
+    """Return mean and population standard deviation of each entry. `pieces` documents arguments and errors.
 
-    The function computes with differences to the first row, so that the standard deviation of a constant entry is
-    exactly 0.
+    The function subtracts the first row from all rows before it computes the moments. Therefore the standard deviation
+    of a constant entry is exactly 0.
     """
     n, first, total, squares = 0, np.float64(0), np.float64(0), np.float64(0)
     for piece in pieces(source, column):

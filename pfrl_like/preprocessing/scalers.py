@@ -167,7 +167,7 @@ class ReturnBasedRewardScaler(_RewardScaler):
         return self.return_max is not None
 
     def fit(self, episodes: Any) -> Self:
-        """Store the maximum and the minimum return of episodes; see `Scaler.fit` for arguments and other errors.
+        """Store the maximum and the minimum return of episodes. `Scaler.fit` documents arguments and other errors.
 
         Raises:
             ValueError: If all returns are equal, so that their range is 0.

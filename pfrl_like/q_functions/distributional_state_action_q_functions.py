@@ -1,7 +1,7 @@
 """Distributional Q-functions Q(s, a).
 
-Call a Q-function of this module as `q_function((obs, action))`. The result is an `ActionValue` whose single action, the
-index 0, stands for the action of the pair.
+Call a Q-function of this module as `q_function((obs, action))`. The result is an `ActionValue` with a single action, at
+index 0. It is the action of the pair.
 """
 
 from collections.abc import Callable
@@ -145,13 +145,13 @@ class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
     Args:
         n_dim_obs: Size of an observation.
         n_dim_action: Size of an action.
-        n_fractions: Number of fractions. The fractions divide the probability interval [0, 1] into this number of
-            parts.
+        n_fractions: Number of intervals into which the fractions divide the probabilities [0, 1].
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
         nonlinearity: Function applied after each hidden layer.
         n_cosines: Number of cosine functions that embed a fraction.
-        entropy_coeff: Weight in the loss of the entropy of the intervals' probabilities, at least 0.
+        entropy_coeff: Weight of the entropy term in the loss, at least 0. The entropy is that of the intervals'
+            probabilities.
 
     Raises:
         ValueError: If a number is below 1, or `entropy_coeff` is negative.

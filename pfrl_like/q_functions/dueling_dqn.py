@@ -1,4 +1,4 @@
-"""Dueling networks for stacks of 84x84 frames, with one stream for V(s) and one stream for the advantages A(s, a)."""
+"""Dueling networks for stacks of 84x84 frames. They have one stream for V(s) and one for the advantages A(s, a)."""
 
 from typing import Any
 

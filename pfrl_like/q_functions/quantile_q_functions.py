@@ -120,7 +120,7 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
         self.set_thresholds(N=quantile_thresholds_N, N_prime=quantile_thresholds_N_prime, K=quantile_thresholds_K)
 
     def set_thresholds(self, **counts: int) -> None:
-        """Set numbers of sampled fractions; the keywords are `N`, `N_prime` and `K` (see the constructor's arguments).
+        """Set numbers of sampled fractions. The keywords are `N`, `N_prime` and `K` (see the constructor's arguments).
 
         Raises:
             ValueError: If a number is below 1.
@@ -166,7 +166,7 @@ class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
 class FullyParametrizedQFunction(_Quantiles, StateQFunction):
     """Quantile Q-function that also proposes the fractions (arXiv:1911.02140, section 3).
 
-    The loss is the sum of a quantile loss, which trains `psi`, `phi` and `f`, and a fraction loss, which trains only
+    The loss is the sum of two losses. The quantile loss trains `psi`, `phi` and `f`. The fraction loss trains only
     `proposal`. One optimiser is enough: `fqf_parameter_groups` returns parameter groups with a separate learning rate
     for `proposal`.
 
@@ -175,9 +175,9 @@ class FullyParametrizedQFunction(_Quantiles, StateQFunction):
         phi: Module from fractions [B, n] to their embedding [B, n, hidden], for example `CosineBasisLinear` followed by
             a ReLU.
         f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
-        proposal: Module from features [B, hidden] to logits of the probabilities between the fractions, [B,
-            n_fractions].
-        entropy_coeff: Weight in the loss of the entropy of these probabilities, at least 0.
+        proposal: Module from features [B, hidden] to logits [B, n_fractions]. Their softmax is the probability of each
+            interval between two fractions.
+        entropy_coeff: Weight of the entropy term in the loss, at least 0. The entropy is that of these probabilities.
 
     Raises:
         ValueError: If `entropy_coeff` is negative.

@@ -103,7 +103,7 @@ class FCSAQFunction(MLP, StateActionQFunction):
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
         """Return Q(s, a), [B, 1]."""
-        # the result of `concatenate`, without its function calls in the usual case
+        # The same result as `concatenate`. In the usual case this is faster, because it needs no function calls.
         both = x if a is None and isinstance(x, tuple) and len(x) == 2 else split_pair(x, a)
         return super().forward(torch.cat(both, dim=-1))
 
@@ -117,7 +117,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        normalize_input: True to apply batch normalisation to the input, too: to observations and actions.
+        normalize_input: True to apply batch normalisation also to the input, which contains observations and actions.
         nonlinearity: Function applied after each hidden layer.
         last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
@@ -145,7 +145,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
 
 @ignores_training
 class _LateAction(nn.Module, StateActionQFunction):
-    """Q-function whose first layer takes only the observation; later layers take its output and the action."""
+    """Q-function whose first layer takes only the observation. The second layer takes its output and the action."""
 
     def __init__(
         self,
@@ -244,9 +244,9 @@ class FCBNLateActionSAQFunction(_LateAction):
 class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
     """Recurrent Q-function of observation and action: fully connected layers, then an LSTM, then a linear layer.
 
-    The module is a `pfrl_like.nn.Recurrent`. Call it as `q_function((obs, action), state)` with packed sequences of
-    observations and actions and a recurrent state. The results are Q(s, a) of every step, packed, [N, 1], and the new
-    recurrent state.
+    The module is a `pfrl_like.nn.Recurrent`. Call it as `q_function((obs, action), state)`, where `obs` and `action`
+    are packed sequences and `state` is a recurrent state. The results are Q(s, a) of every step, a packed sequence
+    with data [N, 1], and the new recurrent state.
 
     Args:
         n_dim_obs: Size of an observation.
@@ -277,15 +277,15 @@ class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
 
 @ignores_training
 class QFunctionEnsemble(nn.Module):
-    """Ensemble of Q-functions of one class that one optimiser trains. The members may share layers.
+    """Ensemble of Q-functions of one class, trained by one optimiser. The members may share layers.
 
     Pass the ensemble to an agent like DQN as its Q-function, or to an actor-critic agent in place of its critics. Each
     member is then one critic.
 
     Args:
         members: Q-functions Q(s, .) that return a `DiscreteActionValue`, or critics Q(s, a).
-        bootstrap: True to train each member on a different random subset of each minibatch, so that the members' values
-            differ in states with few data.
+        bootstrap: True to train each member on its own random subset of each minibatch. In states with few data, the
+            members' values then differ.
         pool: Reduction of the members' values to one value, for example to select the greedy action: "mean", or "least"
             for the minimum. Targets always use the minimum.
 
@@ -315,7 +315,7 @@ def members_of(q_function: Any) -> Iterable[Any]:
 
 
 def members_by_name(q_functions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all Q-functions by name; member i of the ensemble "q" or "q1" has the name "q{i}", counted from 1."""
+    """Return all Q-functions, keyed by name. Member i of the ensemble "q" or "q1" has the name "q{i}", from 1."""
     named: dict[str, Any] = {}
     for name, q_function in q_functions.items():
         is_single = not isinstance(q_function, QFunctionEnsemble)

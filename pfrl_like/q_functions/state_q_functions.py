@@ -32,10 +32,10 @@ def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
 
 
 def check_atoms(z_values: Tensor) -> None:
-    """Check that the returns of the atoms, [n_atoms], are increasing and evenly spaced, as projections require.
+    """Check the support of a categorical distribution, [n_atoms]. Projections need evenly spaced atoms.
 
     Raises:
-        ValueError: If the returns are not increasing and evenly spaced.
+        ValueError: If the values are not increasing and evenly spaced.
     """
     if z_values.ndim != 1 or len(z_values) < 2:
         raise ValueError(f"z_values has shape {tuple(z_values.shape)}, expected [n_atoms] with at least 2 atoms")
@@ -46,7 +46,7 @@ def check_atoms(z_values: Tensor) -> None:
 
 
 def evenly_spaced_atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
-    """Return `n_atoms` returns from `v_min` to `v_max`, [n_atoms], float32 (arXiv:1707.06887, section 4.1).
+    """Return evenly spaced values from `v_min` to `v_max`, [n_atoms], float32 (arXiv:1707.06887, section 4.1).
 
     Raises:
         ValueError: If `n_atoms` is below 2, or if `v_min` is not below `v_max`.
@@ -59,7 +59,7 @@ def evenly_spaced_atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
 
 
 def split_pair(x: Any, a: Any = None) -> tuple[Any, Any]:
-    """Return observations and actions, which are two arguments or one pair.
+    """Return (observations, actions). The arguments are either observations and actions, or one pair of them.
 
     Raises:
         TypeError: If the actions are missing.
@@ -72,7 +72,7 @@ def split_pair(x: Any, a: Any = None) -> tuple[Any, Any]:
 
 
 def concatenate(x: Any, a: Any = None) -> Tensor:
-    """Return the concatenation of observations and actions, [B, n].
+    """Concatenate observations and actions, [B, n]. The arguments are the same as those of `split_pair`.
 
     Raises:
         TypeError: If the actions are missing.
@@ -82,7 +82,7 @@ def concatenate(x: Any, a: Any = None) -> Tensor:
 
 @ignores_training
 class DiscreteActionValueHead(nn.Module):
-    """Last layer of a Q-network, which converts Q-values [B, n_actions] to a `DiscreteActionValue`."""
+    """Last layer of a Q-network. It converts Q-values [B, n_actions] to a `DiscreteActionValue`."""
 
     def forward(self, q_values: Tensor) -> DiscreteActionValue:
         """Return the values of B states."""
@@ -205,8 +205,8 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
         action_space: Box with the bounds of actions, `low` and `high`.
-        scale_mu: True to bound mu(s), the action of maximum value, with tanh. If False, only the greedy action is
-            clipped to the bounds.
+        scale_mu: True to bound mu(s), the action with the maximum value, with tanh. If False, mu(s) is not bounded, but
+            the greedy action is clipped to the bounds.
 
     Raises:
         ValueError: If `n_hidden_layers` is below 1, if `scale_mu` is True and a bound is infinite, or if the bounds do

@@ -1,4 +1,4 @@
-"""Search for random generators that can be reached from an object; each generator is named by its path."""
+"""Search for random generators that can be reached from an object. The name of a generator is its path."""
 
 import contextlib
 import io
@@ -31,8 +31,8 @@ _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
 _LAYERS = frozenset(("env", "user_env", "envs", "unwrapped"))
 _MAX_DEPTH = 12
 _MAX_OBJECTS = 50_000  # maximum number of visited objects
-#: A container is treated as a table of data and skipped if its first `_MAX_PROBED` parts contain no generator, and if
-#: it is longer than `_MAX_LENGTH` or its parts have the types `_ROW_TYPES`.
+#: A container is treated as a table of data and skipped if its first `_MAX_PROBED` items contain no generator, and if
+#: it is longer than `_MAX_LENGTH` or its items have the types `_ROW_TYPES`.
 _MAX_LENGTH, _MAX_PROBED, _ROW_TYPES = 256, 16, (dict, list, tuple)
 #: torch's own attributes of modules and optimisers.
 _MODULE_ATTRIBUTES = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forward_pre_hooks"}
@@ -40,7 +40,7 @@ _MODULE_ATTRIBUTES = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forwa
 _OPTIMIZER_ATTRIBUTES = frozenset(("state", "param_groups", "defaults", "step"))
 #: Libraries whose functions use only the global streams.
 _LIBRARIES = frozenset(("torch", "numpy"))
-#: Types of the objects that functions of extensions are bound to; nothing can be reached from them.
+#: Types of the objects to which functions of extension modules are bound. Nothing can be reached from these objects.
 _EXTENSION_OWNERS = ("PyCapsule", "pybind11_detail")
 _GLOBAL = (random.random.__self__, np.random.mtrand._rand)  # type: ignore[attr-defined]
 
@@ -56,17 +56,16 @@ class Reachable:
     - the object that a function is bound to, its closure, its defaults, and the globals that it uses.
 
     Some spaces and environments create their generator only at the first sample. The search creates such a generator
-    immediately. Objects whose class
-    has `has_no_rng = True`, for example parts of worker processes, are skipped.
+    immediately. If a class has `has_no_rng = True`, its objects are skipped.
 
     Args:
-        is_wanted: Function that returns True for the objects to find; by default, random generators. The search does
-            not continue inside these objects.
+        is_wanted: Function that returns True for the objects to find. By default these are random generators. The
+            search does not continue inside these objects.
 
     Attributes:
-        found: The objects for which `is_wanted` returns True, by name. A name is the path to the object.
-        unknown: Names of objects that may use random numbers but whose state cannot be read: objects that functions
-            refer to, and objects that were skipped because they are nested too deeply or there are too many of them.
+        found: The objects for which `is_wanted` returns True, keyed by name. A name is the path to the object.
+        unknown: Names of objects that may use random numbers, but were not searched: objects to which functions refer,
+            and objects that are nested too deeply or are too many.
     """
 
     def __init__(self, is_wanted: Callable[[Any], bool] = lambda value: isinstance(value, GENERATORS)) -> None:
@@ -133,7 +132,7 @@ class Reachable:
 
 
 def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
-    """Return the parts of an object as (attribute, name, part); None if they cannot be determined."""
+    """Return the attributes or items of an object as (attribute, name, value). None if they cannot be determined."""
     if isinstance(value, _FUNCTIONS):
         return ((key, f"{name}.{key}", part) for key, part in _parts_of_function(value))
     if isinstance(value, Mapping):
@@ -141,7 +140,7 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
         keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(list(value)))
         return (("", f"{name}[{key}]", part) for key, part in zip(keys, list(value.values()), strict=True))
     if isinstance(value, _CONTAINERS):
-        # The parts of `envs` have the depth of `envs`. The list is a copy, because other threads may change a set or
+        # The items of `envs` have the depth of `envs`. The list is a copy, because other threads may change a set or
         # deque.
         return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(list(value)))
     if "observation_space" not in name:  # observations are not sampled from their space
@@ -173,7 +172,7 @@ def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _spaces_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the action spaces of an environment, which may be properties."""
+    """Yield the action spaces of an environment. They may be properties."""
     if hasattr(type(value), "step") and hasattr(type(value), "reset"):
         for key in ("action_space", "single_action_space"):
             with contextlib.suppress(Exception):  # user code may raise anything
@@ -212,7 +211,7 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
 
 
 def _make_generator(value: Any) -> None:
-    """Create the generator of a space or an environment that would create it at the first sample."""
+    """Create the generator of a space or an environment now, if it would be created at the first sample."""
     kind = type(value)
     if not hasattr(kind, "np_random") or getattr(value, "_np_random", True) is not None:
         return

@@ -1,4 +1,4 @@
-"""States of random streams: saving, restoring and isolating streams of programs, environments and functions."""
+"""Saving, restoring and isolating the states of random streams of programs, environments and functions."""
 
 import base64
 import contextlib
@@ -44,7 +44,7 @@ def legacy_rng(state: Any) -> np.random.RandomState | None:
     """Return a new `RandomState` with a state that `get_rng_state` returned. If `state` is None, return None.
 
     Raises:
-        ValueError: If the state belongs to another kind of generator.
+        ValueError: If the state belongs to another type of generator.
     """
     rng = None if state is None else np.random.RandomState()
     set_rng_state(rng, state)
@@ -55,7 +55,7 @@ def set_rng_state(rng: Any, state: Any) -> None:
     """Restore a state that `get_rng_state` returned, or the result of `plain_state` for such a state.
 
     Raises:
-        ValueError: If the state belongs to another kind of generator, or if only one of `rng` and `state` is None.
+        ValueError: If the state belongs to another type of generator, or if only one of `rng` and `state` is None.
     """
     if (rng is None) != (state is None):
         kinds = ("a generator", "the global stream (rng=None)")
@@ -81,7 +81,7 @@ class GlobalStreams(NamedTuple):
         python: State of `random`.
         numpy: State of NumPy's global stream.
         torch: State of torch on the CPU.
-        cuda: States of torch on each GPU; None if CUDA is not initialised.
+        cuda: State of torch on each GPU. None if CUDA is not initialised.
     """
 
     python: Any
@@ -100,7 +100,7 @@ class GlobalStreams(NamedTuple):
         """Set the global streams to these states.
 
         Raises:
-            ValueError: If there are fewer GPUs than states; the other streams are restored.
+            ValueError: If there are fewer GPUs than saved states. The other streams are restored.
         """
         random.setstate(self.python)
         np.random.set_state(self.numpy)
@@ -130,7 +130,7 @@ class GlobalStreams(NamedTuple):
 
 
 class Streams:
-    """The random streams that can be reached from some objects, by name, and the global streams.
+    """The random streams that can be reached from some objects, keyed by name, and the global streams.
 
     Attributes:
         unknown: Names of objects that may use random numbers but whose state cannot be saved.
@@ -144,8 +144,8 @@ class Streams:
         """Find the streams of environments, spaces, agents, functions and other objects; see `Reachable`.
 
         Args:
-            *owners: The objects; None is ignored. To restore streams, pass the objects in the same order as when they
-                were saved.
+            *owners: The objects. None is ignored. To restore streams, pass the objects in the same order as when the
+                streams were saved.
             with_global: True to include the global streams of `random`, NumPy and torch.
         """
         reached, names = Reachable(), Counter[str]()
@@ -161,7 +161,7 @@ class Streams:
         return {*self._generators, *([_GLOBAL] if self._with_global else [])}
 
     def now(self) -> dict[str, Any]:
-        """Return the current states by name, in the types of their libraries; this is faster than `to_plain`."""
+        """Return the current states, keyed by name, in the types of their libraries. This is faster than `to_plain`."""
         states = {name: get_rng_state(generator) for name, generator in self._generators.items()}
         return {_GLOBAL: GlobalStreams.now(), **states} if self._with_global else states
 
@@ -173,7 +173,7 @@ class Streams:
         """Set the streams to the states that `to_plain` returned. The argument may have been saved as JSON.
 
         Raises:
-            ValueError: If the names differ or a state is invalid; the valid states are restored.
+            ValueError: If the names differ or a state is invalid. The valid states are restored.
         """
         if not isinstance(plain, Mapping):
             raise ValueError(f"random streams are {type(plain).__name__}, expected a dict")
@@ -212,12 +212,12 @@ def _from_hex(text: str) -> Tensor:
 
 
 def bits_of(generator: Any) -> Any:
-    """Return the bit generator that contains the state of a `Generator` or `RandomState`; None for other objects."""
+    """Return the bit generator that contains the state of a `Generator` or `RandomState`. None for other objects."""
     return getattr(generator, "bit_generator", None) or getattr(generator, "_bit_generator", None)  # of a RandomState
 
 
 def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield a space and its parts, or an environment's action spaces, each with its generator.
+    """Yield (space, generator) for a space and all spaces inside it, or for an environment's action spaces.
 
     Args:
         source: A space, an environment, or None for no spaces.
@@ -248,7 +248,7 @@ def isolated_rng(*sources: Any) -> Iterator[None]:
     streams of the given spaces. Saving and restoring take about 0.15 ms.
 
     Args:
-        *sources: Spaces, or environments, whose action spaces are used; None is ignored.
+        *sources: Spaces or environments. For an environment, its action spaces are used. None is ignored.
     """
     streams = GlobalStreams.now()
     pairs = [each for source in sources for each in spaces_with_streams(source)]
@@ -297,10 +297,10 @@ _STREAMS: dict[str, tuple[Callable[[], bytes], Callable[[_Content], None]]] = {
 
 
 class GlobalDraws:
-    """Recorder of the global streams that an environment uses: stores their states before each call of the environment.
+    """Records the states of the global streams that an environment uses, before each call of the environment.
 
     Other code uses these streams between the calls, so their states at the beginning of the episode are not sufficient.
-    The first calls, and every 256th call after them, are checked to find the streams that the environment uses.
+    To find the streams that the environment uses, the first calls, and later every 256th call, are checked.
 
     Args:
         first: Number of calls, counted from the first one, that are all checked.
@@ -325,7 +325,7 @@ class GlobalDraws:
 
     @property
     def interval(self) -> int:
-        """At least one of this number of successive calls of the environment must be made through `call`."""
+        """Maximum number of successive calls of the environment of which one must be made through `call`."""
         return 1 if self.names or self._calls < self._first else _CHECK_INTERVAL
 
     @property
@@ -372,7 +372,7 @@ class GlobalDraws:
 
 
 def state_restorers(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]:
-    """Return functions that restore the streams, keyed by the number of the call before which they must be called.
+    """Return functions that restore the streams. The key is the number of the call before which to call the functions.
 
     Args:
         plain: The result of `GlobalDraws.to_plain`.

@@ -21,12 +21,12 @@ from pfrl_like.utils.random import RandomSource, check_held, sample_n_k
 def subsequences(
     lengths: Indices, max_len: int | None, has_state: NDArray[np.bool_] | None, rng: RandomSource = None
 ) -> tuple[Indices, Indices]:
-    """Cut each of several episodes at random to at most `max_len` steps.
+    """Select a random part of at most `max_len` consecutive steps from each of several episodes.
 
-    If `has_state` is None, the part of a long episode starts at any step that leaves at least `max_len` steps; all such
-    steps are equally likely. If `has_state` is given, the part starts only at a step with a recurrent state or at the
-    episode's first step. If no part with such a start reaches the end of the episode, the first later step
-    with a recurrent state is also allowed as a start; its part is shorter than `max_len`.
+    In an episode of L > `max_len` steps, a part starts at one of the steps 0 to L - `max_len`. All starts are equally
+    likely. If `has_state` is given, a part starts only at a step with a recurrent state, or at step 0. If step L -
+    `max_len` has no recurrent state, the first later step with a recurrent state is also a possible start. The part
+    from there to the end of the episode has fewer than `max_len` steps.
 
     Args:
         lengths: Lengths of the episodes, shape [B].
@@ -35,7 +35,7 @@ def subsequences(
         rng: NumPy generator; None uses the global NumPy stream.
 
     Returns:
-        First step of each part, counted from the beginning of its episode, and length of each part; both of shape [B].
+        First step of each part, counted from the beginning of its episode, [B], and length of each part, [B].
     """
     if max_len is None or not len(lengths) or max_len >= lengths.max():
         return np.zeros(len(lengths), np.int64), lengths
@@ -64,8 +64,8 @@ def _starts_with_state(draw: NDArray[Any], lengths: Indices, latest: Indices, ha
 class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     """Replay buffer of the last finished episodes, with at most `capacity` transitions in total.
 
-    An episode can be sampled and counts only after it has ended. Whole episodes are removed, the oldest first. An
-    episode longer than `capacity` is discarded. Items are transitions.
+    An episode can be sampled only after it has ended. Until then its transitions are not counted. Whole episodes are
+    removed, the oldest first. An episode longer than `capacity` is discarded. Items are transitions.
 
     Args:
         capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
@@ -124,7 +124,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             self._drop_episodes(episodes)
 
     def _drop_episodes(self, count: int) -> None:
-        """Remove the oldest `count` episodes from the count. The caller has removed their items."""
+        """Subtract the oldest `count` episodes from `n_episodes`. The caller has removed their items."""
         self._first_episode += count
 
     # Sampling
@@ -144,9 +144,10 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         return self._build_lists(self._rows(np.arange(first, first + length)), [length])[0]
 
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
-        """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps.
+        """Draw distinct episodes as lists of transition dicts. Return a random part of at most `max_len` steps of each.
 
-        If transitions contain a `recurrent_state`, parts start only at these transitions; see `subsequences`.
+        If some transitions contain a `recurrent_state`, a part starts only at such a transition or at the first step of
+        the episode; see `subsequences`.
 
         Returns:
             The episodes, or the pair (episodes, weights) if this buffer is prioritised and computes weights.
@@ -168,7 +169,9 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         next_actions: bool = False,
         continuation: float = 0,
     ) -> Batch:
-        """Draw the same episodes as `sample_episodes`, and return sequences, the longest first, packed time first.
+        """Draw the same parts of episodes as `sample_episodes`. Return packed sequences, the longest sequence first.
+
+        The rows of the batch are ordered by time step: first step 0 of all sequences, then step 1, and so on.
 
         `Batch.index` contains, for each sequence, the sequence number of its episode. `Batch.weight` repeats the weight
         of a sequence for each of its rows.
@@ -188,7 +191,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
         """Draw n episodes and a part of each.
 
-        Return the sequence numbers, the weights, and the first item and length of each part.
+        Return the sequence numbers of the episodes, their weights, and the first item and the length of each part.
         """
         check_held("n_episodes", n, self.n_episodes, "episodes")
         if max_len is not None and max_len < 1:

@@ -17,7 +17,7 @@ from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.random import RandomSource, check_held
 
 Strategy = Literal["future", "final", "episode"]
-#: Function of achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns; returns B values.
+#: Function of achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns. It returns B values.
 GoalFunction = Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], Any]
 
 _STRATEGIES = ("future", "final", "episode")
@@ -30,9 +30,9 @@ class HindsightReplayBuffer(ReplayBuffer):
     the desired goal of an item is replaced by a goal that was achieved in a step of the same episode. The new goal is
     set in `obs` and `next_obs` of all steps of the item, and the rewards and terminations of the steps are recomputed.
     The stored values do not change. Items are defined as in `ReplayBuffer`, but an item can be sampled only after its
-    episode has ended. If a step is terminal under the new goal, the item ends with this step. After a truncated episode
-    the value is bootstrapped. If the buffer has more than `capacity` items, the oldest items are removed, even from the
-    middle of an episode.
+    episode has ended. If a step is terminal under the new goal, the item ends with this step. If the episode was
+    truncated, targets bootstrap from its last observation. If the buffer has more than `capacity` items, the oldest
+    items are removed, even if this removes only a part of an episode.
 
     The agent's `phi` concatenates observation and goal, because the network expects one vector::
 
@@ -47,14 +47,15 @@ class HindsightReplayBuffer(ReplayBuffer):
             desired_goal, info), where achieved_goal and desired_goal have shape [B, ...]. The `compute_reward` of a
             goal environment can be used if it accepts stacked goals. `info` is a dict of the stacked extra columns of
             these steps (extra keywords of `append`).
-        strategy: Step whose achieved goal becomes the new goal. "future" samples a step between the item's first step
-            and the end of the episode. "final" uses the last step of the episode. "episode" samples one of the stored
-            steps of the episode. The achieved goal of a step is the `achieved_goal` of its next observation.
-        n_goals: k, the number of items with a new goal per item with its original goal. 0 replaces no goals.
+        strategy: Selection of the step whose achieved goal becomes the new goal. "future" samples a step from the
+            item's first step to the end of the episode. "final" uses the last step of the episode. "episode" samples
+            one of the stored steps of the episode. The achieved goal of a step is the `achieved_goal` of its next
+            observation.
+        n_goals: k, the number of items with a new goal per item with its original goal. If 0, no goals are replaced.
         num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         terminated_fn: Function that returns True for each step that ends the episode because it achieves the goal,
-            shape [B]; called like `reward_fn`. A stored terminal step stays terminal under a new goal only if achieving
-            its own goal did not end the episode, for instance after a fall. None if episodes end only by truncation.
+            shape [B]. It is called like `reward_fn`. If a stored step is terminal for another reason than its own goal,
+            for instance a fall, it is also terminal under a new goal. Pass None if episodes end only by truncation.
             Terminal steps are then rejected, because it is unknown if they are terminal under other goals.
         rng: NumPy generator; None uses the global NumPy stream.
 
@@ -65,7 +66,7 @@ class HindsightReplayBuffer(ReplayBuffer):
     """
 
     _kind = "hindsight replay buffer"
-    tells_future = False  # each new goal would need another continuation
+    tells_future = False  # the rewards in a continuation would depend on the new goal of each item
     stacks_frames = False  # observations with goals are dicts
 
     def __init__(
@@ -108,7 +109,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         env_ids: Sequence[Any] | None = None,
         **extra: Any,
     ) -> None:
-        """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
+        """Store one transition of each of several environments. End the episodes that are terminated or truncated.
 
         Raises:
             ValueError: If a value does not have the shape and type of the first transition, if the observations of the
@@ -141,9 +142,9 @@ class HindsightReplayBuffer(ReplayBuffer):
     # Sampling
 
     def sample(self, num_experiences: int) -> Any:
-        """Draw distinct items, each a list of one to `num_steps` transition dicts, with goals replaced.
+        """Draw distinct items and replace goals. An item is a list of one to `num_steps` transition dicts.
 
-        The transitions are created for this sample and are read-only. Use `memory` to change stored transitions.
+        The transition dicts are created for this sample and are read-only. Use `memory` to change stored transitions.
 
         Raises:
             ValueError: If `num_experiences` is larger than the buffer, or if `reward_fn` or `terminated_fn` returns
@@ -203,9 +204,9 @@ class HindsightReplayBuffer(ReplayBuffer):
         """Draw n items with up to L steps, and new goals for H of them. The caller checks n.
 
         Returns:
-            Sequence numbers of the items, [n]; rows of their steps, [L, n]; an array that is True for the steps that
-            belong to the item, [L, n]; rewards and terminations of the steps under the item's goal, [L, n]; positions
-            of the items with a new goal, [H]; the new goals, [H, ...].
+            Seven arrays: sequence numbers of the items, [n]; rows of their steps, [L, n]; True for each step that
+            belongs to the item, [L, n]; rewards of the steps under the item's goal, [L, n]; True for each step that is
+            terminal under this goal, [L, n]; indices of the items with a new goal, [H]; the new goals, [H, ...].
         """
         columns, index = self._columns, self._draw(n)[0]
         item, last_item = index + np.arange(self.num_steps)[:, None], self._last_item[self._rows(index)]
@@ -225,7 +226,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         return index, steps, valid, reward, terminal, replaced, goal
 
     def _draw_goals(self, index: Indices, source: Any) -> Indices:
-        """Draw for each item the item of the same episode whose achieved goal becomes the new goal."""
+        """Draw an item of the same episode for each item. The achieved goal of the drawn item becomes the new goal."""
         rows = self._rows(index)
         last = self._last_item[rows]
         if self.strategy == "final":
@@ -289,7 +290,7 @@ class HindsightReplayBuffer(ReplayBuffer):
 
 
 class _SampledTransition(ReadOnlyDict):
-    """A read-only transition of a sample; its stored values may differ."""
+    """Read-only transition of a sample. The stored transition may have another goal and reward."""
 
     advice = "a hindsight buffer creates the transitions of a sample: change buffer.memory, or a copy, dict(step)"
 

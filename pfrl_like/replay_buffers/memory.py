@@ -12,10 +12,10 @@ from pfrl_like.columns import Columns, rows_of
 from pfrl_like.utils.checks import check_rewards
 from pfrl_like.utils.random import RandomSource, check_held, sample_n_k
 
-#: Key of the importance weight of a sample. It may be set in every transition and is not stored.
+#: Key of the importance weight of a sampled item. It may be set in every transition dict, but is not stored.
 WEIGHT = "weight"
 
-#: Function called with a transition and the changes; returns the stored values.
+#: Function called with a transition and the changes. It returns the stored values.
 Edit = Callable[["StoredTransition", dict[str, Any]], dict[str, Any]]
 
 
@@ -23,15 +23,17 @@ class StoredTransition(dict[str, Any]):
     """A transition of a replay buffer. Assigning to a key changes the stored value in every item that contains it.
 
     `d[key] = value`, `d.update(...)` and `d |= ...` store a copy of the value if the value matches its column. The dict
-    then contains the stored value. Keys cannot be added or removed, except "weight", which belongs to a sample and is
-    not stored. Arrays in the dict are read-only. As long as a reference to this object exists, the buffer returns the
-    same object for its transition. Copies (`dict(d)`, `{**d}`, `copy.copy(d)`, a pickle) are ordinary dicts.
+    then contains the stored value. Keys cannot be added or removed. The exception is "weight", which belongs to a
+    sample and is not stored. Arrays in the dict are read-only. As long as a reference to this object exists, the buffer
+    returns the same object for its transition. Copies (`dict(d)`, `{**d}`, `copy.copy(d)`, a pickle) are ordinary
+    dicts.
 
     Args:
         values: The stored values.
         columns: The columns of the buffer.
         row: The row of the transition in the columns.
-        edit: Function called with this transition and the changes; returns the stored values. See `ReplayBuffer._edit`.
+        edit: Function called with this transition and the changes. It returns the stored values; see
+            `ReplayBuffer._edit`.
 
     Raises:
         ValueError: On an assignment, if the key is not a column of the buffer or the value does not match its column.
@@ -67,7 +69,7 @@ class StoredTransition(dict[str, Any]):
         return self
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key; a new key is rejected."""
+        """Return the value of a key. If the transition does not have the key, raise an error."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -77,16 +79,16 @@ class StoredTransition(dict[str, Any]):
         super().__delitem__(key)
 
     def pop(self, key: str, *default: Any) -> Any:
-        """Remove "weight" and return its value; other keys are rejected."""
+        """Remove "weight" and return its value. Other keys cannot be removed."""
         if key in self:
             self._check_removal(key)
         return super().pop(key, *default)
 
     def _check_removal(self, *keys: str) -> Any:
-        """Raise an error if other keys than "weight" would be removed.
+        """Raise an error, unless "weight" is the only key to remove.
 
         Raises:
-            TypeError: If the keys are not exactly "weight".
+            TypeError: If another key would be removed.
         """
         if keys != (WEIGHT,):
             names = [*keys] or [*self]
@@ -102,7 +104,7 @@ class StoredTransition(dict[str, Any]):
 
 
 class StoredItem(list[StoredTransition]):
-    """Read-only list of the transitions of an item or an episode; copies are ordinary lists."""
+    """Read-only list of the transitions of an item or an episode. Copies are ordinary lists."""
 
     __slots__ = ()
 
@@ -130,7 +132,7 @@ class TransitionCache(weakref.WeakValueDictionary[int, StoredTransition]):
     def build_lists(
         self, columns: Columns, rows: NDArray[np.int64], lengths: Sequence[int], edit: Edit
     ) -> list["StoredItem"]:
-        """Return the transitions in these rows, divided into lists; objects that still exist are reused.
+        """Return the transitions in these rows, divided into lists. Objects that still exist are returned again.
 
         Args:
             columns: The columns.
@@ -163,7 +165,7 @@ _CHUNK = 256
 
 
 class Memory(Sequence[Any]):
-    """View of the items of a buffer, oldest first; each item is created when it is accessed.
+    """View of the items of a buffer, oldest first. An item is created when it is accessed.
 
     Args:
         buffer: The buffer.
@@ -217,14 +219,14 @@ class Memory(Sequence[Any]):
         return self._items_at((self._first + drawn).tolist())
 
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
-        """Store an item of one transition, a dict of the arguments of the buffer's `append`.
+        """Store an item with one transition. The transition is a dict of the arguments of the buffer's `append`.
 
         If the observation of the transition equals the next observation of the item that was appended before it, the
         two items belong to the same episode.
 
         Raises:
             TypeError: If the item has several transitions, or the buffer stores whole episodes.
-            ValueError: If a value does not have the shape and type of the first transition; nothing is stored.
+            ValueError: If a value does not have the shape and type of the first transition. Nothing is stored.
         """
         buffer = self.buffer
         if buffer._horizon == np.inf:
@@ -257,11 +259,11 @@ class PrioritizedMemory(Memory):
 
     @property
     def max_priority(self) -> float:
-        """Maximum priority so far, which is the priority of new items."""
+        """Maximum priority so far. New items get this priority."""
         return float(self.buffer._priorities.max_priority)
 
     def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
-        """Store an item of one transition, or an episode. If `priority` is None, its priority is `max_priority`."""
+        """Store an item with one transition, or an episode. If `priority` is None, the priority is `max_priority`."""
         super().append(item)
         if priority is not None:
             priorities = self.buffer._priorities
@@ -303,7 +305,7 @@ class PrioritizedMemory(Memory):
 
 
 class EpisodicMemory(Memory):
-    """View of the episodes of a buffer, oldest first. Each is a list of transitions, created when it is accessed."""
+    """View of the episodes of a buffer, oldest first. An episode, a list of transitions, is created on access."""
 
     _what = "episodes"
 
@@ -323,16 +325,16 @@ class EpisodicMemory(Memory):
         return [self.buffer._episode(int(number)) for number in numbers]
 
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
-        """Store an episode, a list of dicts of the arguments of the buffer's `append`.
+        """Store an episode, a list with one dict for each step: the arguments of the buffer's `append`.
 
         Raises:
             ValueError: If the episode has no steps, or has steps after a terminal step. Nothing is stored. The error is
-                also raised if a value does not have the shape and type of the first transition. The previous steps of
-                the episode are then stored.
+                also raised if a value of a step does not have the shape and type of the first transition. The steps
+                before this step are then stored.
         """
         ended = [bool(step.get("is_state_terminal", False)) for step in item]
         if not ended or any(ended[:-1]):
-            raise ValueError(f"episode: got {len(ended)} steps, expected one or more, none before the last terminal")
+            raise ValueError(f"episode: got {len(ended)} steps, expected at least one; only the last may be terminal")
         for i, step in enumerate(item, 1):
             self.buffer._store_step(drop_weight(step), APPENDED, cut=i == len(item))
 
@@ -344,7 +346,7 @@ class PrioritizedEpisodicMemory(PrioritizedMemory, EpisodicMemory):
 
 
 class UserMemory:
-    """The user's container, which a buffer fills with PFRL's items instead of its columns.
+    """Storage in a container of the user, which a buffer fills with PFRL's items in place of its own columns.
 
     Args:
         container: Object with `append`, `len` and indexing, for example a list, a deque or a `RandomAccessQueue`. If
@@ -401,7 +403,7 @@ class UserMemory:
             self._pop()
 
     def sample(self, n: int, rng: RandomSource) -> Any:
-        """Draw distinct items, with the container's own `sample` if the container has this method."""
+        """Draw distinct items. If the container has a method `sample`, call this method."""
         check_held("num_experiences", n, len(self), "items")
         if hasattr(self.container, "sample"):
             return self.container.sample(n)

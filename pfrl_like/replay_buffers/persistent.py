@@ -1,4 +1,4 @@
-"""Replay buffers whose content is stored in a directory and survives the end of the process."""
+"""Replay buffers that store their content in a directory, from which a later process can restore the content."""
 
 import logging
 import os
@@ -35,9 +35,9 @@ _ATTEMPTS = 3
 class PersistentBuffer(RewindingBuffer):
     """Mix-in that stores a buffer's content in a directory. List it before the buffer's class among the bases.
 
-    When `append` returns, the step has been passed to the operating system. It therefore survives the end of the
-    process, also after a crash. If the machine fails, the steps since the last `sync` are lost. A sync happens every
-    `sync_every` steps, every `sync_seconds` (at the next step), in `close` and in `state_dict`.
+    When `append` returns, the step has been passed to the operating system. It is therefore not lost if the process
+    ends or crashes. If the machine fails, the steps since the last `sync` are lost. The buffer calls `sync` after
+    `sync_every` steps, and at the first step after `sync_seconds`. `close` and `state_dict` also sync.
     """
 
     def _open(
@@ -50,18 +50,19 @@ class PersistentBuffer(RewindingBuffer):
                 raise ValueError(f"{name}: got {value}, expected at least {least}")
         if not dirname:
             raise ValueError(f"dirname: got {dirname!r}, expected a directory")
-        named = None if ancestor is None else os.fspath(ancestor)
+        ancestor_path = None if ancestor is None else os.fspath(ancestor)
         # The path is absolute, because the working directory may change.
-        whole, source = rerun_paths(os.path.abspath(dirname), named, shard)
-        self.dirname = whole if shard is None else os.path.join(whole, shard)
+        root, source = rerun_paths(os.path.abspath(dirname), ancestor_path, shard)
+        self.dirname = root if shard is None else os.path.join(root, shard)
 
         self.logger = _LOGGER if logger is None else logger
         self._appending = False
-        self._wanted_capacity = self._capacity  # applied after the directory, which may hold more items, was restored
+        # The directory may contain more items than this capacity. They are restored first and then removed.
+        self._wanted_capacity = self._capacity
         self._unsynced, self._last_sync = 0, time.monotonic()
         self._process = os.getpid()
         properties = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
-        check_shards(whole, shard)
+        check_shards(root, shard)
         self._directory = LogDirectory(self.dirname, properties)
         self._files = ColumnFiles(self.dirname)
         try:
@@ -97,20 +98,22 @@ class PersistentBuffer(RewindingBuffer):
             except BaseException as error:
                 self._directory.clear()
                 if attempt + 1 == _ATTEMPTS or not isinstance(error, CheckpointError) or error.path == ancestor:
-                    raise  # other errors are retried: the ancestor's writer may have reused rows during the copy
+                    raise
+                # Copy again: the process that writes the ancestor may have overwritten rows during the copy.
 
     def _restore(self) -> None:
         logged, files = self._directory.read()
-        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)  # missing in older directories
+        # Directories of older versions do not contain the capacity.
+        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)
         if capacity is not None and (type(capacity) is not int or capacity < 1):
             raise CheckpointError(self.dirname, f"is damaged: its capacity is {capacity!r:.80}")
-        whole = self._replay(logged, files, len(logged.records))
-        if whole < len(logged.records):
+        n_complete = self._replay(logged, files, len(logged.records))
+        if n_complete < len(logged.records):
             self._set_empty_columns(files)
-            self._replay(logged, files, whole)
+            self._replay(logged, files, n_complete)
         files.grow()
-        self._keep_saves()
-        lost = len(logged.records) - whole
+        self._protect_saved_rows()
+        lost = len(logged.records) - n_complete
         if lost:
             self.logger.warning("%s: the last %d records are incomplete and are ignored", self.dirname, lost)
         held = len(self) if CAPACITY in logged.header else max(len(self), int(logged.header["n_items"]))
@@ -118,26 +121,26 @@ class PersistentBuffer(RewindingBuffer):
         self._evict()
         if dropped := held - len(self):
             removed = f"the oldest {dropped:,} of {held:,} transitions are removed, because"
-            advice = "to keep all transitions, open a copy of the directory, or use ancestor="
+            advice = "to keep all transitions of a directory, open it with a larger capacity"
             text = f"{self.dirname}: {removed} capacity is {self._capacity:,}; {advice}"
             warn_once(("rows dropped", self.dirname), text)
 
     def _replay(self, logged: LoggedState, files: ColumnFiles, count: int) -> int:
         """Rebuild the content from the state and the first `count` records. Return the number of complete records."""
-        done = 0
+        n_replayed = 0
         try:
             columns = self._set_empty_columns(files)
             self._load_state(logged._asdict(), lambda header, arrays: load_locators(header, arrays, columns))
-            for done, record in enumerate(logged.records[:count]):
+            for n_replayed, record in enumerate(logged.records[:count]):
                 if record != SYNCED:
-                    self._replay_one(columns.replay(record, check=done >= logged.synced))
-            done = -1
+                    self._replay_one(columns.replay(record, check=n_replayed >= logged.synced))
+            n_replayed = -1
             mark_used(*self.stored_steps(), check=True)
         except CheckpointError:
             raise
         except (ValueError, TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
-            if logged.synced <= done < count:
-                return done
+            if logged.synced <= n_replayed < count:
+                return n_replayed
             raise CheckpointError(self.dirname, f"is damaged: {error}") from error
         columns.records.clear()
         self._resumed = set(columns.running)
@@ -176,16 +179,16 @@ class PersistentBuffer(RewindingBuffer):
         env_ids: Sequence[Any] | None = None,
         **extra: Any,
     ) -> None:
-        """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
+        """Store one transition of each of several environments. End the episodes that are terminated or truncated.
 
         Observations are a list, a tuple or a stacked array of length k. Nested observations may also be one
         nested structure of stacked arrays.
 
         Raises:
             ValueError: If a value does not have the shape and type of the first transition, or is not an array of
-                numbers; nothing is stored.
-            CheckpointError: If the buffer is closed or belongs to another process; nothing is stored. The error is also
-                raised if the disk is full or reports an error. After that, nothing can be stored.
+                numbers. Nothing is stored.
+            CheckpointError: If the buffer is closed or belongs to another process. Nothing is stored. The error is also
+                raised if the disk is full or reports an error. Later calls cannot store anything either.
         """
         self._check_open()
         self._appending = True
@@ -213,8 +216,8 @@ class PersistentBuffer(RewindingBuffer):
 
     def _store(self) -> None:
         columns = self._columns
-        long = self._directory.count > max(self.journal_length, len(self) // 2)
-        if long or columns.schema != self._schema or not self._directory.append(columns.records):
+        is_full = self._directory.count > max(self.journal_length, len(self) // 2)
+        if is_full or columns.schema != self._schema or not self._directory.append(columns.records):
             self._write_state()
             return
         self._unsynced += len(columns.records)
@@ -223,10 +226,10 @@ class PersistentBuffer(RewindingBuffer):
             self.sync()
 
     def close(self) -> None:
-        """Write all data and release the directory's lock. The buffer is then empty. May be called again.
+        """Write all data and release the directory's lock. The buffer is then empty. A second call does nothing.
 
         Raises:
-            CheckpointError: If the state cannot be written. The buffer is closed anyway, and its steps are in its
+            CheckpointError: If the state cannot be written. The buffer is nevertheless closed, and all steps are in its
                 files.
         """
         try:
@@ -246,11 +249,14 @@ class PersistentBuffer(RewindingBuffer):
         self.close()
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
-        advice = "change the transition before you append it, or load a save into a ReplayBuffer"
+        advice = (
+            "change the transition before you append it, or load a saved file into a ReplayBuffer and change it there"
+        )
         raise TypeError(f"cannot set {[*changes]}: {type(self).__name__} does not change its files; {advice}")
 
     def _set_memory(self, memory: Any) -> None:
-        reason = f"the content of {type(self).__name__} is in its directory: use memory.append, load or close"
+        advice = "memory.append adds items, load replaces the content, and close frees the memory"
+        reason = f"the content of {type(self).__name__} is in its directory: {advice}"
         raise TypeError(f"memory: got {type(memory).__name__}, but {reason}")
 
     # State
@@ -276,36 +282,36 @@ class PersistentReplayBuffer(PersistentBuffer):
 
     Observations and extra columns are in memory-mapped files, so they may be larger than the memory. The actions and
     about 100 bytes per transition are in memory. Values must be arrays of numbers. Environment ids must be integers,
-    strings or tuples of these. `save` writes the content to one ordinary file, which `ReplayBuffer` can also load.
-    `load` replaces the content of the directory with the content of such a file. Call `close` at the end, or use the
-    buffer as a context manager, so that the directory opens faster the next time.
+    strings or tuples of these. `save` writes the content to one file, which `ReplayBuffer` can also load. `load`
+    replaces the content of the directory with the content of such a file. Call `close` at the end, or use the buffer as
+    a context manager. The directory then opens faster the next time.
 
     If the directory contains more than `capacity` items, opening it removes the oldest items and logs a warning with
     their number. `num_steps` must be the same each time the directory is opened.
 
-    A directory has one writer; opening it a second time raises an error. The lock of a process that has ended is
-    ignored. Old NFS servers do not support locks; on such servers two machines can write at the same time.
+    Only one buffer at a time can open a directory. A second buffer raises an error. The lock of a process that has
+    ended is ignored. Old NFS servers do not support locks: there, two machines could write at the same time.
 
     Args:
-        dirname: The directory; created if it does not exist.
+        dirname: The directory. It is created if it does not exist.
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
-        ancestor: Directory of another persistent buffer, whose content is copied to `dirname`. `dirname` must then be
-            new. The ancestor is not changed.
-        logger: Logger for the expected size of the directory and for losses after a crash. If None, the logger of this
-            module is used.
+        ancestor: Directory of another persistent buffer. Its content is copied to `dirname`, which must be new. The
+            ancestor is not changed.
+        logger: Logger for two messages: the expected size of the directory, and the number of records that a crash has
+            damaged. If None, the logger of this module is used.
         distributed: True to store the steps of each process of a `torch.distributed` group in its own subdirectory,
             `dirname/rank-<i>-of-<n>`. A process samples only from its own subdirectory. The group must have the same
-            size each time the directory is opened. An `ancestor` is either divided in the same way, or is the same
-            directory for all processes.
+            size each time the directory is opened. An `ancestor` has subdirectories for the same number of processes,
+            or no subdirectories. In the second case every process copies the same content.
         group: The process group. If None, the default group is used.
         num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         rng: NumPy generator; None uses the global NumPy stream.
         sync_every: Number of steps and ends of episodes between syncs. If the machine fails, only the steps after the
             last sync are lost.
         sync_seconds: Number of seconds between syncs, checked each time something is stored.
-        journal_length: Number of steps and ends of episodes after which the whole state is written and a new journal
-            begins. If half the number of items in the buffer is larger, that number is used instead. A journal has at
-            most one GiB.
+        journal_length: Maximum number of steps and ends of episodes in the journal. Longer journals are allowed if the
+            buffer is large: up to half the number of its items, and up to one GiB. If the journal is full, the whole
+            state is written and a new journal begins.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -334,22 +340,22 @@ class PersistentReplayBuffer(PersistentBuffer):
 
 
 class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
-    """An `EpisodicReplayBuffer` in a directory; files, locks and saves work as in `PersistentReplayBuffer`.
+    """An `EpisodicReplayBuffer` in a directory. `PersistentReplayBuffer` describes files, locks, `save` and `load`.
 
     If the directory contains more than `capacity` transitions, opening it removes the oldest episodes and logs a
-    warning with the number of removed transitions. Running episodes do not count.
+    warning with the number of removed transitions. Transitions of running episodes are not counted.
 
     Args:
-        dirname: The directory; created if it does not exist.
+        dirname: The directory. It is created if it does not exist.
         capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
-        ancestor: Directory of another persistent buffer, whose content is copied to `dirname`. `dirname` must then be
-            new. The ancestor is not changed.
-        logger: Logger for the expected size of the directory and for losses after a crash. If None, the logger of this
-            module is used.
+        ancestor: Directory of another persistent buffer. Its content is copied to `dirname`, which must be new. The
+            ancestor is not changed.
+        logger: Logger for two messages: the expected size of the directory, and the number of records that a crash has
+            damaged. If None, the logger of this module is used.
         distributed: True to store the steps of each process of a `torch.distributed` group in its own subdirectory,
             `dirname/rank-<i>-of-<n>`. A process samples only from its own subdirectory. The group must have the same
-            size each time the directory is opened. An `ancestor` is either divided in the same way, or is the same
-            directory for all processes.
+            size each time the directory is opened. An `ancestor` has subdirectories for the same number of processes,
+            or no subdirectories. In the second case every process copies the same content.
         group: The process group. If None, the default group is used.
         by_length: True to sample episodes in proportion to their length, so that steps of long and short episodes are
             equally likely. False to sample all episodes with equal probability.
@@ -357,9 +363,9 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
         sync_every: Number of steps and ends of episodes between syncs. If the machine fails, only the steps after the
             last sync are lost.
         sync_seconds: Number of seconds between syncs, checked each time something is stored.
-        journal_length: Number of steps and ends of episodes after which the whole state is written and a new journal
-            begins. If half the number of items in the buffer is larger, that number is used instead. A journal has at
-            most one GiB.
+        journal_length: Maximum number of steps and ends of episodes in the journal. Longer journals are allowed if the
+            buffer is large: up to half the number of its items, and up to one GiB. If the journal is full, the whole
+            state is written and a new journal begins.
 
     Raises:
         ValueError: If an argument is out of range.

@@ -88,29 +88,29 @@ class PriorityWeightError:
         return self._last_index is not None
 
     def update_errors(self, errors: Any) -> None:
-        """Update the priorities of the last sample from its errors; items removed since the sample are skipped.
+        """Update the priorities of the last sample from its errors. Items removed since the sample are skipped.
 
-        The errors are in the order of the sample.
+        The order of the errors is the order of the sampled items.
 
         Raises:
             RuntimeError: If nothing was sampled since the last call.
             ValueError: If the number of errors differs from the number of sampled items.
-            NonFiniteError: If an error is NaN or infinite; no priority is changed.
+            NonFiniteError: If an error is NaN or infinite. No priority is changed.
         """
         if self._last_index is None:
             raise RuntimeError("update_errors: nothing was sampled since the last call; call sample first")
         PriorityWeightError.update_priorities(self, self._last_index, errors)  # an override may call this method
 
     def update_priorities(self, index: Any, td_error: Any) -> None:
-        """Update the priorities of sampled items from their errors; items removed since the sample are skipped.
+        """Update the priorities of sampled items from their errors. Items removed since the sample are skipped.
 
         Args:
             index: `Batch.index` of the batch that the errors were computed for, shape [n].
             td_error: The errors, a tensor or array, shape [n]; their absolute values are used.
 
         Raises:
-            ValueError: If the lengths differ, or an index is not the number of an item stored so far.
-            NonFiniteError: If an error is NaN or infinite; no priority is changed.
+            ValueError: If the lengths differ, or if no item with an index of `index` was ever stored.
+            NonFiniteError: If an error is NaN or infinite. No priority is changed.
         """
         self._priorities.update(_on_host(index), self.priority_from_errors(td_error))
         self._last_index = None
@@ -120,7 +120,7 @@ class PriorityWeightError:
 
         Args:
             probabilities: Sampling probability P of each item, shape [n].
-            min_probability: Minimum P over all stored items; used only if `normalize_by_max` is "memory".
+            min_probability: Minimum P over all stored items. It is used only if `normalize_by_max` is "memory".
         """
         probability = np.asarray(probabilities, np.float64)
         if self.normalize_by_max == "memory":
@@ -152,10 +152,11 @@ class PriorityWeightError:
 class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
     """Replay buffer of transitions, or n-step transitions, sampled in proportion to their priorities.
 
-    `sample` stores the importance weight under "weight" in the first dict of each item; `sample_batch` stores it in
-    `Batch.weight`. The errors are written back with `update_errors` (for the last sample) or `update_priorities` (for
-    any sample). `update_priorities` finds items by their sequence numbers, so its errors may belong to an earlier
-    batch. `PriorityWeightError` documents the equations of priorities and weights.
+    `sample` stores the importance weight of an item in the item's first dict, with the key "weight". `sample_batch`
+    stores the weights in `Batch.weight`. After an update the agent passes the errors to `update_errors` or
+    `update_priorities`. `update_errors` needs the errors of the last sample. `update_priorities` accepts the errors of
+    any sample, because it finds items by their sequence numbers. `PriorityWeightError` documents the equations of
+    priorities and weights.
 
     Args:
         capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
@@ -212,7 +213,7 @@ def _require(holds: bool, name: str, value: Any, expected: str) -> None:
 
 
 def _on_host(values: Any) -> Any:
-    """Return the numbers of a tensor on any device as an array; other values are returned unchanged."""
+    """Return the numbers of a tensor on any device as an array. Return other values unchanged."""
     if not isinstance(values, torch.Tensor):
         return values
     return (values.double() if values.is_floating_point() else values).numpy(force=True)  # NumPy has no bfloat16

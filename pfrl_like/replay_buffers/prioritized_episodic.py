@@ -14,9 +14,9 @@ from pfrl_like.utils.random import RandomSource
 class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer):
     """Replay buffer whose episodes are sampled in proportion to their priorities. Each episode has one priority.
 
-    `sample_episodes` and `sample_sequences` sample by priority; `sample` and `sample_batch` sample transitions
+    `sample_episodes` and `sample_sequences` sample by priority. `sample` and `sample_batch` sample transitions
     uniformly. `update_errors` and `update_priorities` expect one error per episode or sequence. `PriorityWeightError`
-    documents the equations of priorities and weights; N is the number of episodes.
+    documents the equations of priorities and weights. In these equations N is the number of episodes.
 
     Args:
         capacity: Maximum number of transitions. If it is exceeded, the oldest episodes are removed. None if unbounded.
@@ -32,7 +32,7 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         wait_priority_after_sampling: True to raise an error if a sample is drawn before the errors of the last sample
             are written back.
         return_sample_weights: True to compute importance weights. `sample_episodes` then returns (episodes, weights),
-            and `sample_sequences` fills `Batch.weight` with the weight of the sequence that each row belongs to.
+            and `sample_sequences` stores in `Batch.weight`, for each row, the weight of the row's sequence.
         error_min: Lower bound that absolute errors are clipped to. If None, there is no bound.
         error_max: Upper bound that absolute errors are clipped to. If None, there is no bound.
         rng: NumPy generator; None uses the global NumPy stream.

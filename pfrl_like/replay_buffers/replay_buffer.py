@@ -19,7 +19,7 @@ from pfrl_like.utils.random import RandomSource, check_held, check_rng, sample_n
 
 
 class ColumnSource(Protocol):
-    """A dataset that a buffer can be filled from."""
+    """A dataset whose transitions a buffer can store."""
 
     def to_columns(self) -> tuple[Columns, list[Indices]]:
         """Return new columns, owned by the caller, and the rows of their steps, episode by episode."""
@@ -63,11 +63,11 @@ class ReplayBuffer(SavedBuffer):
         self._capacity: int | None = capacity
         self.num_steps = num_steps
         self._rng = rng
-        self._horizon: float = num_steps  # number of transitions that complete an item
+        self._horizon: float = num_steps  # number of stored transitions after which an item can be sampled
         self._columns = Columns()
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next new item
         self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: slot i % length has the row of item i
-        self._resumed: set[Any] = set()  # environments with a loaded running episode and no new step
+        self._resumed: set[Any] = set()  # environments whose running episode was loaded and has no new step yet
         self._increments: dict[str, str] = {}  # see SavedBuffer
         self._transition_cache = TransitionCache()
 
@@ -165,12 +165,14 @@ class ReplayBuffer(SavedBuffer):
         env_id: Any = 0,
         **kwargs: Any,
     ) -> None:
-        """Store one transition; error messages call `state` "obs" and `next_state` "next_obs".
+        """Store one transition. Error messages call `state` "obs" and `next_state` "next_obs".
+
+        If an error is raised, nothing is stored.
 
         Raises:
-            NonFiniteError: If a number is NaN or infinite, or the reward is too large for float32; nothing is stored.
-            ValueError: If a value does not have the shape and type of the first transition; nothing is stored.
-            TypeError: If the reward is not a number; nothing is stored.
+            NonFiniteError: If a number is NaN or infinite, or the reward is too large for float32.
+            ValueError: If a value does not have the shape and type of the first transition.
+            TypeError: If the reward is not a number.
         """
         check_transition(state, action, next_state)
         extra = {name: [value] for name, value in kwargs.items()}
@@ -189,16 +191,16 @@ class ReplayBuffer(SavedBuffer):
         env_ids: Sequence[Any] | None = None,
         **extra: Any,
     ) -> None:
-        """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
+        """Store one transition of each of several environments. End the episodes that are terminated or truncated.
 
         Observations are a list, a tuple or a stacked array of length k. Nested observations may also be one nested
-        structure of stacked arrays. This method does not check observations for NaN, because runners check them;
-        `append` does.
+        structure of stacked arrays. Unlike `append`, this method does not check observations for NaN, because the
+        runners check them. If an error is raised, nothing is stored.
 
         Raises:
-            NonFiniteError: If a reward is NaN, infinite or too large for float32; nothing is stored.
+            NonFiniteError: If a reward is NaN, infinite or too large for float32.
             ValueError: If the columns have different lengths, or a value does not have the shape and type of the first
-                transition; nothing is stored.
+                transition.
         """
         if self._user_memory is not None:
             steps = {"state": obs, "action": action, "reward": reward, "next_state": next_obs, **extra}
@@ -318,7 +320,7 @@ class ReplayBuffer(SavedBuffer):
         self._ring[live % len(self._ring)] = rows
 
     def _end_interrupted(self, obs: Any, env_ids: Sequence[Any] | None, count: int) -> None:
-        """End each loaded episode that does not continue: its newest observation differs from the new observation."""
+        """End each loaded episode whose newest observation differs from the new observation: it does not continue."""
         for env_id, new in zip(range(count) if env_ids is None else env_ids, rows_of(obs, count, "obs"), strict=True):
             if env_id in self._resumed:
                 if not self._columns.continues(env_id, new):
@@ -386,7 +388,7 @@ class ReplayBuffer(SavedBuffer):
             check_counts(n_frames=n_frames)
             stacked = stacks(self._columns, n_frames)
         size = self._next - self._first
-        if not 0 <= n <= size:  # checked here, because a call is slow
+        if not 0 <= n <= size:  # repeats the condition of `check_held`, because a call is slow
             check_held("n", n, size, "items")
         weight = None
         if self.prioritized:
@@ -395,7 +397,7 @@ class ReplayBuffer(SavedBuffer):
             index = sample_n_k(size, n, self._rng)
             if self._first:
                 index += self._first
-        # take(mode="wrap") subtracts the length repeatedly; if that needs many rounds, the index is reduced first.
+        # take(mode="wrap") subtracts the length until the index is in range. Large indices are reduced first.
         length = len(self._ring)
         slot = index if self._first < 16 * length else index - self._first // length * length
         rows = self._ring.take(slot, None, None, "wrap")
@@ -422,10 +424,10 @@ class ReplayBuffer(SavedBuffer):
         return self._transition_cache.build_lists(self._columns, rows, lengths, self._edit)
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change a stored transition; returns the stored values of the changed keys.
+        """Change a stored transition. Return the stored values of the changed keys.
 
         Raises:
-            ValueError: If a key is not a column of the buffer, or a value does not match its column; nothing is
+            ValueError: If a key is not a column of the buffer, or a value does not match its column. Nothing is
                 changed.
             LookupError: If the transition is no longer stored.
         """
@@ -436,7 +438,7 @@ class ReplayBuffer(SavedBuffer):
         return {name: stored[name] for name in changes}
 
     def _columns_of(self, container: UserMemory) -> "ReplayBuffer":
-        """Return a buffer with columns that contains the content of the user's container.
+        """Return an ordinary buffer, with columns, that contains the content of the user's container.
 
         Raises:
             TypeError: If items may have several steps, because the episodes of such items are unknown.

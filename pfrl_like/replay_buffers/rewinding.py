@@ -1,6 +1,7 @@
-"""The directory of a persistent buffer: its location, its whole state, and saves that can be restored.
+"""The directory of a persistent buffer: its location, its state, and saves.
 
-A save refers to rows of the files. These rows are not overwritten as long as the save exists.
+A save is a small file that `save_increment` writes. It refers to rows of the buffer's files. As long as the save
+exists, these rows are not overwritten, so that `load_increment` can restore the content.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from pfrl_like.storage.arrays import read_arrays
 from pfrl_like.storage.atomic import make_directory, named_errors, names_in, read_errors
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory
 
-CAPACITY = "capacity"  # header key: capacity of the buffer that wrote the records; needed for the replay of the records
+CAPACITY = "capacity"  # header key: capacity of the buffer that wrote the records, with which they are replayed
 _STEP_BYTES = 160  # upper bound of the bytes per step in states and journal, for small actions
 _SPARE = 1.25  # rows in the files per row in use, because files grow in chunks
 _SHARD = re.compile(r"rank-([0-9]+)-of-([0-9]+)")
@@ -73,11 +74,11 @@ class RewindingBuffer(ReplayBuffer):
         self._synced()
 
     def sync(self) -> None:
-        """Wait until all stored steps would survive a power failure.
+        """Wait until all stored steps are on the disk, so that a power failure cannot destroy them.
 
         Raises:
-            CheckpointError: If the buffer is closed or the disk reports an error. After that nothing can be stored,
-                because a second sync does not write data that the system dropped after the error.
+            CheckpointError: If the buffer is closed or the disk reports an error. After such an error nothing more can
+                be stored, because the system may have dropped data that a second sync would not write.
         """
         self._check_open()
         self._call_or_disable(self._directory.sync)
@@ -91,7 +92,7 @@ class RewindingBuffer(ReplayBuffer):
         """Replace the content, in memory and in the directory, with the result of `state_dict`.
 
         Raises:
-            ValueError: If the state does not match this buffer; the old content stays.
+            ValueError: If the state does not match this buffer. The old content stays.
         """
         self._check_open()
         files, before = ColumnFiles(self.dirname), self._files
@@ -103,7 +104,7 @@ class RewindingBuffer(ReplayBuffer):
             self._directory.clean(f"columns-{before.token}-")
             raise
         self._files = files
-        self._directory.saves = []  # saves refer to the old files, which are removed
+        self._directory.saves = []  # the old files, to which the saves refer, are removed
         self._call_or_disable(self._write_state)
 
     # Saves
@@ -111,13 +112,13 @@ class RewindingBuffer(ReplayBuffer):
     def save_increment(
         self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
-        """Save references to the rows of the content in a file; the rows are kept until `prune` removes this file.
+        """Save references to the rows of the content in a file. The rows are kept until `prune` removes this file.
 
-        The values are not copied, so a save is useless without the directory. Rows that only saves need are freed at
-        the first save after the files of those saves were removed.
+        The values are not copied, so a save is useless without the directory. If the file of a save was removed, the
+        next call of this method frees the rows that only the removed save needed.
 
         Raises:
-            CheckpointError: If a file cannot be written; the files of earlier saves are unchanged.
+            CheckpointError: If a file cannot be written. The files of earlier saves are unchanged.
         """
         folder = os.path.abspath(folder)
         make_directory(folder)
@@ -137,9 +138,9 @@ class RewindingBuffer(ReplayBuffer):
         """Restore the content of a save, in memory and in the directory.
 
         Raises:
-            CheckpointError: If the save does not belong to this directory or to this kind of `rng`, or is damaged; the
-                content stays. The error is also raised if rows of the save have changed. The directory must then be
-                opened again.
+            CheckpointError: If the save is damaged, belongs to another directory, or was made with a different type of
+                `rng`. The content stays. The error is also raised if rows of the save have changed. The directory must
+                then be opened again.
         """
         self._check_open()
         folder = os.path.abspath(folder)
@@ -150,7 +151,7 @@ class RewindingBuffer(ReplayBuffer):
                 raise CheckpointError(folder, f"contains a save of another buffer than {self.dirname!r}")
             self._rewind({"header": header, "arrays": arrays, "rng": reference["rng"]})
         self._directory.saves = self._saves_with(os.path.join(folder, table.name))  # the file may have been moved
-        self._keep_saves()
+        self._protect_saved_rows()
         self._call_or_disable(self._write_state)
 
     def _rewind(self, state: Mapping[str, Any]) -> None:
@@ -168,12 +169,15 @@ class RewindingBuffer(ReplayBuffer):
         self._failure = None
 
     def _saves_with(self, path: str) -> list[str]:
-        """Return the saves that still exist, at their path or in the folder of this save, and this save."""
+        """Return the paths of the earlier saves that still exist, and `path`, the path of this save.
+
+        If an earlier save has been moved to the folder of this save, its new path is returned.
+        """
         folder, before = os.path.dirname(path), self._directory.saves
         places = [save if os.path.exists(save) else os.path.join(folder, os.path.basename(save)) for save in before]
         return [*dict.fromkeys([*filter(os.path.exists, places), path])]
 
-    def _keep_saves(self) -> None:
+    def _protect_saved_rows(self) -> None:
         """Protect the rows that saves refer to from being overwritten."""
         for path in filter(os.path.exists, self._directory.saves):
             try:
@@ -184,7 +188,7 @@ class RewindingBuffer(ReplayBuffer):
 
 
 def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_bytes: int) -> None:
-    """Log the expected size of the directory; raises an error if the disk is too small for the directory."""
+    """Log the expected size of the directory. Raise an error if the disk is too small for the directory."""
     if capacity is None:
         return
     size = int(capacity * (_SPARE * row_bytes + _STEP_BYTES))
@@ -198,12 +202,12 @@ def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_by
 
 
 def rerun_paths(dirname: str, ancestor: str | None, shard: str | None) -> tuple[str, str | None]:
-    """Return a buffer's directory and ancestor: the arguments, unless the program is a rerun of a recorded run.
+    """Return a buffer's directory and ancestor. They are the arguments, unless the program reruns a recorded run.
 
-    A rerun does not change the run's directory. The rerun's buffer is in the scratch folder of the rerun and starts
-    with a copy of `dirname`. If the rerun begins at a checkpoint, training then restores the content that the
-    checkpoint names. If the rerun begins at step 0, its buffer starts empty where the buffer of the run was new: in the
-    directory of the run, or if the program names an ancestor.
+    A rerun does not change the directories of the recorded run. Its buffer is in the scratch folder of the rerun and
+    starts with a copy of `dirname`. If the rerun begins at a checkpoint, training then restores the content that the
+    checkpoint names. If the rerun begins at step 0, and the buffer of the recorded run was new, the buffer of the rerun
+    is also new. The buffer was new if it is inside the directory of the run, or if the program names an ancestor.
 
     Args:
         dirname: The directory that the program names, an absolute path.
@@ -248,7 +252,7 @@ def shard_of(distributed: bool, group: Any) -> str | None:
 
 
 def check_shards(dirname: str, shard: str | None) -> None:
-    """Raise an error if a directory is divided among a different number of processes.
+    """Raise an error if a directory has subdirectories for a different number of processes than this buffer.
 
     Raises:
         CheckpointError: If the number of processes differs, or if only one of directory and buffer is distributed.
@@ -267,7 +271,7 @@ def check_shards(dirname: str, shard: str | None) -> None:
 
 
 def ancestor_of(ancestor: str, shard: str | None) -> str:
-    """Return the directory of an ancestor's content for this process; a subdirectory if the ancestor is distributed."""
+    """Return the directory from which this process copies: the ancestor, or its subdirectory for this process."""
     if shard is None or os.path.lexists(os.path.join(ancestor, META)):
         return ancestor
     return os.path.join(ancestor, shard)

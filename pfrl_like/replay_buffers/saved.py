@@ -1,4 +1,4 @@
-"""Saving of replay buffers: the state, one file, and a folder of incremental files that several saves share."""
+"""Saving of replay buffers: as a state dict, as one file, or as files in a folder that several saves share."""
 
 import contextlib
 import copy
@@ -34,7 +34,9 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedFile:
-    """One file of a save, as an entry of the save's reference describes it.
+    """Description of one file of a save, an entry of the save's reference.
+
+    A save has segments, files with the values of consecutive items, and a table, a file with everything else.
 
     Attributes:
         name: Name of the file in the folder.
@@ -133,16 +135,16 @@ class SavedBuffer(AbstractReplayBuffer):
         return {"header": header, "arrays": arrays, "rng": get_rng_state(self._rng)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the content with the result of `state_dict`; the oldest items above the capacity are removed.
+        """Replace the content with the result of `state_dict`. Remove the oldest items above the capacity.
 
         Raises:
-            ValueError: If the state belongs to another kind of buffer or `rng`, or is inconsistent; the old content
-                stays.
+            ValueError: If the state was saved by a different type of buffer or with a different type of `rng`, or if it
+                is inconsistent. The old content stays.
         """
         self._load_state(state, restore)
 
     def _load_state(self, state: Mapping[str, Any], restore: Callable[[Any, Any], Columns]) -> None:
-        """Implement `load_state_dict`; the function `restore` creates the columns."""
+        """Implement `load_state_dict`. The function `restore` creates the columns."""
         header, arrays = state["header"], state["arrays"]
         for name, mine in (("kind", self._kind), ("num_steps", self.num_steps)):
             if header.get(name) != mine:
@@ -159,7 +161,7 @@ class SavedBuffer(AbstractReplayBuffer):
             columns.find_windows(np.arange(1, n + 1), self.num_steps)
         extra = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
         self._load_order(header, arrays, extra, first, n)
-        # No statement below can fail: the content is the old content before this line, and the new content after it.
+        # No statement below can fail. If an error was raised before this line, the buffer still has the old content.
         container, self._user_memory = self._user_memory, None
         self._columns = columns
         self._first, self._next = first, first + n
@@ -176,7 +178,7 @@ class SavedBuffer(AbstractReplayBuffer):
         """Write the content and the state of `rng` to one file, atomically.
 
         Args:
-            filename: The file; an existing file of this name is replaced.
+            filename: The file. An existing file of this name is replaced.
             allow_pickle: True to pickle values that are not arrays: object observations, actions, extra columns,
                 environment ids.
 
@@ -189,7 +191,7 @@ class SavedBuffer(AbstractReplayBuffer):
     def load(self, filename: str, *, allow_pickle: bool = False) -> None:
         """Replace the content with the content of a file.
 
-        The state of `rng` is loaded if the file contains the state of a generator of the same kind.
+        The state of `rng` is loaded only if the file contains the state of a generator of the same type.
 
         Args:
             filename: File written by `save` or, with `allow_pickle`, by PFRL.
@@ -197,7 +199,7 @@ class SavedBuffer(AbstractReplayBuffer):
                 of memory. Use it only for files whose origin you know.
 
         Raises:
-            CheckpointError: If the file is damaged or does not contain a matching buffer; the old content stays.
+            CheckpointError: If the file is damaged or does not contain a matching buffer. The old content stays.
         """
         with read_errors(filename, MISFIT):
             if is_array_file(filename):
@@ -235,7 +237,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._load_extra_state(header, {"priority": priority[len(priority) - n :]}, first, n)
 
     def _append_windows(self, windows: Iterable[list[dict[str, Any]]]) -> None:
-        """Append PFRL's items; items that share a transition object belong to the same episode."""
+        """Append PFRL's items. Items that contain the same transition object belong to the same episode."""
         episode_of: dict[int, int] = {}
         for window in windows:
             if not 1 <= len(window) <= self.num_steps:
@@ -271,22 +273,22 @@ class SavedBuffer(AbstractReplayBuffer):
     def save_increment(
         self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
-        """Write the changes since another save of this buffer, or since the save that was loaded.
+        """Write the changes since an earlier save of this buffer, or since the save that was loaded.
 
         Steps that cannot be sampled yet are written every time. Small segments are joined with the items after them.
 
         Args:
-            folder: Folder of the files of all saves; created if it does not exist.
-            last: The reference of the other save; its files must exist. If it is None, or if the content of
-                the buffer is not based on that save, the whole content is written.
+            folder: Folder of the files of all saves. It is created if it does not exist.
+            last: The reference of the earlier save, whose files must exist. If it is None, or if the content of the
+                buffer is not based on that save, the whole content is written.
             allow_pickle: True to pickle values that are not arrays: object observations, actions, extra columns,
                 environment ids.
 
         Returns:
-            The reference, as JSON, for `load_increment` and the next save.
+            The reference of the new save, a dict of JSON values, for `load_increment` and the next save.
 
         Raises:
-            CheckpointError: If a file cannot be written; the files of earlier saves are unchanged.
+            CheckpointError: If a file cannot be written. The files of earlier saves are unchanged.
         """
         if self._user_memory:
             return {**super().save_increment(folder), "is_whole": True}  # changes of a user's container are unknown
@@ -314,23 +316,22 @@ class SavedBuffer(AbstractReplayBuffer):
         return self._reference(folder, segments, table, state["rng"])
 
     def _should_join(self, segment: SavedFile, end: int) -> bool:
-        """Return True if a segment is rewritten together with the items from `end` on.
+        """Return True if a segment should be written again, as one segment with the items from `end` on.
 
-        The result is True if the segment has at most as many items as follow it, and all of these items fit in one
-        segment.
+        This is so if the segment is not larger than the number of these items, and if all fit in one segment.
         """
         new = self._next - end
         return segment.count <= new and self._next - max(segment.first, self._first) <= _LARGEST
 
     def _should_rewrite(self, segment: SavedFile) -> bool:
-        """Return True if so many items of a segment were changed that the segment is rewritten instead of patched."""
+        """Return True if so many items of a segment were changed that it should be written again, without a patch."""
         if self._columns.edits == segment.edits:
             return False
         rows = self._rows(np.arange(max(segment.first, self._first), segment.end))
         return _REWRITE_FACTOR * int(changed_since(self._columns, rows, segment.edits).any(axis=1).sum()) > len(rows)
 
     def _segments_of(self, folder: str, last: Mapping[str, Any] | None) -> list[SavedFile]:
-        """Return the segments of a reference with items of this buffer; [] if the content is not based on that save."""
+        """Return the segments of a save that contain items of this buffer; [] if the content is not based on it."""
         if last is None or last["table"]["name"] not in self._increments:
             return []
         segments = [SavedFile.from_entry(entry) for entry in last["segments"]]
@@ -354,8 +355,8 @@ class SavedBuffer(AbstractReplayBuffer):
                 of memory. Use it only for files whose origin you know.
 
         Raises:
-            CheckpointError: If a file is missing or damaged, or belongs to another kind of buffer or `rng`; the old
-                content stays.
+            CheckpointError: If a file is missing or damaged, or was saved by a different type of buffer or with a
+                different type of `rng`. The old content stays.
         """
         folder = os.fspath(folder)
         with read_errors(folder, MISFIT):
@@ -380,7 +381,7 @@ class SavedBuffer(AbstractReplayBuffer):
         first: int,
         n: int,
     ) -> None:
-        """Check and load the state that depends on the order of the items; errors are raised before any change."""
+        """Check and load the state that depends on the order of the items. If this fails, nothing is changed."""
         self._load_extra_state(header["own"], extra, first, n)
 
     def _extra_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -388,7 +389,7 @@ class SavedBuffer(AbstractReplayBuffer):
         return {}, {}
 
     def _load_extra_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
-        """Load the result of `_extra_state` for items `first` to `first + n - 1`. Raise errors before any change."""
+        """Load the result of `_extra_state` for items `first` to `first + n - 1`. If this fails, nothing is changed."""
 
 
 def sequence_number(header: Mapping[str, Any], name: str) -> int:
@@ -420,16 +421,16 @@ def _stored_segments(entries: Iterable[Any], first: int, n: int) -> Iterator[tup
 
 
 def prune(folder: str | os.PathLike[str], kept_references: Iterable[Mapping[str, Any]]) -> None:
-    """Remove the files of increments that none of these references names; other files are not removed.
+    """Remove the files of all saves in a folder, except the files that the given references name.
 
-    Do not call this function while an increment is being written.
+    Files that `save_increment` did not write are not removed. Do not call this function while a save is being written.
 
     Args:
-        folder: Folder of the files; if it does not exist, nothing happens.
+        folder: Folder of the files. If it does not exist, nothing happens.
         kept_references: References of the saves to keep, as returned by `save_increment`.
 
     Raises:
-        CheckpointError: If a reference is invalid, or the folder cannot be read; nothing is removed.
+        CheckpointError: If a reference is invalid, or the folder cannot be read. Nothing is removed.
     """
     folder = os.fspath(folder)
     with read_errors(folder, MISFIT):

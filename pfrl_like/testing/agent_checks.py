@@ -27,16 +27,15 @@ from pfrl_like.testing.trial import UNSEEDED, Trial, check_an_interrupted_run_re
 from pfrl_like.utils.checks import check_action
 from pfrl_like.utils.random_seed import set_random_seed
 
-#: Number of calls of `update` within which an agent on a GPU must raise `NonFiniteError`. The agent checks only every
-#: few updates, because a check synchronises the CPU with the GPU.
+#: Maximum number of calls of `update` after which an agent on a GPU must raise `NonFiniteError`. The agent does not
+#: check every update, because a check synchronises the CPU with the GPU.
 CALLS_ON_GPU = 100
 
 
 def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int = 40, seed: int = 0) -> None:
     """Check that an agent meets the contracts of `pfrl_like.agent`.
 
-    To check your own Q-function, explorer or replay buffer, pass a function that makes an agent with this part. For
-    example::
+    To check your own Q-function, explorer or replay buffer, pass a function that makes an agent with it. For example::
 
         def make_agent(**options):
             q_function = nn.Sequential(nn.Linear(5, 2), DiscreteActionValueHead())  # or your own
@@ -183,7 +182,7 @@ def check_a_loaded_agent_is_the_saved_one(trial: Trial) -> None:
 
 
 def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
-    """Check that targets bootstrap after every step that the arguments of `observe` do not mark as terminated."""
+    """Check that targets do not bootstrap after a step with `done=True`, and bootstrap after all other steps."""
     gamma = getattr(trial.trained, "gamma", None)
     if not trial.learns_from_batches or gamma is None:
         return
@@ -198,7 +197,7 @@ def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
 
 
 def check_training_data_are_the_true_steps(trial: Trial) -> None:
-    """Check that the agent learns from the true steps, with several environments and every autoreset mode."""
+    """Check that the agent learns from the steps that several environments made, in every autoreset mode."""
     agent = trial.trained
     learns = hasattr(agent, "update") or hasattr(agent, "learn")
     if learns and hasattr(agent, "batch_act") and hasattr(agent, "gamma"):
@@ -206,10 +205,10 @@ def check_training_data_are_the_true_steps(trial: Trial) -> None:
 
 
 def check_bootstrapping_depends_on_the_discount(trial: Trial) -> None:
-    """Check that TD errors depend on the next observation exactly if the discount is not 0 and `bootstraps` is True.
+    """Check that TD errors depend on the next observation if the discount is not 0, and only then.
 
-    If `joins_next_states` of the agent is True, the function does not check the discount 0, because the agent's batch
-    normalisation always uses the next states.
+    If the agent's `bootstraps` is False, they must never depend on it. If the agent's `joins_next_states` is True, the
+    discount 0 is not checked, because the agent's batch normalisation always uses the next states.
     """
     agent = trial.trained
     if not hasattr(agent, "update") or not hasattr(agent, "gamma"):
@@ -268,8 +267,8 @@ def check_update_changes_parameters(trial: Trial) -> None:
 def check_a_batch_with_nan_is_rejected(trial: Trial) -> None:
     """Check that a batch with NaN raises `NonFiniteError` and does not change the agent.
 
-    The rewards are NaN. If `bootstraps` of the agent is False, the observations are NaN instead, because the agent may
-    ignore the rewards.
+    The rewards are NaN. If the agent's `bootstraps` is False, the observations are NaN instead, because such an agent
+    may ignore the rewards.
     """
     agent, batch = trial.trained_again(), trial.batch_of(trial.trained)
     before = copy.deepcopy(state_of(agent))
@@ -370,5 +369,5 @@ def _learned_state(state: dict[str, Any]) -> Any:
 
 
 def _state_and_size(agent: Any) -> tuple[Any, int]:
-    """Return the agent's state, and the number of items in its replay buffer; 0 without a buffer."""
+    """Return the agent's state, and the number of items in its replay buffer (0 if it has no buffer)."""
     return state_of(agent), len(getattr(agent, "replay_buffer", None) or ())

@@ -27,7 +27,7 @@ def check_estimator(make_estimator: MakeEstimator, episodes: Any = None, *, seed
     Each `check_*` function of this module checks one contract.
 
     Args:
-        make_estimator: Function or class that returns a new estimator, which `fit` will build. The check is fast if
+        make_estimator: Function or class that returns a new estimator that is not built yet. The check is fast if
             networks and batches are small.
         episodes: Dataset for `fit`. If None, the check makes a dataset of random observations [4] with three discrete
             actions or continuous actions [2].
@@ -141,7 +141,7 @@ def check_fitting_is_reproducible(make_estimator: MakeEstimator, episodes: Any, 
 
 
 def check_a_loaded_model_equals_the_saved_one(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """Check that training continues from a loaded model exactly as from the saved model."""
+    """Check that further training of a loaded model and of the saved model results in the same parameters."""
     algo, path = _fitted(make_estimator, episodes), os.path.join(folder, "model.pt")
     algo.save_model(path)
     other = make_estimator()

@@ -1,4 +1,4 @@
-"""Short training runs, a task with known values (`Chain`), `check_env`, and a comparison of nested states."""
+"""Short training runs, an environment with known values (`Chain`), `check_env`, and comparison of nested states."""
 
 import copy
 import math
@@ -22,7 +22,7 @@ from pfrl_like.utils.env_values import mask_keyword, own_copy, seed_env
 
 
 class Episodes:
-    """Copy of an environment that starts new episodes itself; `obs` and `mask` are the latest observation and mask.
+    """Copy of an environment that starts new episodes itself. `obs` and `mask` are the latest observation and mask.
 
     Args:
         env: Environment with any interface that `as_gymnasium` accepts. The class uses a copy of it.
@@ -37,7 +37,7 @@ class Episodes:
             self._begin()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Any]:
-        """Make one step; return the observation after the step, reward, terminated, truncated and the action mask."""
+        """Make one step. Return the observation after the step, reward, terminated, truncated and the action mask."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         obs, mask = own_copy(obs), own_copy(info.get(ACTION_MASK))
         self.obs, self.mask = obs, mask
@@ -90,13 +90,13 @@ def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
 
 
 def _mask_keywords(masks: Sequence[Any]) -> dict[str, Any]:
-    """Return the keyword `action_mask` for the masks of all environments; empty if an environment has no mask."""
+    """Return the keyword `action_mask` with the masks of all environments; {} if an environment has no mask."""
     return {} if any(mask is None for mask in masks) else {ACTION_MASK: list(masks)}
 
 
-#: Values (terminated, truncated) of the last step of an episode: successive episodes use successive pairs.
+#: Pairs (terminated, truncated) for the last step of an episode. Each episode uses the next pair.
 ENDINGS = ((False, True), (True, False), (True, True))
-#: Maximum numbers of steps of an episode: successive episodes use successive numbers.
+#: Maximum numbers of steps of an episode. Each episode uses the next number.
 LENGTHS = (3, 5, 4, 2)
 
 
@@ -117,10 +117,9 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
     Args:
         env: Environment with any interface that `as_gymnasium` accepts. The class uses a copy of it.
         number: Index of this environment among several environments. Environments with different indices have episodes
-            of different lengths, which end with different values of (terminated, truncated).
+            of different lengths and with different values of (terminated, truncated) in the last step.
         seed: Seed of the random rewards, and of the first episode if `reset` of the environment accepts a seed.
-        endings: Values (terminated, truncated) of the last step of an episode: successive episodes use successive
-            pairs.
+        endings: Pairs (terminated, truncated) for the last step of an episode. Each episode uses the next pair.
         own_rewards: True to replace the rewards of the environment with random numbers, so that every reward, and every
             sum of consecutive rewards, is unique.
 
@@ -147,7 +146,7 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         self._obs: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode. `seed` is ignored: the first call uses the constructor's seed, later calls none."""
+        """Start an episode. `seed` is ignored. The first call uses the seed of the constructor, later calls no seed."""
         try:
             obs, info = self.env.reset() if self._seed is None else self.env.reset(seed=self._seed)
         except ValueError:  # `reset` accepts no seed
@@ -222,7 +221,7 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
         return self._observation(), reward, self._state == self.size, self._steps == self.time_limit, {}
 
     def q_values(self, gamma: float) -> NDArray[np.float64]:
-        """Return the optimal values of every state and action, [size + 1, 2]; zeros for the terminal state.
+        """Return the optimal values of every state and action, [size + 1, 2]. They are 0 in the terminal state.
 
         If the agent always moves, the discounted sum of the rewards from state s up to the last state is S(s) = (s + 1)
         + gamma (s + 2) + ... + gamma**(size - 1 - s) size. If `terminates`, the value of s is V(s) = S(s). Otherwise
@@ -333,14 +332,14 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
 
 
 def _choices(space: Any) -> list[int]:
-    """Return the number of actions in each dimension of a space; an empty list for spaces without masks."""
+    """Return the number of actions in each dimension of a space. Return [] if masks do not exist for the space."""
     if isinstance(space, spaces.MultiDiscrete):
         return [int(n) for n in space.nvec.flatten()]
     return [int(space.n)] if isinstance(space, spaces.Discrete) else []
 
 
 def _checked_mask(space: Any, obs: Any, info: Any, source: str, terminated: bool = False) -> Any:
-    """Check the action mask in the results of `reset` or `step` and return a copy; return None if there is no mask."""
+    """Check the action mask in the result of `reset` or `step`. Return a copy, or None if there is no mask."""
     mask, sizes = info.get(ACTION_MASK, obs.get(ACTION_MASK) if isinstance(obs, dict) else None), _choices(space)
     if mask is None or not sizes:
         return None
@@ -354,7 +353,7 @@ def _checked_mask(space: Any, obs: Any, info: Any, source: str, terminated: bool
 
 
 def _allowed(space: Any, action: Any, mask: Any) -> Any:
-    """Return an allowed action: in each dimension the sampled number or, if masked, the next allowed number."""
+    """Return an allowed action: in each dimension the sampled number, or the next allowed number if it is masked."""
     if mask is None:
         return action
     first, last = np.ravel(space.start), np.cumsum(_choices(space))
@@ -380,7 +379,7 @@ def _as_assertion(check: Any, *arguments: Any) -> None:
 
 
 def require(holds: Any, message: str) -> None:
-    """Raise an error with this message if `holds` is false; unlike `assert`, also with `python -O`.
+    """Raise an error with this message if `holds` is false. Unlike `assert`, this also works with `python -O`.
 
     Raises:
         AssertionError: If `holds` is false.
@@ -415,7 +414,7 @@ def require_equal(first: Any, second: Any, message: str, name: str = "state", *,
 
 
 def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -> str | None:
-    """Return a description of the first difference between two nested states; None if they are equal.
+    """Return a description of the first difference between two nested states, or None if they are equal.
 
     Args:
         first: Dicts, lists and tuples of tensors, arrays, numbers, strings and None.

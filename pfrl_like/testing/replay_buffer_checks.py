@@ -68,7 +68,7 @@ def episodes_of(env_id: int, lengths: Iterable[int]) -> list[Episode]:
 
 
 def fill(buffer: Any, environments: list[list[Episode]]) -> None:
-    """Append the steps of the environments alternately; call `stop_current_episode` after a truncated episode."""
+    """Append the steps of the environments alternately. Call `stop_current_episode` after each truncated episode."""
     queues = [[(step, step is episode[-1]) for episode in episodes for step in episode] for episodes in environments]
     while any(queues):
         for queue in filter(None, queues):
@@ -91,7 +91,7 @@ def two_environments() -> list[list[Episode]]:
 
 
 def expected_items(environments: list[list[Episode]], num_steps: int) -> list[tuple[int, ...]]:
-    """Return the items that the buffer must contain for these episodes, each as the numbers of its steps; sorted."""
+    """Return the sorted list of the items that the buffer must contain. An item is a tuple of its step numbers."""
     items = []
     for episode in (episode for episodes in environments for episode in episodes):
         numbers = [int(step["state"][0]) for step in episode]
@@ -100,7 +100,7 @@ def expected_items(environments: list[list[Episode]], num_steps: int) -> list[tu
 
 
 def step_numbers(items: Any) -> list[tuple[int, ...]]:
-    """Return sampled items, each as the numbers of its steps; sorted."""
+    """Return the sorted list of sampled items. An item is a tuple of its step numbers."""
     return sorted(tuple(int(step["state"][0]) for step in item) for item in items)
 
 

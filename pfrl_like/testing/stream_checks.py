@@ -1,4 +1,4 @@
-"""Checks that agents learn from the true steps of several environments, with every autoreset mode."""
+"""Checks that the training data of an agent are the steps that its environments made, in every autoreset mode."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from pfrl_like.envs import SerialVectorEnv, VectorStream, as_vector_stream
 from pfrl_like.testing.play import RecordedEnv, Step, play_stream, require
 from pfrl_like.utils.env_values import space_kind
 
-#: Maximum difference between rewards, or between discounts, that count as equal.
+#: Maximum difference between rewards, or between discounts, that are treated as equal.
 TOLERANCE = 1e-5
 
 
 class Row(NamedTuple):
-    """One row of an agent's training data; `next_obs` is None if the agent does not use the next observation."""
+    """One row of an agent's training data. `next_obs` is None if the agent does not use the next observation."""
 
     obs: NDArray[np.float32]
     action: NDArray[np.float32]
@@ -31,11 +31,11 @@ class Row(NamedTuple):
 
 
 class UpdateRecorder:
-    """Records an agent's training data: the first arguments of `update`, and of `learn` if `update` does not call it.
+    """Records the batch of each call of `update`, and of each call of `learn` that does not come from `update`.
 
     Attributes:
-        raw: First arguments of `update`, which contain raw observations.
-        features: First arguments of `learn`, which contain features: batches, or episodes of a rollout.
+        raw: Batches that were passed to `update`. They contain raw observations.
+        features: Batches, or episodes of a rollout, that were passed to `learn`. They contain features.
     """
 
     def __init__(self, agent: Any) -> None:
@@ -44,10 +44,11 @@ class UpdateRecorder:
         self._inside = False
         for name, records in (("update", self.raw), ("learn", self.features)):
             if callable(getattr(agent, name, None)):
-                recording = functools.partial(self._pass, getattr(agent, name), records)
+                recording = functools.partial(self._call, getattr(agent, name), records)
                 vars(agent)[name] = recording  # the agent treats `setattr` as an override of PFRL's method
 
-    def _pass(self, learn: Callable[..., Any], records: list[Any], batch: Any, *others: Any, **keywords: Any) -> Any:
+    def _call(self, learn: Callable[..., Any], records: list[Any], batch: Any, *others: Any, **keywords: Any) -> Any:
+        """Record the batch and call `update` or `learn`. Inside `update`, do not record the batch of `learn`."""
         if self._inside:
             return learn(batch, *others, **keywords)
         records.append(batch)
@@ -75,7 +76,7 @@ def rows_of(data: Any) -> list[Row]:
 
 
 class Record:
-    """Recorded steps of environments, with which an agent's training data are compared.
+    """Recorded steps of environments. An agent's training data are compared with them.
 
     Args:
         envs: The environments.
@@ -95,7 +96,7 @@ class Record:
         self.gamma = gamma
         self.truncation_terminates = truncation_terminates
         self.features = features
-        self.windows: list[tuple[list[Step], list[Step] | None]] = []  # consecutive steps, and the episode after them
+        self.windows: list[tuple[list[Step], list[Step] | None]] = []  # consecutive steps, and their next episode
         for env in envs:
             for i, episode in enumerate(env.episodes):
                 after = env.episodes[i + 1] if i + 1 < len(env.episodes) else None
@@ -105,7 +106,10 @@ class Record:
         self._rewards = np.array([*map(sum, rewards)])
 
     def find(self, row: Row) -> list[Step] | str:
-        """Return the consecutive steps of one episode that a row equals, or a description of the row's error."""
+        """Return the recorded steps that a row was made from, consecutive steps of one episode.
+
+        If there are no such steps, return a description of the error.
+        """
         error = ""
         for i in np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE):
             steps, after = self.windows[i]
@@ -135,7 +139,7 @@ class Record:
         if after and np.array_equal(row.next_obs, self._features_of(after[0].obs)):
             message = f"a step with {ended} bootstraps from {row.next_obs}, the first observation of the next episode"
             return f"{message}, expected the last observation of its episode, {last.next_obs}"
-        return f"a step to the observation {last.next_obs} is in the training data with {row.next_obs}"
+        return f"a step with next_obs {last.next_obs} is in the training data with next_obs {row.next_obs}"
 
     def _features_of(self, obs: Any) -> NDArray[np.float32]:
         features: NDArray[np.float32] = _flat(obs) if self.features is None else _numbers(self.features([obs]))[0]
@@ -149,7 +153,7 @@ def _numbers(nested: Any) -> NDArray[np.float32]:
 
 
 def _columns(nested: Any) -> Any:
-    """Return nested tensors with sorted dicts; tensors [N] get the shape [N, 1]."""
+    """Return nested tensors with sorted dicts. Tensors [N] get the shape [N, 1]."""
     if isinstance(nested, Mapping):
         return {key: _columns(nested[key]) for key in sorted(nested)}
     if isinstance(nested, tuple | list):
@@ -163,8 +167,8 @@ def _flat(value: Any) -> NDArray[np.float32]:
     return vector
 
 
-#: Pairs of autoreset mode (None if the caller resets the environments) and number of environments.
-FORMS: tuple[tuple[AutoresetMode | None, int], ...] = (
+#: Pairs of an autoreset mode (None if the caller resets the environments) and a number of environments.
+STREAM_SETUPS: tuple[tuple[AutoresetMode | None, int], ...] = (
     (AutoresetMode.NEXT_STEP, 3),
     (AutoresetMode.SAME_STEP, 2),
     (AutoresetMode.DISABLED, 2),
@@ -180,7 +184,7 @@ def check_streams(
     require_equal: Callable[[Any, Any, str], None],
     state_of: Callable[[Any], Any],
 ) -> None:
-    """Check the training data and the replay buffer of an agent, for each autoreset mode in `FORMS`.
+    """Check the training data and the replay buffer of an agent, for each autoreset mode in `STREAM_SETUPS`.
 
     Args:
         make_agent: Function that returns an untrained agent with `batch_act`, and with `update` or `learn`. Every call
@@ -197,19 +201,19 @@ def check_streams(
     """
     states: dict[int, tuple[str, Any]] = {}
     missing = None
-    for mode, n_envs in FORMS:
+    for mode, n_envs in STREAM_SETUPS:
         envs = [RecordedEnv(env, number, seed) for number in range(n_envs)]
         if mode is not None and not _fits_gymnasium(envs[0]):
             continue
-        agent, form = make_agent(), f"{n_envs} environments, autoreset {mode.value if mode else 'by the caller'}"
+        agent, setup = make_agent(), f"{n_envs} environments, autoreset {mode.value if mode else 'by the caller'}"
         recorder = UpdateRecorder(agent)
         play_stream(agent, stream_of(envs, mode), n_steps)
-        require(recorder.raw or recorder.features, f"the agent has made no update in {n_steps} steps of {form}")
+        require(recorder.raw or recorder.features, f"the agent has made no update in {n_steps} steps of {setup}")
         if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # the agent gets the same calls in both modes
             state = state_of(agent)
-            other, expected = states.setdefault(n_envs, (form, state))
-            require_equal(expected, state, f"{form}, resulted in a different agent than {other}")
-        missing = check_rows(agent, recorder, envs, form) or missing
+            other, expected = states.setdefault(n_envs, (setup, state))
+            require_equal(expected, state, f"training with {setup} resulted in a different agent than with {other}")
+        missing = check_rows(agent, recorder, envs, setup) or missing
     require(missing is None, f"a step is not in the replay buffer: {missing}")
 
 
@@ -221,7 +225,7 @@ def stream_of(envs: list[RecordedEnv], mode: AutoresetMode | None) -> VectorStre
     return as_vector_stream(gymnasium.vector.SyncVectorEnv(makers, autoreset_mode=mode))
 
 
-def check_rows(agent: Any, recorder: UpdateRecorder, envs: list[RecordedEnv], form: str = "") -> str | None:
+def check_rows(agent: Any, recorder: UpdateRecorder, envs: list[RecordedEnv], setup: str = "") -> str | None:
     """Check that the recorded training data and the replay buffer contain only steps of these environments.
 
     Returns:
@@ -246,10 +250,10 @@ def check_rows(agent: Any, recorder: UpdateRecorder, envs: list[RecordedEnv], fo
         record = Record(envs, gamma, features_of_obs, getattr(agent, "learn_from_truncated", False))
         results = [record.find(row) for row in rows]
         error = next((each for each in results if isinstance(each, str)), None)
-        require(error is None, f"the data passed to {name} are not the true steps ({form}): {error}")
+        require(error is None, f"the data passed to {name} are not the steps that were made ({setup}): {error}")
         if stored and rows is stored and (buffer.capacity is None or len(buffer) < buffer.capacity):
             stored_steps = {id(steps[0]) for steps in results}
-            return next((f"{step} ({form})" for step in ended_steps(envs) if id(step) not in stored_steps), None)
+            return next((f"{step} ({setup})" for step in ended_steps(envs) if id(step) not in stored_steps), None)
     return None
 
 
@@ -274,6 +278,6 @@ def ended_steps(envs: list[RecordedEnv]) -> Iterator[Step]:
 
 
 def _fits_gymnasium(env: Any) -> bool:
-    """Return True if gymnasium can make a vector environment from copies of this environment."""
+    """True if gymnasium can make a vector environment from copies of this environment."""
     spaces = env.observation_space, env.action_space
     return all(isinstance(space, gymnasium.Space) and space_kind(space) != "other" for space in spaces)

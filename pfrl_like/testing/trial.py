@@ -1,4 +1,4 @@
-"""`Trial`: a trained agent for checks. `check_an_interrupted_run_resumes`: a check of runs with checkpoints."""
+"""`Trial`, a trained agent for checks, and `check_an_interrupted_run_resumes`, a check of runs with checkpoints."""
 
 import contextlib
 import csv
@@ -51,7 +51,7 @@ class Trial:
         self.trained.save(folder)
 
     def require_equal(self, first: Any, second: Any, message: str, name: str = "state") -> None:
-        """Raise an AssertionError with this message if two states differ; rounding differences are allowed on a GPU."""
+        """Raise an AssertionError with this message if two states differ. On a GPU rounding differences are allowed."""
         require_equal(first, second, message, name, exact=self.on_cpu)
 
     @property
@@ -66,7 +66,7 @@ class Trial:
         return self.make_agent()
 
     def trained_again(self) -> Any:
-        """Return the trained agent after resetting it, except for its buffer, to its state at the end of training."""
+        """Return the trained agent, restored to its state at the end of training. Its buffer is not restored."""
         self.trained.load(self._folder)
         return self.trained
 
@@ -121,7 +121,7 @@ class Trial:
 
 
 def state_of(agent: Any) -> dict[str, Any]:
-    """Return `state_dict` (tensors that change with the agent), or the bytes that `save` writes if there is none."""
+    """Return `state_dict`, whose tensors change with the agent. If there is none, return the bytes of saved files."""
     if hasattr(agent, "state_dict"):
         state: dict[str, Any] = agent.state_dict()
         return state
@@ -142,10 +142,10 @@ class InterruptedRun(Exception):
 
 
 class ShuffledEnv(gymnasium.Env[Any, Any]):
-    """Environment whose observations, rewards and ends of episodes are random; its state can be saved exactly.
+    """Environment whose observations, rewards and ends of episodes are random. Its state can be saved exactly.
 
     Args:
-        observations: Observations, from which `reset` and `step` sample.
+        observations: `reset` and `step` return random elements of these observations.
         env: Environment with the spaces of the observations and actions.
         seed: Seed of the environment's random stream. The rewards also depend on NumPy's global stream.
     """
@@ -193,7 +193,7 @@ def check_an_interrupted_run_resumes(trial: Trial) -> None:
         resumed = _run(trial, Path(folder, "stopped"), 1, resume=True)
         record = json.loads(Path(folder, "stopped", "run.json").read_text())["resumed"]
         if difference(uninterrupted, resumed, exact=trial.on_cpu) is not None:
-            # Is the reason that the uninterrupted run itself is not reproducible?
+            # The reason may be that even an uninterrupted run is not reproducible.
             message = f"two runs with the same seed, both uninterrupted, have different results ({UNSEEDED})"
             trial.require_equal(uninterrupted, _run(trial, Path(folder, "repeated"), 0), message, "results")
     if trial.on_cpu:

@@ -18,12 +18,12 @@ from pfrl_like.wrappers.wrapper import Wrapper, has_ended, random_stream, reset_
 class EpisodicLifeEnv(Wrapper):
     """End an episode when a life is lost, and continue the same game in the next episode.
 
-    The loss of a life terminates the episode, so that returns do not include the rewards of later lives. `reset` starts
+    The loss of a life terminates the episode, so that returns do not contain the rewards of later lives. `reset` starts
     a new game only if the game has ended, if it was truncated (`truncated` or `info["needs_reset"]`), or if a seed or
     options are passed. Otherwise `reset` makes one no-op step in the current game.
 
     Args:
-        env: Environment of an Atari game, whose `unwrapped.ale.lives()` returns the number of lives left.
+        env: Environment of an Atari game. `env.unwrapped.ale.lives()` must return the number of lives left.
 
     Attributes:
         lives: Number of lives after the last step.
@@ -137,7 +137,7 @@ class NoopResetEnv(OpeningWrapper):
 
 
 class FireResetEnv(OpeningWrapper):
-    """Start each episode with the actions 1 and 2, for games that start after the fire button is pressed.
+    """Start each episode with the actions 1 and 2, because some games wait until the fire button is pressed.
 
     Args:
         env: Environment whose action 1 is "FIRE".
@@ -173,7 +173,8 @@ def _box_of(env: Any) -> Any:
 class ScaledFloatFrame(Wrapper):
     """Divide observations by 255 and convert them to float32.
 
-    A replay buffer needs four times as much memory for float32 observations. To avoid this, divide in `phi` instead.
+    A replay buffer needs four times as much memory for float32 observations as for uint8. To avoid this, divide in the
+    agent's `phi` instead.
 
     Args:
         env: Environment with arrays as observations.
@@ -229,7 +230,7 @@ class MaxAndSkipEnv(Wrapper):
 
 
 class FlickerFrame(Wrapper):
-    """Replace each observation by zeros with probability 0.5, using the environment's random stream `np_random`.
+    """Replace each observation by zeros with probability 0.5. The wrapper uses the environment's stream `np_random`.
 
     The wrapper makes a game partially observable (Hausknecht and Stone 2015, arXiv:1507.06527), to train recurrent
     agents.

@@ -1,4 +1,4 @@
-"""Time limit that requests a reset without ending the episode."""
+"""Time limit that sets `info["needs_reset"]` in place of the flags of `step`."""
 
 from collections.abc import Mapping
 from typing import Any

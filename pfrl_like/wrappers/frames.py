@@ -28,7 +28,7 @@ class WarpFrame(Wrapper):
 
     Args:
         env: Environment with uint8 observations: RGB images [height, width, 3] or greyscale images [height, width].
-        channel_order: "hwc" for images [84, 84, 1], "chw" for images [1, 84, 84].
+        channel_order: "hwc" for results [84, 84, 1], "chw" for results [1, 84, 84].
 
     Raises:
         ValueError: If the observations have a different shape or dtype or are smaller than 84x84, or if `channel_order`
@@ -56,7 +56,7 @@ class WarpFrame(Wrapper):
 
 
 def stack_axis_of(channel_order: str) -> int:
-    """Return the axis of the channels in images of a channel order.
+    """Return the axis of the channels in an image with this channel order.
 
     Raises:
         ValueError: If `channel_order` is neither "hwc" nor "chw".
@@ -112,13 +112,13 @@ def _opencv() -> Any:
 
 
 class LazyFrames:
-    """Frames that are concatenated to one array only on access.
+    """Stack of frames that concatenates them to one array only when the array is used.
 
     Consecutive observations share their frames, so that each frame is in memory once. Replay buffers also store each
     frame once.
 
     Args:
-        frames: Arrays with the same shape and dtype, which must not be changed later.
+        frames: Arrays with the same shape and dtype. They must not be changed later.
         stack_axis: Axis along which the frames are concatenated.
     """
 

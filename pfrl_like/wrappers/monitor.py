@@ -203,7 +203,7 @@ class Monitor(Wrapper):
         return list(self._lengths)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the data of all episodes, including the current episode as if it ended now."""
+        """Return the data of all episodes. The current episode is included with its present return and length."""
         running = int(self._length > 0)
         return {
             "returns": self._returns + [self._return] * running, "lengths": self._lengths + [self._length] * running,

@@ -15,8 +15,7 @@ class RandomizeAction(Wrapper):
     """Replace a fraction of the actions by uniformly random actions.
 
     The wrapper makes the environment stochastic, as in some evaluations on Atari games. For exploration, use an
-    explorer instead. Until it is seeded, the wrapper uses the global NumPy stream. Then the wrapper uses its own
-    stream.
+    explorer instead. The wrapper uses the global NumPy stream, or its own stream after it was seeded.
 
     Args:
         env: Environment with a Discrete action space.

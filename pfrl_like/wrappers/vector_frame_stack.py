@@ -58,8 +58,8 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
 class VectorFrameStack(VectorEnvWrapper):
     """Stack the last `k` frames of each environment, like `FrameStack` for a single environment.
 
-    The frames are stacked in this process. The worker processes of a `MultiprocessVectorEnv` then send only the newest
-    frames, and not stacks that are k times as large. If `env` is a `gymnasium.vector.VectorEnv`, in any autoreset mode,
+    The frames are stacked in this process. Therefore the workers of a `MultiprocessVectorEnv` send only the newest
+    frames, not stacks, which are k times as large. If `env` is a `gymnasium.vector.VectorEnv`, in any autoreset mode,
     the wrapper is also a `gymnasium.vector.VectorEnv`, and its observations are arrays [num_envs, ...]. Otherwise each
     observation is a `LazyFrames`.
 

@@ -80,7 +80,7 @@ class Wrapper(Forwarding):
 
 
 def has_ended(result: Any) -> bool:
-    """True if a step, given by its four or five values, ends the episode by a flag or by `info["needs_reset"]`."""
+    """True if a step ends the episode by a flag or by `info["needs_reset"]`. `result` is the result of `step`."""
     return any(result[2:-1]) or bool(result[-1].get("needs_reset", False))
 
 
@@ -95,7 +95,7 @@ def random_stream(env: Any) -> Any:
 
 
 def _new(cls: Any) -> Any:
-    """Return a new object of `cls` that is also a `gymnasium.Wrapper`, without calling `__init__`."""
+    """Return a new object of a subclass of `cls` and `gymnasium.Wrapper`, without calling `__init__`."""
     return object.__new__(_gymnasium_class(cls))
 
 

@@ -36,7 +36,7 @@ def h5py_module() -> Any:
 
 
 class Members:
-    """Members of a group of a file, which are read safely.
+    """Reads the members of a group of an HDF5 file safely.
 
     Args:
         group: The group.
@@ -123,7 +123,7 @@ class Members:
 
 @contextlib.contextmanager
 def new_hdf5(path: str | os.PathLike[str], **options: Any) -> Iterator[Any]:
-    """Return a context with a new h5py file, which replaces `path` at the end of the context.
+    """Context manager with a new h5py file. At the end of the context, the file replaces `path`.
 
     Args:
         path: The file.

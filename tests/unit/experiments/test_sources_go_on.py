@@ -136,7 +136,7 @@ def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make):
 def test_another_environment_is_told_of():
     source = begun(serial(ENVS["random actions"]), 4)
     [reason] = serial(ENVS["own stream"]).restore_state(source.saved_state())
-    assert "the environment has 1 layers, expected 3" in reason
+    assert "the environment has 0 wrappers, expected 2" in reason
 
 
 @pytest.mark.parametrize(

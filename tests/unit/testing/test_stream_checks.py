@@ -16,7 +16,7 @@ from pfrl_like.agents import DQN, PPO, OffPolicyAgent
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing import Chain, check_agent
 from pfrl_like.testing.play import ENDINGS, LENGTHS, RecordedEnv, play_stream
-from pfrl_like.testing.stream_checks import FORMS, check_rows, check_streams, stream_of
+from pfrl_like.testing.stream_checks import STREAM_SETUPS, check_rows, check_streams, stream_of
 
 CUT_OFF = "terminated=False and truncated=True is in the .* discount 0, expected 0.9.*only termination stops"
 TERMINAL = "terminated=True and truncated=.* is in .* with the discount 0.9, expected 0, .* a terminal state"
@@ -56,7 +56,7 @@ def check_only_streams(make: Any) -> None:
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize(("fault", "sentence"), FAULTS)
 def test_another_end_of_episodes_is_named(fault: type, sentence: str, make: Any) -> None:
-    with pytest.raises(AssertionError, match=rf"are not the true steps \(.*\): .*({sentence})"):
+    with pytest.raises(AssertionError, match=rf"are not the steps that were made \(.*\): .*({sentence})"):
         check_only_streams(functools.partial(make, fault))
 
 
@@ -104,11 +104,11 @@ def test_another_agent_in_another_autoreset_mode_is_named() -> None:
         if first != second:
             raise AssertionError(message)
 
-    with pytest.raises(AssertionError, match="resulted in a different agent than 2 .* SameStep"):
+    with pytest.raises(AssertionError, match="resulted in a different agent than with 2 .* SameStep"):
         check_streams(functools.partial(make_dqn, Nothing), Chain(), 40, 0, require_equal, lambda agent: next(states))
 
 
-@pytest.mark.parametrize(("mode", "n_envs"), FORMS)
+@pytest.mark.parametrize(("mode", "n_envs"), STREAM_SETUPS)
 def test_episodes_end_in_every_way_in_every_form(mode: AutoresetMode | None, n_envs: int) -> None:
     envs = [RecordedEnv(Chain(terminates=False), number) for number in range(n_envs)]
     agent: OffPolicyAgent = make_dqn(Nothing)
