@@ -235,7 +235,7 @@ def test_networks_that_learnt_by_other_scalers_are_warned_of() -> None:
     with pytest.warns(UserWarning, match="was trained with the action_scaler MinMax") as caught:
         other.copy_policy_from(given)
     assert len(caught) == 1  # a policy sees no rewards
-    with pytest.warns(UserWarning, match="from rewards through the reward_scaler Standard") as caught:
+    with pytest.warns(UserWarning, match="was trained with the reward_scaler Standard") as caught:
         other.copy_q_function_from(given)
     assert len(caught) == 2
 
