@@ -196,7 +196,7 @@ class RecordedColumns(Columns):
         self.records.append(b"".join(parts))
 
     def _fields_of_a_step(self) -> list[Field]:
-        """Return the fields to which the row numbers in a record refer, in order: obs, next_obs, extra columns."""
+        """Return the fields of the row numbers in a record, in order: obs, next_obs, extra columns."""
         assert self.obs is not None
         return [self.obs, *self.fields]
 
