@@ -1,4 +1,4 @@
-"""Columns with values in files. They write a record of each step, from which the columns can be rebuilt."""
+"""Columns with values in files. They write a record of each step. The columns can be rebuilt from the records."""
 
 import json
 import struct

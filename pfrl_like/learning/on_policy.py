@@ -82,7 +82,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     #: Minibatch of the subclass's method that is running, for example `_lossfun`. None if no such method is running.
     _override_batch: Batch | None = None
-    #: Episodes from which the subclass's `update` that is running learns. None if no such method is running.
+    #: Episodes of the subclass's `update` that is running. None if no such method is running.
     _override_episodes: Episodes | None = None
 
     def __init__(
