@@ -13,7 +13,7 @@ from torch import nn
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
-from pfrl_like.utils.contexts import MODES, Mode, evaluating_in_thread, state_with_mode
+from pfrl_like.utils.contexts import MODE_LOCK, Mode, evaluating_in_thread, state_with_mode
 from pfrl_like.utils.reprs import never_raising, shown
 
 
@@ -125,7 +125,7 @@ class Agent(ABC):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         reduced: Any = self.__reduce_ex__(4)
         make, arguments, state, *_ = reduced
-        with MODES:  # no layer may be copied while another thread changes its mode
+        with MODE_LOCK:  # no layer may be copied while another thread changes its mode
             memo[id(self)] = copied = make(*arguments)
             state = copy.deepcopy(state, memo)
         restore = getattr(copied, "__setstate__", vars(copied).update)
@@ -182,7 +182,7 @@ class BatchAgent(Agent):
 
 
 class AsyncAgent(Agent):
-    """Interface of agents of which several processes run copies. The copies share their parameters."""
+    """Interface of agents that several processes copy and run. The copies share their parameters."""
 
     @property
     @abstractmethod

@@ -140,7 +140,7 @@ class A2C(OnPolicyAgent):
         )  # fmt: skip
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make one gradient step on the `a2c_loss` of the whole rollout, or call the subclass's override."""
+        """Make one gradient step on the `a2c_loss` of the whole rollout, or call the subclass's `update`."""
         if self._overridden_hooks and self._override_episodes is None:
             return learn_by_update(self, episodes)
         steps = self._with_advantages(episodes, self.tau if self.use_gae else 1.0)

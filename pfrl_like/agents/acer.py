@@ -221,8 +221,8 @@ class ACER(AsyncActorCritic, AsyncAgent):
         Args:
             batch: The steps in order, with raw observations.
             errors_out: If not None, the list is cleared and filled with the absolute errors.
-            **steps: PFRL's keyword arguments in place of `batch`. They are allowed only while an override of a subclass
-                is running.
+            **steps: PFRL's keyword arguments in place of `batch`. They are allowed only while a subclass's method is
+                running, for example its `update_on_policy`.
 
         Returns:
             The errors of the action values (target minus Q(s, a)) and the statistics of the loss. The errors have shape
@@ -244,7 +244,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return result
 
     def sync_parameters(self) -> None:
-        """Copy the shared parameters to the acting model. If an override is running, also update the average model."""
+        """Copy the shared parameters to the acting model. Inside a subclass's method, also update the average model."""
         copy_param(self.model, self._shared_model)
         if self._override_batch is not None and self.trust_region_alpha < 1:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
@@ -291,14 +291,14 @@ class ACER(AsyncActorCritic, AsyncAgent):
     # PFRL's methods that a subclass may override
 
     def _learn_by_hooks(self, statevar: Any) -> None:
-        """Call `update_on_policy`. This method calls the subclass's overrides of PFRL's methods.
+        """Call `update_on_policy`, which calls the methods of PFRL that a subclass overrides.
 
         Args:
             statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.
         """
         overrides.store_model_outputs(self)
         self.update_on_policy(statevar)
-        if self.past_rewards:  # an override of `update_on_policy` may leave the steps in place
+        if self.past_rewards:  # a subclass's `update_on_policy` may leave the steps in place
             self.init_history_data_for_online_update()
 
     def update_on_policy(self, statevar: Any) -> None:
@@ -316,7 +316,8 @@ class ACER(AsyncActorCritic, AsyncAgent):
     def init_history_data_for_online_update(self) -> None:
         """Clear the last steps.
 
-        The agent calls an override of this method in the constructor and after each update from the last steps.
+        If a subclass overrides this method, the agent calls it in the constructor and after each update from the last
+        steps.
         """
         overrides.forget_steps(self)
 

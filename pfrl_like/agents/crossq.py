@@ -118,7 +118,7 @@ class CrossQ(SoftActorCritic):
     ) -> None:
         if soft_update_tau is not None:
             raise TypeError("soft_update_tau is given, but CrossQ has no target networks: leave the argument out")
-        del soft_update_tau  # the default of the base class has no effect without target networks
+        del soft_update_tau  # the base class then uses its default, which has no effect without target networks
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         for name, critic in zip(self._critic_names, self.critics, strict=True):
             if is_recurrent(critic):

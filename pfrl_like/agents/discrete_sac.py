@@ -151,7 +151,7 @@ class DiscreteSAC(SoftActorCritic):
     """
 
     value_type: type[Any] = Categorical
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "SoftActorCritic")
     value_of = staticmethod(value_of_state)
     _densities_of = staticmethod(probabilities)

@@ -78,12 +78,12 @@ class REINFORCE(OnPolicyAgent):
     value_type = Distribution
     _warned_of_truncation = False
 
-    #: These attributes are read by overrides of PFRL's methods; see `accumulate_grad`.
+    #: A subclass's method that replaces a method of PFRL may read these attributes; see `accumulate_grad`.
     reward_sequences: list[list[float]] = []
     log_prob_sequences: list[list[Tensor]] = []
     entropy_sequences: list[list[Tensor]] = []
     n_backward: int = 0
-    #: Episodes from which a running override of a PFRL method learns.
+    #: Episodes of the subclass's method that is running, for example `batch_update`.
     _override_sequences: Sequence[Batch] = ()
 
     def __init__(
@@ -168,9 +168,9 @@ class REINFORCE(OnPolicyAgent):
         and `batch_update` calls `accumulate_grad`.
 
         The sequences are stored in three attributes. Each attribute is a list with one list per episode.
-        `log_prob_sequences` and `entropy_sequences` contain tensors [1] with graph. `reward_sequences` contains floats;
-        its first entry is 0, because PFRL's implementation skips the first reward. `n_backward` counts the calls before
-        a gradient step.
+        `log_prob_sequences` and `entropy_sequences` contain tensors [1] with graph. `reward_sequences` contains floats.
+        The first float of each episode is 0, because PFRL's implementation ignores the first reward. `n_backward` is
+        the number of calls of `accumulate_grad` since the last gradient step.
         """
         accumulate_gradient(self)
 

@@ -211,10 +211,10 @@ class TRPO(OnPolicyAgent):
         return advantage, stats
 
     def rollback(self, updates: int) -> None:
-        """Do nothing, because `n_updates` counts policy steps.
+        """Leave `n_updates` unchanged. It counts policy steps, and no policy step was skipped.
 
-        A non-finite loss on a GPU skips only steps of the value function. A non-finite policy step raises an error at
-        once.
+        On a GPU, only steps of the value function are skipped, if their loss is NaN or infinite. A policy step that is
+        NaN or infinite raises an error at once.
         """
 
     def update_policy(self, batch: Batch) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ class AWR(Estimator):
             that are not fitted yet.
         action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
             scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
-            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            policies. Explorers, replay buffers and the methods of the estimator use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
             rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
@@ -133,7 +133,7 @@ class DiscreteAWR(AWR):
             that are not fitted yet.
         action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
             scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
-            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            policies. Explorers, replay buffers and the methods of the estimator use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
             rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.

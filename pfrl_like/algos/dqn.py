@@ -39,7 +39,7 @@ class DQN(QLearning):
             that are not fitted yet.
         action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
             scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
-            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            policies. Explorers, replay buffers and the methods of the estimator use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
             rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
@@ -108,7 +108,7 @@ class DoubleDQN(DQN):
             that are not fitted yet.
         action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
             scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
-            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            policies. Explorers, replay buffers and the methods of the estimator use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
             rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.
@@ -161,7 +161,7 @@ class DiscreteCQL(DoubleDQN):
             that are not fitted yet.
         action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent `impl` learns from
             scaled actions and returns scaled actions. "min_max" scales actions to [-1, 1], the output range of the
-            policies. The methods of the estimator, explorers and replay buffers use unscaled actions. `fit_online` fits
+            policies. Explorers, replay buffers and the methods of the estimator use unscaled actions. `fit_online` fits
             "min_max" to the bounds of the action space.
         reward_scaler: Scaler of the rewards in training: "min_max", "standard", "return", "multiply", or a `Scaler` of
             rewards such as `ClipRewardScaler(-1.0, 1.0)`. Predicted returns are then returns of scaled rewards.

@@ -73,7 +73,7 @@ class AugmentationPipeline:
     __call__ = transform
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the augmentations as JSON values, from which the constructor creates an equal pipeline.
+        """Return the augmentations as JSON values. The constructor creates an equal pipeline from these values.
 
         Raises:
             TypeError: If an augmentation is a function of the user, because it has no description.

@@ -1,7 +1,8 @@
 """The columns of replay buffers and datasets. Each step is a row, and each observation is stored once.
 
-A step refers to the rows of its observation and next observation, and to its successor: the row of the next step of the
-same episode. A buffer or dataset owns the columns. It decides which steps can be sampled and when a step is released.
+Each step stores three row numbers: of its observation, of its next observation, and of the next step of the same
+episode (its successor). A buffer or dataset owns the columns. It decides which steps can be sampled and when a step is
+released.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -81,7 +82,7 @@ class Columns(Steps):
             free = self.obs_rows.free
             if len(free) < 2:
                 self.obs_rows.reserve(2)
-                plain = self.plain  # a file that grows is mapped to another array
+                plain = self.plain  # `reserve` may map the file to a new array
                 assert plain is not None
             at = run.pending
             if not at or plain[at].tobytes() != obs.tobytes():
@@ -153,7 +154,7 @@ class Columns(Steps):
             raise ValueError(f"env_ids: got {list(env_ids)}, expected {k} different ids")
         self._check_names(extra)
         obs_field, action_field, first = self.obs, self.action, None
-        if obs_field is None or action_field is None:  # after all checks, the first step defines the columns
+        if obs_field is None or action_field is None:  # the first step defines the columns, after all checks
             first = rows_of(obs, k, "obs")[0], rows_of(action, k, "action")[0]
             obs_field = Field.like(Rows(), first[0], strict=True, frames=True)
             action_field = Field.like(Rows(), first[1], strict=False)

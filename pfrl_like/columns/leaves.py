@@ -36,8 +36,8 @@ class Rows:
 
     Attributes:
         free: Numbers of unused rows. Take a row with `free.pop()` after `reserve(1)`.
-        released: List to which the numbers of rows are added that are no longer used. In this class it is the list
-            `free`, so that the rows can be reused immediately.
+        released: List of the numbers of rows that are no longer used. In this class, this list is `free`, so that the
+            rows can be reused immediately.
         size: Length of the arrays.
     """
 

@@ -93,8 +93,8 @@ def continuation(
     Args:
         store: The columns.
         last: Last step of each item.
-        horizon: Number of steps after each item, if the episode is long enough. There may be more steps, if the steps
-            after another item of the same episode follow directly.
+        horizon: Number of steps after each item, if the episode is long enough. If the steps after another item of the
+            same episode overlap with these steps or follow directly, they are included, too.
         gamma: Discount factor per step.
         device: Device of the tensors.
         observed: Function that returns the observations of steps as tensors, or, if called with `following=True`, their
@@ -105,7 +105,7 @@ def continuation(
     """
     assert store.obs is not None
     if not horizon > 0:
-        raise ValueError(f"continuation: got {horizon!r}, expected a number of steps >= 0, or infinity for all steps")
+        raise ValueError(f"continuation: got {horizon!r}, expected a number of steps > 0, or infinity for all steps")
     steps, first, after = _linked(store, last, horizon)
     if store.lacks_next:
         store.check_next_exists(steps)

@@ -1,4 +1,4 @@
-"""Columns with values in files. They write a record of each step, from which the columns can be rebuilt."""
+"""Columns with values in files. They write a record of each step. The columns can be rebuilt from the records."""
 
 import json
 import struct
@@ -196,7 +196,7 @@ class RecordedColumns(Columns):
         self.records.append(b"".join(parts))
 
     def _fields_of_a_step(self) -> list[Field]:
-        """Return the fields to which the row numbers in a record refer, in order: obs, next_obs, extra columns."""
+        """Return the fields of the row numbers in a record, in order: obs, next_obs, extra columns."""
         assert self.obs is not None
         return [self.obs, *self.fields]
 

@@ -10,7 +10,7 @@ Structure = int | dict[Any, Any] | tuple[Any, ...]
 
 
 class ReadOnlyDict(dict[Any, Any]):
-    """Read-only dict of values that were copied out of columns. A change would have no effect, so it raises TypeError.
+    """Read-only dict of values that were copied out of columns. A change would have no effect, and raises TypeError.
 
     Copies (`dict(d)`, `{**d}`, `copy.deepcopy(d)`) are ordinary dicts.
 

@@ -28,7 +28,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     The reward convention defines which reward belongs to which action. All arrays, episodes and transitions of a
     dataset, `append`, `dump`, and objects that are created from the dataset use its reward convention. The convention
-    has no influence on the steps with which agents are trained.
+    has no influence on the steps from which agents learn.
 
     - "next_row": the reward of the action in row t is in row t + 1, in the same row as the observation after the action
       (d3rlpy before 1.0). An episode of T steps has T + 1 rows. The last row contains the last observation, and the

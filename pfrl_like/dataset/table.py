@@ -202,7 +202,7 @@ class Table:
         return self._columns(self.obs, self.action)
 
     def to_columns(self) -> Columns:
-        """Return new columns, to which the caller may append. Array observations are copied at the first append."""
+        """Return new columns. The caller may append to them. Array observations are copied at the first append."""
         table = self if isinstance(self.obs.rows, SharedRows) else concatenate_tables([self])
         obs = shared_field(self.obs.leaves[0].data) if table is self else table.obs
         return table._columns(obs, self.action.astype(np.float32) if self.action.dtype == np.float64 else self.action)

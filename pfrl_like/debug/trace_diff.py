@@ -37,7 +37,7 @@ class Difference(NamedTuple):
         same: Last step at which the traces are known to be equal, or -1.
         t: First step at which the traces are known to differ, or -1 if they are equal.
         needs_tensors: True if a comparison of the agents' tensors may explain the difference.
-        last: Last step of which both traces have a record.
+        last: Last step that both traces contain.
     """
 
     text: str

@@ -341,8 +341,8 @@ class ActorFactory:
 def vary_streams(explorer: Any, index: int) -> None:
     """Advance the random generators of an explorer by `index` jumps. Different actors then draw different numbers.
 
-    The function finds two types of generators: attributes of the explorer, and the generator of a space of which a
-    method is an attribute of the explorer, for example `space.sample`.
+    The function finds two types of generators: attributes of the explorer, and generators of spaces. A space is found
+    if the explorer has one of its methods as an attribute, for example `space.sample`.
     """
     for name, value in [*getattr(explorer, "__dict__", {}).items()] if index else ():
         space: Any = getattr(value, "__self__", None)

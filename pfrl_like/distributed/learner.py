@@ -21,7 +21,7 @@ from typing import Any
 from pfrl_like.distributed.actor import HOLD, LISTENING, STEPS, SharedWeights
 from pfrl_like.processes import SharedArrays, send
 
-#: Actors wait if the learner is more than this number of steps behind the rate `updates_per_step`.
+#: Actors wait if the learner has not yet made the updates for more than this number of steps.
 SLACK = 100
 #: Maximum number of seconds for which the poller serves connected actors after a request to stop.
 GRACE = 2.0

@@ -49,7 +49,7 @@ class Categorical(TorchCategorical):
         return other
 
     def masked(self, action_mask: Any) -> "MaskedCategorical":
-        """Return the distribution without the probability of masked actions.
+        """Return the distribution in which masked actions have probability 0. The other probabilities are renormalised.
 
         Args:
             action_mask: True for allowed actions, a tensor or array [..., n] or [n]. If a row allows no action, all its
@@ -76,7 +76,7 @@ class Categorical(TorchCategorical):
         return samples.T.reshape((*sample_shape, *self._batch_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the probability of each action [...], [...]."""
+        """Return the log-probabilities, [...], of the actions `value`, [...]."""
         logits = self.logits
         if value.shape != self._batch_shape:
             shape = torch.broadcast_shapes(value.shape, self._batch_shape)  # type: ignore[no-untyped-call]
@@ -165,7 +165,7 @@ class ProductOfCategoricals(Distribution):
         return other
 
     def masked(self, action_mask: Any) -> "ProductOfCategoricals":
-        """Return the distribution without the probability of masked actions.
+        """Return the distribution in which masked actions have probability 0. The other probabilities are renormalised.
 
         Args:
             action_mask: True for allowed actions, concatenated over the dimensions, a tensor or array [..., sum(nvec)]
@@ -194,7 +194,7 @@ class ProductOfCategoricals(Distribution):
         return self.choices.sample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the probability of actions [..., n], [...]."""
+        """Return the log-probabilities, [...], of the actions `value`, [..., n]."""
         return self.choices.log_prob(value).sum(-1)
 
     def entropy(self) -> Tensor:
@@ -213,7 +213,10 @@ def _padded_rows(numbers: Tensor, nvec: tuple[int, ...], filler: float) -> Tenso
 
 @functools.lru_cache(maxsize=32)
 def _indices(nvec: tuple[int, ...], device: torch.device) -> Tensor:
-    """Return for each entry of a row [n * max(nvec)] the index of its number; sum(nvec) for unused entries."""
+    """Return the index in the unpadded row of each entry of a padded row, [n * max(nvec)].
+
+    The index of an unused entry is sum(nvec).
+    """
     indices: list[int] = []
     for i, size in enumerate(nvec):
         indices += [sum(nvec[:i]) + k if k < size else sum(nvec) for k in range(max(nvec))]

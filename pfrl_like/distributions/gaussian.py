@@ -132,7 +132,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
         return -0.5 * noise.square().sum(-1) - volume, (volume + self._event_shape[0] / 2).expand(self._batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the density at `value` [..., n], [...]."""
+        """Return the log-densities, [...], of the actions `value`, [..., n]."""
         volume = self._log_volume()
         return -0.5 * ((value - self.loc) / self.scale).square().sum(-1) - volume
 
@@ -223,7 +223,7 @@ class SquashedGaussian(Distribution):
         return before.tanh(), log_prob - log_slope_of_tanh(before).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Return the logarithm of the density at `value` [..., n], [...]."""
+        """Return the log-densities, [...], of the actions `value`, [..., n]."""
         before = self._before_squashing(value)
         return self.base_dist.log_prob(before) - log_slope_of_tanh(before).sum(-1)
 

@@ -147,7 +147,7 @@ class VectorStream(ABC):
         return [obs[i] if row else other[i] for i, row in enumerate(rows)]
 
     def _saved_layers(self) -> list[Any]:
-        """Return a list with the state of each wrapper, the outermost first, or None if it has no `saved_state`."""
+        """Return the state of each wrapper, the outermost first. A wrapper without `saved_state` has the state None."""
         *wrappers, _ = layers_of(self.env)
         return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
 

@@ -58,7 +58,7 @@ class Job:
         counters: Counters that all processes share.
         make_env: Function that makes an environment, called as `make_env(process_index, test=...)`.
         make_agent: Function that makes an agent, called as `make_agent(process_index)`. None if `agent` is given.
-        agent: Agent of which every process gets a copy. None if `make_agent` is given.
+        agent: Agent. Every process gets a copy. None if `make_agent` is given.
         shared: Attributes of the agent that all processes share, keyed by name.
         seeds: Seeds of the random streams, one for each process.
         steps: Step at which training ends. Steps are counted over all processes.

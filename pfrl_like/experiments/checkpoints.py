@@ -35,9 +35,9 @@ RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
 #: Number of checkpoints whose complete state is kept if `keep` is None. The second newest is used if the newest is
 #: damaged.
 _RESUMABLE = 2
-#: Suffixes of saved agents. If several have the same step, the last suffix in this list is loaded first.
-#: `<t>_checkpoint` is loaded before `<t>_finish`, because the end of training may have truncated the last episode of
-#: `<t>_finish`.
+#: Suffixes of saved agents. If several saved agents have the same step, the agent whose suffix is last in this list is
+#: loaded first. `<t>_checkpoint` is loaded before `<t>_finish`, because the end of training may have truncated the last
+#: episode of `<t>_finish`.
 _SUFFIXES = ("previous", "finish", "checkpoint", "except")
 _PREVIOUS = "_previous"
 _NAME = re.compile(rf"(\d+)_(?:{'|'.join(_SUFFIXES)})")
@@ -138,7 +138,7 @@ class Checkpoints:
         self._next = clock.t - clock.t % self.interval + self.interval
         first = clock.previous_t - clock.previous_t % self.interval + self.interval
         *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
-        for skipped in others if self.keep is None else ():  # all multiples in this tick but the last one
+        for skipped in others if self.keep is None else ():  # the earlier due steps of this tick
             with self._handling_failures(f"{skipped}_checkpoint"):
                 save_agent(self.agent, skipped, self.outdir, self.logger, suffix="_checkpoint")
         if due < clock.steps or (due == clock.steps and self.at_end):
@@ -224,7 +224,7 @@ class Checkpoints:
         return f"the newest complete save is {next(names, 'none')}"
 
     def _handling_failures(self, name: str) -> contextlib.AbstractContextManager[None]:
-        self.writes.unsaved_files.pop(self._name, None)  # the new save replaces the last one
+        self.writes.unsaved_files.pop(self._name, None)  # forget the failure of the last save
         self._name = name
         return self.writes.handling(name)
 

@@ -71,7 +71,7 @@ class EpochRunner:
         eval_n_episodes: Number of episodes of the evaluation after every epoch. If 0, there are no evaluations.
         snapshot_interval: Number of epochs between snapshots.
         keep_snapshots: Number of snapshots to keep, in addition to `best`. A run can resume from each of them. If None,
-            the agents of all snapshots are kept, and a run can resume from the newest two.
+            the agent files of all snapshots are kept, but a run can resume only from the newest two snapshots.
         on_snapshot_failure: "raise": a failed write of a snapshot, table or trace ends training. "warn": the first
             failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
             has space. Earlier snapshots are always kept. A file that cannot be created always raises an error. Failed
@@ -161,7 +161,7 @@ class EpochRunner:
                 parts=self._stateful_objects(), resume=resumed_from or resume,
                 keep_checkpoints=self.keep_snapshots, on_checkpoint_failure=self.on_snapshot_failure,
             )  # fmt: skip
-        # The result is NaN if this process was started to repeat a different run, so that it skips this one.
+        # If this process was started to repeat a different run, it skips this run, and the result is NaN.
         return average[0] if average else float("nan")
 
     def step_epochs(self) -> Iterator[int]:

@@ -516,7 +516,7 @@ def _make(env: Any) -> Any:
 
 
 def _share_running_statistics(env: Any, eval_env: Any) -> None:
-    """Share the statistics of `env`'s normalising wrappers with those of `eval_env`, which do not update them."""
+    """Let the normalising wrappers of `eval_env` use the statistics of `env`'s wrappers, but not update them."""
     while type(env) is type(eval_env) and hasattr(env, "env"):
         if hasattr(eval_env, "update_running_mean"):  # gymnasium's flag for updates of the statistics
             eval_env.update_running_mean = False

@@ -84,7 +84,10 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
 
 
 def round_numbers(low: float, high: float) -> list[float]:
-    """Return four to nine equidistant multiples of 1, 2, 2.5 or 5 times a power of ten between `low` and `high`."""
+    """Return four to nine numbers between `low` and `high`. They are the multiples of a step size.
+
+    The step size is 1, 2, 2.5 or 5 times a power of ten.
+    """
     power = 10.0 ** math.floor(math.log10((high - low) / 4))
     step = max(size * power for size in (1.0, 2.0, 2.5, 5.0) if size * power * 4 <= (high - low) * (1 + 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)

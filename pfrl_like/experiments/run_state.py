@@ -35,9 +35,9 @@ class RunState:
         agent: The agent. Its own state is not part of this state, except its attribute `t`.
         env: Environment that the user passed. It may contain random streams.
         source: Source of training steps.
-        parts: All other objects that may have state, such as callbacks, hooks and loggers, in the same order in every
-            process. Objects with `saved_state` and `restore_state` (see `loop.Resumable`), or with `state_dict` and
-            `load_state_dict`, are restored.
+        parts: All other objects that may have state, such as callbacks, hooks and loggers. A process that resumes the
+            run must pass these objects in the same order. Objects with `saved_state` and `restore_state` (see
+            `loop.Resumable`), or with `state_dict` and `load_state_dict`, are restored.
     """
 
     def __init__(self, agent: Any, env: Any, source: Any, parts: Sequence[Any]) -> None:
@@ -174,7 +174,7 @@ def _restore_streams(streams: Streams, plain: Mapping[str, Any]) -> Sequence[str
 
 
 def _unrestorable_reasons(state: Any) -> Iterator[str]:
-    """Yield the reasons in the state of a source why an environment or a dataset cannot be restored."""
+    """Yield the reasons why environments or datasets cannot be restored, read from the state of a source."""
     if isinstance(state, Mapping) and "way" in state:
         if state["way"] == "unknown":
             yield str(state["reason"])
@@ -229,7 +229,7 @@ class OwnAttributes:
 
     @property
     def draws_from(self) -> tuple[Any, ...]:
-        """Tuple that contains only the object, because it may contain random generators."""
+        """Objects that may contain random generators: only the owner of the attributes."""
         return (self._owner,)
 
     def saved_state(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ class Interruption:
         """Context of the training loop. `PATIENCE` seconds after a signal, the current step is interrupted.
 
         After a signal, any other error is replaced by the exception of the signal. The terminal also sends the signal
-        to the worker processes, so that they may fail first.
+        to the worker processes. Therefore a worker may fail before the main process stops.
         """
         self._in_loop = True
         try:

@@ -50,8 +50,8 @@ def train_agent(
         steps: Step at which training ends.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
-            no checkpoints are saved.
+            `resume` needs, except the contents of replay buffers. These are in the folder `checkpoint_buffers/`. If
+            None, no checkpoints are saved.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
@@ -148,8 +148,8 @@ def train_agent_with_evaluation(
         eval_interval: Number of training steps between evaluations.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
-            no checkpoints are saved.
+            `resume` needs, except the contents of replay buffers. These are in the folder `checkpoint_buffers/`. If
+            None, no checkpoints are saved.
         train_max_episode_len: Maximum number of steps in a training episode. An episode that reaches this length is
             truncated. If None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the

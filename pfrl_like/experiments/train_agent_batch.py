@@ -48,8 +48,8 @@ def train_agent_batch(
         steps: Step at which training ends. Steps are counted over all environments.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
-            no checkpoints are saved.
+            `resume` needs, except the contents of replay buffers. These are in the folder `checkpoint_buffers/`. If
+            None, no checkpoints are saved.
         log_interval: Number of steps between log lines. If None, no lines are logged.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
@@ -153,8 +153,8 @@ def train_agent_batch_with_evaluation(
         eval_interval: Number of training steps between evaluations.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
-            no checkpoints are saved.
+            `resume` needs, except the contents of replay buffers. These are in the folder `checkpoint_buffers/`. If
+            None, no checkpoints are saved.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the

@@ -166,8 +166,8 @@ def train_agent_offline(
         steps: Number of updates at which training ends.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of updates between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
-            no checkpoints are saved.
+            `resume` needs, except the contents of replay buffers. These are in the folder `checkpoint_buffers/`. If
+            None, no checkpoints are saved.
         step_offset: Number of updates at which training starts, at most `steps`. If positive, the run in `outdir`
             resumes: the elapsed time continues, and everything that belongs to later updates is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.

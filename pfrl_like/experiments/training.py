@@ -52,7 +52,7 @@ def closing_all(things: Sequence[Any], logger: logging.Logger | None = None) -> 
             close_all(things)
         except Exception:
             if logger is not None:
-                logger.exception("while closing because of the error above")
+                logger.exception("some objects could not be closed after the error above")
         raise
     close_all(things)
 
@@ -82,9 +82,9 @@ def saving_on_error(
             try:
                 act()
             except PfrlLikeError as failure:  # the message alone explains the error
-                logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
+                logger.error("outdir:%s step:%s another error followed the error above: %s", outdir, clock.t, failure)
             except Exception:
-                logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
+                logger.exception("outdir:%s step:%s another error followed the error above", outdir, clock.t)
         if isinstance(error, CheckpointError | KeyboardInterrupt):
             error.add_note(f"in {outdir}, {checkpoints.newest}")
         if isinstance(error, KeyboardInterrupt) and checkpoints.state is not None:
@@ -168,8 +168,8 @@ def train(
             `state_dict()` and `load_state_dict(state)`.
         loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
-            `resume` needs. Only the contents of replay buffers are in another folder, `checkpoint_buffers/`. If None,
-            no checkpoints are saved.
+            `resume` needs, except the contents of replay buffers. These are in the folder `checkpoint_buffers/`. If
+            None, no checkpoints are saved.
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
             episode count and the elapsed time continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
@@ -275,8 +275,8 @@ def train(
                     checkpoints.save(clock, "_finish")
                 outcome = ": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished"
                 if checkpoints.failure:
-                    outcome += f"; the end is not saved: {checkpoints.failure}"
-                    logger.error("the end is not saved; %s", checkpoints.newest)
+                    outcome += f"; the final checkpoint is not saved: {checkpoints.failure}"
+                    logger.error("the final checkpoint is not saved; %s", checkpoints.newest)
                 writes.push()
                 record.finish(outcome, clock)
         return evaluation.history if evaluation is not None else []

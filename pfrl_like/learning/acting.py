@@ -309,7 +309,7 @@ class Acting:
 
 
 def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
-    """Select actions with the override of PFRL's acting method. In training, the explorer may change the actions.
+    """Select actions with the acting method that a subclass overrides. In training, the explorer may change them.
 
     Args:
         agent: The agent. Its attribute `_acting_hook` is the name of the method.

@@ -173,8 +173,8 @@ def export(
         example_obs: Observations for tracing and for the comparison: a list of observations, an array or dict of
             stacked observations, or a space to sample from. If None, observations are read from the replay buffer or,
             if the buffer is empty, from the last `act` call. The dtype of these observations is the dtype of the file's
-            input. If a wrapper of the environment only casts float64 observations, pass float64 observations from
-            before this wrapper, or `env.unwrapped.observation_space`. The file then contains the cast.
+            input. If a wrapper of the environment casts float64 observations and changes nothing else, the file can
+            contain this cast: pass float64 observations from before this wrapper, or `env.unwrapped.observation_space`.
         action_mask: Example of an action mask, [n_actions], True where an action is allowed. If an example is given,
             the file has the input `action_mask`. A mask in the observation, under the key "action_mask", belongs to the
             inputs `input_0`, ....

@@ -105,8 +105,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
     _acting_attributes: tuple[str, ...] = ("policy", "_policy_updates")
     _acting_network_name = "policy"
     value_type: type[Any] = Distribution
-    #: Three texts: the kind of action space that the agent supports, the name of this kind in error messages, and the
-    #: agents that error messages recommend for other action spaces.
+    #: The kind of action space that the agent supports, the word for this kind in error messages, and the agents that
+    #: error messages recommend for other action spaces.
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
     #: Name of the agent that error messages recommend for discrete actions.
     _discrete_alternative: str = "DiscreteSAC"
@@ -286,7 +286,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         return td_error, stats
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Call the methods of PFRL's agent, including the subclass's overrides, in the order of PFRL's `update`."""
+        """Call PFRL's methods in the order of PFRL's `update`. A subclass may override these methods."""
         raise NotImplementedError
 
     def _default_critic_update(self, batch: Any) -> None:

@@ -88,9 +88,10 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     #: True to skip the on-policy updates.
     disable_online_update: bool = False
 
-    #: Batch of the override that is running. None if no override of a method of PFRL's agent is running.
+    #: Steps of the subclass's method that is running, for example `update_on_policy`. None if no such method is
+    #: running.
     _override_batch: Batch | None = None
-    #: Number of gradient steps that this library's `update` has made for the override that is running.
+    #: Number of gradient steps that ACER's `update` has made since the agent called the subclass's method.
     _override_updates: int = 0
     past_rewards: Mapping[int, float] = types.MappingProxyType({})
 
@@ -156,7 +157,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.learn(batch)
 
     def _learn_by_hooks(self, statevar: Any) -> None:
-        """Call the methods of PFRL's agent, including the subclass's overrides, as PFRL does after `t_max` steps.
+        """Call PFRL's methods, as PFRL does after `t_max` steps. A subclass may override these methods.
 
         Args:
             statevar: Features of the last observation. None if the observation is terminal.
@@ -279,8 +280,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def update(self, batch: Batch, errors_out: list[float] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once from consecutive steps of one episode. No other method changes the parameters.
 
-        A subclass may override this method with one of two signatures. The agent calls the override after `t_max` steps
-        and at the end of an episode.
+        A subclass may override this method with one of two signatures. The agent calls the subclass's method after
+        `t_max` steps and at the end of an episode.
 
         - `update(batch, ...)` gets the steps as a `Batch` of features.
         - `update(statevar)`, as in PFRL's A3C, gets the features of the last observation, tensors [1, ...], or None if
@@ -289,7 +290,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
           recurrent state at `t_start`. `train_recurrent_states` is the recurrent state after the last step.
 
         Args:
-            batch: Steps in time order, with raw observations. An override `update(statevar)` may also pass `statevar`
+            batch: Steps in time order, with raw observations. A subclass's `update(statevar)` may also pass `statevar`
                 to `super().update`.
             errors_out: List that is cleared and filled with the absolute errors. If None, no errors are stored.
 
@@ -308,7 +309,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         if batch.lengths is not None and len(batch.lengths) != 1:
             raise ValueError(f"batch has {len(batch.lengths)} sequences, expected the steps of one episode")
         features = batch
-        if not self.features.is_identity and not in_override:  # the batch of an override already has features
+        if not self.features.is_identity and not in_override:  # `_override_batch` already has features
             obs, next_obs = (self.features.on_batch(each, self.device) for each in (batch.obs, batch.next_obs))
             features = batch.replace(obs=obs, next_obs=next_obs)
         try:

@@ -93,7 +93,8 @@ class LagrangeMultiplier:
         Args:
             step: Function that makes a gradient step, called as (name of the optimiser's attribute, loss).
             quantity: The constrained quantity, [N].
-            target: The negative target of the quantity, a number or a scalar tensor. A constant multiplier ignores it.
+            target: Minus the target of the quantity, a number or a scalar tensor. For log-probabilities, this is the
+                target entropy. A constant multiplier ignores this argument.
             weight: Importance weights, [N]. If None, all weights are 1.
             accumulator: "mean" or "sum" over the rows.
         """

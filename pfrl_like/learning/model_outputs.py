@@ -112,7 +112,7 @@ def check_one_for_each(distribution: Any, k: int) -> None:
     """
     if distribution.batch_shape != (k,):
         text = f"policy gives distributions of batch shape {tuple(distribution.batch_shape)} for {k} observations"
-        advice = f"act takes one observation, batch_act a sequence of observations, the policy features [{k}, ...]"
+        advice = f"act takes one observation, batch_act takes several, the policy takes features [{k}, ...]"
         raise ValueError(f"{text}, expected ({k},): {advice}")
 
 

@@ -35,7 +35,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.checks import constructor_only
-from pfrl_like.utils.contexts import MODES, NO_LOCK, block_evaluation
+from pfrl_like.utils.contexts import MODE_LOCK, NO_LOCK, block_evaluation
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import max_over_sequences
 
@@ -101,7 +101,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     #: True if a network processes states and next states in one batch. Batch normalisation then uses the statistics of
     #: both.
     joins_next_states: bool = False
-    _ignores_modes: bool | None = None  # True if no network has layers such as dropout; None if unknown
+    _ignores_mode: bool | None = None  # True if no network has layers such as dropout; None if unknown
     #: True if the agent can learn from sequences with recurrent networks.
     _may_be_recurrent: bool = True
     #: True if the agent learns from sequences. It is always True if `recurrent` is True.
@@ -127,7 +127,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     #: next N rows the second version. If None, the minibatch is not changed.
     augment: Callable[[Batch], Batch] | None = None
 
-    #: Minibatch of the override that is running. None if no override of a method of PFRL's agent is running.
+    #: Minibatch of the subclass's method that is running, for example `_compute_loss`. None if no such method is
+    #: running.
     _override_batch: Batch | None = None
 
     def __init__(
@@ -356,8 +357,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """Learn once from a minibatch. No other method changes the parameters.
 
         If no environment steps are counted (training on a dataset or in a learner process), this method also updates
-        the target networks. The target networks are then updated before an update, once in as many updates as the agent
-        makes in `target_update_interval` steps.
+        the target networks. It does so before an update of the parameters, every U updates. U is the number of updates
+        that the agent makes in `target_update_interval` steps.
 
         Args:
             batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
@@ -391,7 +392,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         if guard.is_watching:
             guard.before()
         try:
-            with self._update_context() if self._ignores_modes is None else NO_LOCK if self._ignores_modes else MODES:
+            with self._update_context() if self._ignores_mode is None else NO_LOCK if self._ignores_mode else MODE_LOCK:
                 if self._compiled is not None or type(self).learn is not OffPolicyAgent.learn or "learn" in vars(self):
                     td_error, stats = self.learn(features)
                 else:  # same as the default `learn`; inlined for speed
@@ -420,17 +421,17 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         return td_error, stats
 
     def _update_context(self) -> AbstractContextManager[Any]:
-        """Return the context manager for an update. Set `_ignores_modes` to True if later updates do not need it.
+        """Return the context manager for an update. Set `_ignores_mode` to True if later updates do not need it.
 
         If a network behaves differently in evaluation, for example because of dropout, the context prevents evaluation
         in other threads.
         """
         context = block_evaluation(*(getattr(self, name) for name in self.saved_attributes))
-        self._ignores_modes = context is NO_LOCK
+        self._ignores_mode = context is NO_LOCK
         return context
 
     def _count_update(self) -> None:
-        """Count an update that an override of a method of PFRL's agent has made without counting it."""
+        """Add 1 to `optim_t`. The agent calls this method if a subclass's `update` has not increased `optim_t`."""
         self.optim_t += 1
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -50,8 +50,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             `GradientStep` for each optimiser.
         rollout_size: Number of steps, summed over all environments, between updates. None if a subclass overrides
             `is_due`.
-        windows: Numbers of last values that are averaged, keyed by the name of the statistic. The attribute
-            `<name>_record` contains these values.
+        windows: Number of values in each running mean, keyed by the name of the statistic. The attribute
+            `<name>_record` contains the newest values.
         gpu: CUDA device index. None or a negative index means the CPU.
         device: Device as a string or `torch.device`, instead of `gpu`.
         gamma: Discount factor per step.
@@ -80,9 +80,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     entropy_record: deque[float]
     value_record: deque[float]
 
-    #: Minibatch of the override that is running. None if no override of a method of PFRL's agent is running.
+    #: Minibatch of the subclass's method that is running, for example `_lossfun`. None if no such method is running.
     _override_batch: Batch | None = None
-    #: Episodes of the override that is running. None if no override of a method of PFRL's agent is running.
+    #: Episodes of the subclass's `update` that is running. None if no such method is running.
     _override_episodes: Episodes | None = None
 
     def __init__(
@@ -128,7 +128,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self._features: Any = None  # features of the observations of the last `act`
         self._last_outputs: Any = None  # outputs of the model for these features
         self._next_obs: list[Any] = []  # the last observation of each environment
-        self._bootstrap_inputs = self._make_bootstrap_inputs  # `restore_state` sets a function of saved inputs
+        self._bootstrap_inputs = self._make_bootstrap_inputs  # `restore_state` assigns another function
         self.t = 0  # environment steps in training
         self.n_updates = 0
         self._cumulative_steps = 0
@@ -316,9 +316,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """Learn once from a batch of steps, in the same way as from a rollout.
 
         Args:
-            batch: Transitions or sequences with raw observations. If a column `log_prob`, `value`, `advantage` or
-                `returns` is missing, it is computed, for a sequence from all of its steps. None is allowed only if an
-                override `update()` of `A2C` calls this method. The agent then learns from the collected steps.
+            batch: Transitions or sequences with raw observations. A missing column `log_prob`, `value`, `advantage` or
+                `returns` is computed. For a sequence, all steps of the sequence are used. A subclass of `A2C` whose
+                `update()` has no argument may pass None to `super().update`. The agent then learns from the collected
+                steps.
             errors_out: List that is cleared and filled with the absolute advantages. If None, no advantages are stored.
 
         Returns:
@@ -411,7 +412,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
-        """Update the normaliser with `steps.obs`. Return the episodes with `steps`, normalised with the update."""
+        """Update the normaliser with `steps.obs`, then normalise them. Return the episodes with these steps."""
         if self.obs_normalizer is not None:
             self.obs_normalizer.experience(steps.obs)
         return dataclasses.replace(episodes, steps=steps.replace(obs=self._normalized(steps.obs)))

@@ -122,7 +122,7 @@ def _pairwise(function: Callable[[Any, Any], Any], state: Any, other: Any) -> An
 
 
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
-    """Return the state `after` of active and `before` of inactive environments. The second axis is the environment.
+    """Return `after` for active environments and `before` for inactive environments. Axis 1 is the environment.
 
     If `before` is None, inactive environments get zeros.
     """
@@ -153,8 +153,8 @@ def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
 
     Returns:
         The remaining steps. The number and the order of the sequences do not change. The recurrent states before and
-        after the first remaining step are computed with the current parameters, and replace the stored states, which
-        older parameters have computed.
+        after the first remaining step are recomputed with the current parameters. The new states replace the stored
+        states.
     """
     lengths = batch.lengths
     if lengths is None or n_steps == 0:

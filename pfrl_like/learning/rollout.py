@@ -13,8 +13,9 @@ from pfrl_like.batch import Batch, concatenate_nested, map_nested
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
 
 Rows = NDArray[np.int64]
-#: Function from indices of environments, [m], to the inputs with which the model computes their bootstrap values:
-#: features of their last observations, [m, ...], and the recurrent states before these observations, [m, layers, ...].
+#: Function from indices of environments, [m], to two inputs of the model: features of the last observations, [m, ...],
+#: and the recurrent states before these observations, [m, layers, ...]. The model computes the bootstrap values from
+#: them.
 BootstrapInputs = Callable[[Rows], tuple[Any, Any]]
 
 
@@ -267,7 +268,7 @@ class Rollout:
         return torch.empty(len(self._env), *leaf.shape[1:], dtype=leaf.dtype, device=leaf.device)
 
     def _complete_masks(self, columns: dict[str, Any], m: int) -> None:
-        """Add masks that allow all actions to steps without a mask, if other steps have a mask."""
+        """If only some steps have a mask, give the other steps a mask that allows all actions."""
         if "action_mask" in columns:
             self._columns["action_mask"] = map_nested(self._new_column, columns["action_mask"]).fill_(True)
         else:

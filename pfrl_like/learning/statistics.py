@@ -115,7 +115,7 @@ def make_records(agent: Any, sizes: Mapping[str, int]) -> dict[str, str]:
 
 
 def add_values(agent: Any, attributes: Mapping[str, str], stats: Mapping[str, Any]) -> None:
-    """Add statistics to their records. A deque or list with which a user has replaced a record gets floats."""
+    """Add statistics to their records. If a user has replaced a record by a deque or list, floats are added."""
     for name, attribute in attributes.items():
         if name in stats:
             record = getattr(agent, attribute)

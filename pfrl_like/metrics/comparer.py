@@ -20,7 +20,7 @@ def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> C
     """Return a scorer of the negative mean squared distance between the greedy actions of two algorithms.
 
     Args:
-        base_algo: Algorithm with which the scorer compares the algorithm that it scores.
+        base_algo: Algorithm that the scorer compares with the scored algorithm.
         window_size: Number of transitions in a minibatch.
 
     Returns:
@@ -38,7 +38,7 @@ def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Ca
     """Return a scorer of the fraction of states in which two algorithms have the same greedy action.
 
     Args:
-        base_algo: Algorithm with which the scorer compares the algorithm that it scores.
+        base_algo: Algorithm that the scorer compares with the scored algorithm.
         window_size: Number of transitions in a minibatch.
 
     Returns:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.utils.contexts import free_in_forks, ignores_training
+from pfrl_like.utils.contexts import hold_during_fork, ignores_training
 
 
 @ignores_training
@@ -158,6 +158,6 @@ def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:
     return found
 
 
-_LOCK = free_in_forks(threading.Lock())
+_LOCK = hold_during_fork(threading.Lock())
 #: Attribute of a module in which `normalizations_of` stores its result.
 _NORMALIZATIONS = "_pfrl_like_normalizations"

@@ -167,7 +167,7 @@ class Workers:
         """Wait for one message from each worker in `indices`.
 
         Args:
-            indices: Indices of the workers, each of which must send a message. None for all workers.
+            indices: Indices of the workers that must each send a message. None for all workers.
             timeout: Maximum waiting time in seconds. None for no limit.
 
         Returns:

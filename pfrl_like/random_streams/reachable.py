@@ -40,7 +40,7 @@ _MODULE_ATTRIBUTES = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forwa
 _OPTIMIZER_ATTRIBUTES = frozenset(("state", "param_groups", "defaults", "step"))
 #: Libraries whose functions use only the global streams.
 _LIBRARIES = frozenset(("torch", "numpy"))
-#: Types of the objects to which functions of extension modules are bound. Nothing can be reached from these objects.
+#: Types of the owners (`__self__`) of functions of extension modules. No other object can be reached from them.
 _EXTENSION_OWNERS = ("PyCapsule", "pybind11_detail")
 _GLOBAL = (random.random.__self__, np.random.mtrand._rand)  # type: ignore[attr-defined]
 
@@ -64,8 +64,8 @@ class Reachable:
 
     Attributes:
         found: The objects for which `is_wanted` returns True, keyed by name. A name is the path to the object.
-        unknown: Names of objects that may use random numbers, but were not searched: objects to which functions refer,
-            and objects that are nested too deeply or are too many.
+        unknown: Names of objects that may use random numbers, but were not searched: objects that functions use,
+            objects that are nested too deeply, and objects beyond the maximum number.
     """
 
     def __init__(self, is_wanted: Callable[[Any], bool] = lambda value: isinstance(value, GENERATORS)) -> None:

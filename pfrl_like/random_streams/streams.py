@@ -325,7 +325,7 @@ class GlobalDraws:
 
     @property
     def interval(self) -> int:
-        """Maximum number of successive calls of the environment of which one must be made through `call`."""
+        """Number of successive calls of the environment. At least one of them must be made through `call`."""
         return 1 if self.names or self._calls < self._first else _CHECK_INTERVAL
 
     @property

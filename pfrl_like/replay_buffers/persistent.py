@@ -1,4 +1,4 @@
-"""Replay buffers that store their content in a directory, from which a later process can restore the content."""
+"""Replay buffers that store their content in a directory. A later process can restore the content."""
 
 import logging
 import os

@@ -99,7 +99,7 @@ class PriorityWeightError:
         """
         if self._last_index is None:
             raise RuntimeError("update_errors: nothing was sampled since the last call; call sample first")
-        PriorityWeightError.update_priorities(self, self._last_index, errors)  # an override may call this method
+        PriorityWeightError.update_priorities(self, self._last_index, errors)  # a subclass may call this method
 
     def update_priorities(self, index: Any, td_error: Any) -> None:
         """Update the priorities of sampled items from their errors. Items removed since the sample are skipped.

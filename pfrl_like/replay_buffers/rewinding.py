@@ -25,14 +25,14 @@ from pfrl_like.storage.arrays import read_arrays
 from pfrl_like.storage.atomic import make_directory, named_errors, names_in, read_errors
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory
 
-CAPACITY = "capacity"  # header key: capacity of the buffer that wrote the records, with which they are replayed
+CAPACITY = "capacity"  # header key: capacity of the buffer that wrote the records; they are replayed with this capacity
 _STEP_BYTES = 160  # upper bound of the bytes per step in states and journal, for small actions
-_SPARE = 1.25  # rows in the files per row in use, because files grow in chunks
+_SPARE = 1.25  # number of rows in the files, divided by the rows in use; files grow in chunks
 _SHARD = re.compile(r"rank-([0-9]+)-of-([0-9]+)")
 
 
 class RewindingBuffer(ReplayBuffer):
-    """Base of `PersistentBuffer`: writes the whole state of a directory, and saves and restores its content."""
+    """Base of `PersistentBuffer`: writes the state of its directory, and saves and restores its content."""
 
     _columns: RecordedColumns
     _directory: LogDirectory
@@ -104,7 +104,7 @@ class RewindingBuffer(ReplayBuffer):
             self._directory.clean(f"columns-{before.token}-")
             raise
         self._files = files
-        self._directory.saves = []  # the old files, to which the saves refer, are removed
+        self._directory.saves = []  # the saves refer to the old files, which are removed
         self._call_or_disable(self._write_state)
 
     # Saves
@@ -112,7 +112,7 @@ class RewindingBuffer(ReplayBuffer):
     def save_increment(
         self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
-        """Save references to the rows of the content in a file. The rows are kept until `prune` removes this file.
+        """Write a file with references to the current rows. These rows are kept until `prune` removes this file.
 
         The values are not copied, so a save is useless without the directory. If the file of a save was removed, the
         next call of this method frees the rows that only the removed save needed.
@@ -207,11 +207,13 @@ def rerun_paths(dirname: str, ancestor: str | None, shard: str | None) -> tuple[
     A rerun does not change the directories of the recorded run. Its buffer is in the scratch folder of the rerun and
     starts with a copy of `dirname`. If the rerun begins at a checkpoint, training then restores the content that the
     checkpoint names. If the rerun begins at step 0, and the buffer of the recorded run was new, the buffer of the rerun
-    is also new. The buffer was new if it is inside the directory of the run, or if the program names an ancestor.
+    is also new. The function assumes that the buffer of the recorded run was new if it is inside the directory of the
+    run, or if the program names an ancestor.
 
     Args:
         dirname: The directory that the program names, an absolute path.
-        ancestor: The ancestor that the program names; None if the program names no ancestor.
+        ancestor: Directory that the program names as the ancestor, whose buffer is copied. None if the program names no
+            ancestor.
         shard: Name of this process's subdirectory; None if the buffer is not distributed.
     """
     request = rerun_request()

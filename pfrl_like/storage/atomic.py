@@ -58,7 +58,7 @@ def sync(descriptor: int, path: str, ignored_errnos: Collection[int] = ()) -> No
 
 
 def sync_pending() -> None:
-    """Sync all files now that wait in `synced_together`, because the next operation requires them on the disk.
+    """Sync immediately all files that wait in `synced_together`, because the next operation requires them on the disk.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -159,8 +159,8 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
     Args:
         path: Path of the file. Its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
-        durable: True to wait until the content is on the disk. If False, a power failure may destroy the content, but
-            the end of the process does not.
+        durable: True to wait until the content is on the disk. If False, the content survives the end of the process,
+            but a power failure may destroy it.
 
     Raises:
         CheckpointError: If the content cannot be produced or written. The file then has its old content, or, if only
@@ -177,8 +177,8 @@ def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None
     Args:
         target: Path of the file. Its directory must exist. A symbolic link with this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
-        durable: True to wait until the content is on the disk. If False, a power failure may destroy the content, but
-            the end of the process does not.
+        durable: True to wait until the content is on the disk. If False, the content survives the end of the process,
+            but a power failure may destroy it.
         digest: A hash of `hashlib` that is updated with the written bytes. If None, no hash is updated.
 
     Returns:
@@ -377,7 +377,8 @@ def read_bounded(path: str, limit: int) -> bytes:
 def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
     """Lock a directory, so that no other process or thread saves into it. Without `flock` (POSIX), do nothing.
 
-    The lock creates no file. It ends with the context, also in processes that were forked inside the context.
+    The lock creates no file. The lock is released at the end of the context, even if a process that was forked inside
+    the context is still running.
 
     Raises:
         CheckpointError: If another process still holds the lock after `timeout` seconds.
@@ -458,7 +459,7 @@ class _Stream(io.RawIOBase):
 
 @contextlib.contextmanager
 def named_errors(path: str, verb: str) -> Iterator[None]:
-    """Convert any error to a `CheckpointError` that contains the file's name, but not a KeyboardInterrupt."""
+    """Convert any error except a KeyboardInterrupt to a `CheckpointError` that contains the file's name."""
     handled = sys.exception()
     try:
         yield

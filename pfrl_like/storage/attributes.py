@@ -158,7 +158,7 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
 
 
 def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
-    """Return the maximum size in bytes of each file from which an owner can load attributes, keyed by the file's key.
+    """Return the maximum size in bytes of each file of an owner's saved attributes, keyed by the file's key.
 
     Raises:
         CheckpointError: If the owner has attributes that cannot be saved.

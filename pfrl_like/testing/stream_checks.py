@@ -189,7 +189,7 @@ def check_streams(
     Args:
         make_agent: Function that returns an untrained agent with `batch_act`, and with `update` or `learn`. Every call
             returns an equal agent.
-        env: Environment of which the check makes copies.
+        env: Environment. The check makes copies of it.
         n_steps: Number of steps of each run, summed over all environments.
         seed: Seed of the environments.
         require_equal: Function called as (state, other state, error text) that raises an AssertionError if the states

@@ -57,7 +57,7 @@ def _collate_error(features: list[Any]) -> Exception:
     shapes = sorted({str(np.shape(feature)) for feature in features if isinstance(feature, np.ndarray | Tensor)})
     if len(shapes) > 1:
         return ValueError(f"states must have one shape, got {', '.join(shapes)}")
-    expected = "numbers, arrays, tensors, or nested dicts and tuples of these, to which `phi` can convert them"
+    expected = "numbers, arrays, tensors, or nested dicts and tuples of these; `phi` can convert features"
     return TypeError(f"states has features of type {type(features[0]).__name__}, expected {expected}")
 
 

@@ -22,8 +22,8 @@ _RNN_FORWARDS = {cls.forward for cls in (nn.RNNBase, nn.RNN, nn.GRU, nn.LSTM)}
 _EVALUATING = "_evaluating_threads"
 
 
-def free_in_forks(lock: Any) -> Any:
-    """Hold a lock during every `os.fork`. Otherwise a child process could inherit a lock that another thread holds."""
+def hold_during_fork(lock: Any) -> Any:
+    """Hold a lock during every `os.fork`, so that no other thread holds the lock at this time. Return the lock."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
@@ -31,8 +31,8 @@ def free_in_forks(lock: Any) -> Any:
 
 #: Lock for the mode of modules. All threads share this mode. A thread acquires the lock to switch modules to evaluation
 #: mode, or to train modules whose forward pass reads the mode.
-MODES = free_in_forks(threading.RLock())
-_LOCK = free_in_forks(threading.Lock())
+MODE_LOCK = hold_during_fork(threading.RLock())
+_LOCK = hold_during_fork(threading.Lock())
 
 
 @contextlib.contextmanager
@@ -42,7 +42,7 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
     Other threads wait until the mode is restored.
     """
     is_compiling = torch.compiler.is_compiling()  # a compiler traces only one thread
-    with contextlib.nullcontext() if is_compiling else MODES:
+    with contextlib.nullcontext() if is_compiling else MODE_LOCK:
         before = [(part, part.training) for part in module.modules()]
         is_plain = not is_compiling and all(_is_plain(part) for part, _ in before)
         if is_plain:
@@ -72,7 +72,7 @@ def block_evaluation(*modules: Any) -> AbstractContextManager[Any]:
         modules: Modules to train. Objects that are not modules are skipped.
     """
     reads = any(isinstance(module, nn.Module) and _reads_training(module) for module in modules)
-    return MODES if reads else NO_LOCK
+    return MODE_LOCK if reads else NO_LOCK
 
 
 def _is_plain(part: nn.Module) -> bool:

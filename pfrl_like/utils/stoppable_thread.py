@@ -30,7 +30,7 @@ class StoppableThread(threading.Thread):
 def start_time(pid: int) -> int:
     """Return the start time of a process, in clock ticks since boot.
 
-    Processes that have the same id, one after the other, have different start times. Return -1 if the process does not
+    If the system reuses a process id, the new process has a different start time. Return -1 if the process does not
     exist, and 0 if the system does not report the start time.
     """
     try:

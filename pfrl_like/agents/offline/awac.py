@@ -153,10 +153,10 @@ def binary_weight(advantage: Tensor) -> Tensor:
 class CRR(AdvantageWeightedActorCritic):
     """Critic Regularized Regression: imitates recorded actions with weights that depend on the advantage.
 
-    The critics bootstrap from an action of the target policy. With one critic, an update equals an update of d3rlpy
-    2.8. With several critics, this agent computes the advantage from the minimum over the critics. d3rlpy computes it
-    from the mean. By default d3rlpy copies the parameters to the target networks every 100 updates. This agent makes a
-    soft update of the target networks after each update.
+    The critics bootstrap from an action of the target policy. With one critic, an update computes the same parameters
+    as an update of d3rlpy 2.8. With several critics, this agent computes the advantage from the minimum over the
+    critics. d3rlpy computes it from the mean. By default d3rlpy copies the parameters to the target networks every 100
+    updates. This agent makes a soft update of the target networks after each update.
 
     Args:
         policy: Module from observations to distributions of actions with the method `log_prob`, for example one that

@@ -135,7 +135,7 @@ class AWR(OffPolicyActorCritic):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteAWR")
     #: Names of the statistics that have one value per row.
     averaged_rows = ("v", "weight")
@@ -336,7 +336,7 @@ class DiscreteAWR(AWR):
     """
 
     value_type: type[Any] = Categorical
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "AWR")
     _densities_of = staticmethod(probabilities)
 

@@ -116,7 +116,7 @@ class BC(OffPolicyActorCritic):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteBC")
     _discrete_alternative = "DiscreteBC"
     #: Names of the statistics that have one value per update.
@@ -196,7 +196,7 @@ class DiscreteBC(BC):
     """
 
     value_type: type[Any] = Categorical
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "BC")
 
     def __init__(

@@ -168,7 +168,7 @@ class BCQ(OffPolicyActorCritic):
     """
 
     _acting_attributes = ("_choice", "_policy_updates")
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteBCQ")
     #: Names of the statistics that have one value per update.
     averaged_updates = ("policy_loss", "imitator_loss")
@@ -299,9 +299,10 @@ class BCQ(OffPolicyActorCritic):
         return value, batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise -Q(s, pi(s, a)) of the first critic (arXiv:1812.02900, eq. 14).
+        """Minimise -Q(s, a + xi(s, a)) of the first critic (arXiv:1812.02900, eq. 14).
 
-        The actions a are sampled from the imitator.
+        The actions a are sampled from the imitator. xi(s, a) is the output of `policy` times `action_flexibility`. The
+        perturbed actions are clipped to [-1, 1].
         """
         with evaluation_mode(self.imitator):
             (sampled,) = imitation.imitated_actions(self.imitator, batch.obs, 1)

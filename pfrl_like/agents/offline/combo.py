@@ -42,7 +42,7 @@ class COMBO(CQL):
     """CQL on recorded and imagined data: lowers values in imagined states, raises values of recorded actions.
 
     `batch.extra["imagined"]` marks the imagined rows; `pfrl_like.dynamics.ModelRollouts` sets this column. If a batch
-    has no such column, for example in online training, an update equals an update of `CQL`.
+    has no such column, for example in online training, an update computes the same parameters as an update of `CQL`.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a

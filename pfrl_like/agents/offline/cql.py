@@ -212,7 +212,7 @@ class CQL(SoftActorCritic):
         return next_value, soft if self.soft_q_backup else batch.reward
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the loss plus the conservative term, the TD errors and the values of each critic."""
+        """Yield one tuple for each critic: the loss with the conservative term, the TD errors, and the values."""
         return self._conservative_losses(batch, [])
 
     def critics_step(
@@ -252,7 +252,7 @@ class CQL(SoftActorCritic):
         return conservative_gap(values, log_density, data_value)
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Return the bounds of the policy's actions and of the uniform actions, keyed by the names for messages."""
+        """Return the bounds of two kinds of actions, keyed by the description of the kind in error messages."""
         return {**super()._bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
 
 
@@ -431,9 +431,9 @@ class CalQL(CQL):
             the policy in the next state, and the uniform distribution.
         soft_q_backup: True to add the entropy in the next state to the critics' targets, as Soft Actor-Critic does. The
             policy's loss always contains the entropy.
-        horizon: Number of later steps that a return includes before it bootstraps. A return includes more steps if its
-            steps overlap with the steps of another row of the minibatch. None includes all steps to the end of the
-            episode.
+        horizon: Number of later steps that a return includes before it bootstraps. If the later steps of two rows of
+            the minibatch overlap or are adjacent, the return of the earlier row also includes the later steps of the
+            other row. None includes all steps to the end of the episode.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.

@@ -192,7 +192,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
     #: Names of the statistics that have one value per update.
     averaged_updates = ("loss",)
@@ -406,5 +406,5 @@ class DiscreteDecisionTransformer(DecisionTransformer):
         TypeError: If an argument has the wrong type or does not match another argument, or if a keyword is unknown.
     """
 
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "DecisionTransformer")

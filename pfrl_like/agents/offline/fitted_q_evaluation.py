@@ -98,7 +98,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
     _is_offline = True
     policy_learns = False
     _targets = Targets(of_policy=False)
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
     _discrete_alternative = "DiscreteFittedQEvaluation"
 
@@ -171,7 +171,8 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
         policy: Evaluated policy: module from observations to distributions of actions. The distributions must be
             categorical.
         q_funcs: Critics, called as `q_func(obs)`. Each returns a `DiscreteActionValue` or a distributional subclass of
-            it. Critics that are not distributional bootstrap from the mean value over the policy's actions.
+            it. The target of a critic that is not distributional contains the mean of the next state's values over the
+            policy's actions.
         q_func_optimizers: Optimisers of the critics, one per critic.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True. The
             n-step returns contain the rewards of the recorded actions, not of the policy's actions.
@@ -214,7 +215,7 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
 
     value_type: type[Any] = Categorical
     value_of = staticmethod(value_of_state)
-    # Three texts: kind of the action space, its name in error messages, and the agent for the other kind.
+    # Kind of the action space, the word for this kind in error messages, and the agent for the other kind.
     action_kind = ("discrete", "discrete", "FittedQEvaluation")
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:

@@ -46,7 +46,7 @@ class TD3PlusBC(TD3):
     """TD3 with behavioural cloning: the policy also imitates the recorded actions.
 
     The paper standardises observations. This class does not. Use a scaler from `pfrl_like.preprocessing`. The policy's
-    loss uses only the first critic. An update equals an update of d3rlpy 2.8.
+    loss uses only the first critic. An update computes the same parameters as an update of d3rlpy 2.8.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -178,7 +178,7 @@ def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
 
     Args:
         batch: Transitions or sequences, with `next_action`.
-        next_action: Actions a' whose values the targets contain, [N, ...].
+        next_action: Next actions a', [N, ...]. The critics' targets contain Q(s', a').
         beta: Weight of the penalty.
 
     Raises:
@@ -202,7 +202,7 @@ class ReBRAC(TD3):
 
     A batch that is passed to `update` must contain `next_action`, the next recorded actions. `sample_batch(...,
     next_actions=True)` returns such a batch. Runners and the agent itself sample such batches. The policy's loss uses
-    the minimum over all critics. An update equals an update of d3rlpy 2.8.
+    the minimum over all critics. An update computes the same parameters as an update of d3rlpy 2.8.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a

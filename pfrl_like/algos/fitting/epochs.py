@@ -72,7 +72,7 @@ def warn_of_hooks(algo: Any) -> None:
 
 
 def update_step(algo: Any) -> UpdateStep | None:
-    """Return the user's override of `update` as an `UpdateStep`; None if the user does not override `update`.
+    """Return the subclass's `update` as an `UpdateStep`; None if no subclass overrides `update`.
 
     Raises:
         TypeError: If `update` takes neither (epoch, total_step, batch) nor (batch).

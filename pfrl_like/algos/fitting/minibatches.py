@@ -18,7 +18,7 @@ from pfrl_like.dataset.transition import stacked_shape
 
 
 class SampledMiniBatch(TransitionMiniBatch):
-    """Transitions sampled from a replay buffer. An override of `update` receives this object.
+    """Transitions sampled from a replay buffer. A subclass's `update` receives this object.
 
     The attribute `reward` of a transition is the reward of the previous step. It is NaN, because it is unknown. Unknown
     next actions are NaN, or -1 if actions are discrete.

@@ -214,7 +214,7 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
         memory_map: True to leave observations in the file and read them on access. The observations must be
             uncompressed and contiguous, and the file must not change later. If None, contiguous observations larger
             than 1 GiB are left in the file.
-        max_bytes: Limit on the memory of the arrays, in bytes. If None, max(`RATIO` * file size, `FLOOR`).
+        max_bytes: Limit on the memory of the arrays, in bytes. If None, max(`flat.RATIO` * file size, `flat.FLOOR`).
 
     Raises:
         CheckpointError: If the file is damaged or truncated, refers to other files, or contains other data than

@@ -45,7 +45,7 @@ def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, b
 
     Args:
         directory: The dataset's folder.
-        max_bytes: Limit on the memory of the arrays, in bytes. If None, max(`RATIO` * file size, `FLOOR`).
+        max_bytes: Limit on the memory of the arrays, in bytes. If None, max(`flat.RATIO` * file size, `flat.FLOOR`).
 
     Raises:
         CheckpointError: If the directory contains no dataset, or the dataset is damaged.

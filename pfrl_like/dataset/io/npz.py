@@ -33,7 +33,7 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
 
     Args:
         path: The file.
-        max_bytes: Limit on the memory of the arrays, in bytes. If None, max(`RATIO` * file size, `FLOOR`).
+        max_bytes: Limit on the memory of the arrays, in bytes. If None, max(`flat.RATIO` * file size, `flat.FLOOR`).
 
     Raises:
         CheckpointError: If the file is damaged, contains objects, or exceeds the limit.

@@ -106,7 +106,7 @@ def name_in_errors(parts: str, batch: Batch) -> Iterator[None]:
     try:
         yield
     except (*INPUT_ERRORS, AttributeError) as error:
-        if type(error) not in (*INPUT_ERRORS, AttributeError, OutputError):  # such as an out-of-memory error
+        if type(error) not in (*INPUT_ERRORS, AttributeError, OutputError):  # for example torch.OutOfMemoryError
             raise
         kind = TypeError if isinstance(error, TypeError | AttributeError) else ValueError
         inputs = f"observations {describe_nested(batch.obs)} and actions {describe_nested(batch.action)}"

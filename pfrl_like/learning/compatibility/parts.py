@@ -180,7 +180,8 @@ def check_explorer(explorer: Any, kind: str | None, owner: str) -> None:
     Args:
         explorer: The explorer.
         kind: "discrete", "continuous", or None if the kind is unknown.
-        owner: Name in the error message of the object that determines the kind of actions, for example "policy".
+        owner: Name of the object that determines the kind of actions, for example "policy". The error message contains
+            this name.
 
     Raises:
         TypeError: If the explorer is a class of this library for the other kind of actions. User-defined explorers are

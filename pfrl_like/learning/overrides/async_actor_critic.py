@@ -21,7 +21,7 @@ _UPDATE = frozenset(["update", "compute_loss", "compute_one_step_pi_loss"])
 
 
 def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> None:
-    """Call the subclass's overrides of PFRL's methods, after `t_max` steps or at the end of an episode.
+    """Call the methods of PFRL that a subclass overrides, after `t_max` steps or at the end of an episode.
 
     Args:
         agent: An A3C or ACER agent.
@@ -31,8 +31,8 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
-            overrides are not rolled back. The attribute `batch` of the error contains the steps.
+            is NaN or infinite after the subclass's methods have run. The message says that optimiser steps that these
+            methods made earlier are not rolled back. The attribute `batch` of the error contains the steps.
     """
     agent.t_start = agent.t - len(batch)
     agent.past_rewards = _by_time(agent.t_start, batch.reward.tolist())
@@ -51,7 +51,7 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
 
 
 def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], min_updates: int = 1) -> None:
-    """Run `hooks`, which calls overrides that learn from a batch of features.
+    """Call `hooks`. This function calls the subclass's methods, which learn from a batch of features.
 
     If this library's `learn` was not called, add the number of updates, at least `min_updates`, to `optim_t`.
     """
@@ -82,7 +82,7 @@ def _loss(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
 
 
 def update_takes_batch(agent: Any) -> bool:
-    """Return True if the subclass overrides `update` and the override's first argument is named `batch`."""
+    """Return True if the subclass overrides `update` and the first argument of its `update` is named `batch`."""
     return "update" in agent._overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]
 
 
@@ -95,13 +95,13 @@ def batch_of_steps(agent: Any, statevar: Any) -> Batch:
             `Batch`, which is returned unchanged.
 
     Raises:
-        TypeError: If no override is running.
+        TypeError: If no method of a subclass is running.
     """
     if isinstance(statevar, Batch):
         return statevar
     steps: Batch = agent._override_batch
     if steps is None or not agent.past_rewards:
-        raise TypeError(f"batch is {type(statevar).__name__}, expected a Batch: only overrides may omit the Batch")
+        raise TypeError(f"batch is {type(statevar).__name__}, expected a Batch: only a subclass's method may omit it")
     times = range(agent.t_start, agent.t)
     obs = agent.features([agent.past_obs[time] for time in times], agent.device)
     last = map_nested(lambda leaf: leaf[-1:], steps.next_obs) if statevar is None else statevar
@@ -160,15 +160,15 @@ def store_model_outputs(agent: Any) -> None:
 
 
 def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Update ACER from replay. Call the overrides of PFRL's methods if there are any, otherwise `update`.
+    """Update ACER from replay. Call the methods of PFRL that a subclass overrides, or `update` if there are none.
 
     Args:
         agent: The ACER agent.
         batch: A sequence of raw observations.
 
     Returns:
-        The result of `update` if there is no override. Otherwise the largest error of the state values after the
-        update, [1], and an empty dict of statistics.
+        The result of `update` if no subclass overrides a method of PFRL. Otherwise the largest error of the state
+        values after the update, [1], and an empty dict of statistics.
     """
     if _UPDATE.isdisjoint(agent._overridden_hooks):
         result: tuple[Tensor, dict[str, Tensor]] = agent.update(batch)
@@ -202,7 +202,7 @@ def _update_from_replay(agent: Any) -> None:
 def step_on_compute_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
     """Make a gradient step on `compute_loss`. This is the default implementation of PFRL's ACER `update`.
 
-    If an override calls this function again, the models' outputs for the steps are recomputed.
+    If a subclass's method calls this function again, the models' outputs for the steps are recomputed.
 
     Args:
         agent: The ACER agent.
@@ -212,10 +212,10 @@ def step_on_compute_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, 
         An empty tensor of errors, [0], and the loss.
 
     Raises:
-        TypeError: If no override is running.
+        TypeError: If no method of a subclass is running.
     """
     if agent._override_batch is None:
-        raise TypeError(f"update got {', '.join(steps)}, expected a batch: only overrides may pass PFRL's arguments")
+        raise TypeError(f"update got {', '.join(steps)}, expected a batch: only a subclass's method may pass these")
     if agent._override_updates:  # the first backward pass has freed the graph
         steps = {**steps, **_outputs(agent, agent._override_batch, steps["t_start"])}
     loss = call_loss_hook(agent, "compute_loss", **steps)

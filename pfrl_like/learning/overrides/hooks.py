@@ -37,8 +37,8 @@ class Hook(NamedTuple):
         """Return the exception for an override that is not supported.
 
         Args:
-            overrider: Name of the class that overrides the method, or of the class of the agent to which an override
-                was assigned.
+            overrider: Name of the class that overrides the method. If the override was assigned to an agent, the name
+                of the agent's class.
         """
         return TypeError(
             f"{overrider} overrides {self.name} of PFRL's {self.owner}, which this library does not call: "
@@ -194,8 +194,9 @@ class HookType(ABCMeta):
 
     Attributes:
         _overridden_hooks: Names of the methods that the class overrides and that this library calls. For agents with a
-            replay buffer, `update` is included only if its first argument is not named `batch`, as in PFRL. An agent to
-            which methods are assigned has its own attribute of this name, which includes these methods.
+            replay buffer, `update` is included only if its first argument is not named `batch`, as in PFRL. If a method
+            is assigned to an agent, the agent gets its own attribute `_overridden_hooks`, which also contains this
+            method.
 
     Raises:
         TypeError: If a class overrides a method that this library does not call, or if such an override is assigned to
@@ -216,7 +217,7 @@ class HookType(ABCMeta):
 
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
-        # a function of this package is no override; monkeypatch, for example, assigns it to restore a method
+        # A function of this package is no override; for example, `monkeypatch` assigns one to restore a method.
         if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):
             value = value if isinstance(value, HookMethod) else HookMethod(hook, value)
         before = vars(cls).get(name)
@@ -302,7 +303,7 @@ def arguments_of(function: Callable[..., Any]) -> list[str]:
 
 
 def _accept_batch(update: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap an override `update(experiences)` so that it also accepts the `Batch` of offline runners and learners."""
+    """Wrap a subclass's `update(experiences)`, so that it also accepts a `Batch` from offline runners and learners."""
 
     @functools.wraps(update)
     def accept_batch(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:

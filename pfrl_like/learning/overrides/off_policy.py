@@ -47,7 +47,8 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            or TD error is NaN or infinite after the overrides have run. Earlier optimiser steps are not rolled back.
+            or TD error is NaN or infinite after the subclass's methods have run. Earlier optimiser steps are not rolled
+            back.
     """
     agent._last_steps = StepsOfUpdate(agent.gradient_steps)
     with checked_after_hooks(agent, _params_of(agent)):
@@ -64,16 +65,16 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
 
 @contextlib.contextmanager
 def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Iterator[None]:
-    """Context manager in which overrides run. At its end, it checks that the parameters are finite.
+    """Context manager in which a subclass's methods run. At its end, it checks that the parameters are finite.
 
     Args:
         agent: The agent. Its attribute `_overridden_hooks` contains the names of the overridden methods.
-        params: Lists of parameters that the overrides may change, keyed by their names in error messages.
+        params: Lists of parameters that the subclass's methods may change, keyed by their names in error messages.
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
-            overrides are not rolled back.
+            is NaN or infinite after the subclass's methods have run. The message says that optimiser steps that these
+            methods made earlier are not rolled back.
     """
     try:
         yield
@@ -88,7 +89,7 @@ def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Itera
 
 @contextlib.contextmanager
 def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
-    """Context manager in which the agent's attribute `_override_batch` is the minibatch."""
+    """Context manager that sets the agent's attribute `_override_batch` to `batch` until its end."""
     before = agent._override_batch
     agent._override_batch = batch
     try:
@@ -113,10 +114,10 @@ def steps_of_update(agent: Any) -> StepsOfUpdate:
 
 
 def loss_of_override(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Return the loss that a DQN's override of `_compute_loss` computes, the TD errors, and statistics.
+    """Return the loss that a subclass's `_compute_loss` computes for DQN, the TD errors, and statistics.
 
-    If the override fills its argument `errors_out`, these errors are returned. Otherwise this library computes the TD
-    errors.
+    If the subclass's method fills its argument `errors_out`, these errors are returned. Otherwise this library computes
+    the TD errors.
     """
     errors: list[float] | None = None if batch.weight is None else []
     with within_hook(agent, batch):
@@ -174,16 +175,16 @@ def takes_experiences(agent: Any) -> bool:
 
 
 def update_by_experiences(agent: Any) -> None:
-    """Sample experiences in PFRL's format, and call the override of `update` or `update_from_episodes`.
+    """Sample experiences in PFRL's format, and call the subclass's `update` or `update_from_episodes`.
 
-    If the override does not count the update in `optim_t`, this function counts the update. If the override does not
-    write the TD errors of prioritised items to the buffer, this function does: it computes them with this library's
-    loss after the update.
+    If the subclass's method does not count the update in `optim_t`, this function counts the update. If the subclass's
+    method does not write the TD errors of prioritised items to the buffer, this function writes TD errors. It computes
+    them with this library's loss after the update.
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
-            overrides are not rolled back.
+            is NaN or infinite after the subclass's methods have run. The message says that optimiser steps that these
+            methods made earlier are not rolled back.
     """
     buffer = agent.replay_buffer
     if agent.learns_from_sequences:

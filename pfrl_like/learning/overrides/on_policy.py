@@ -22,7 +22,7 @@ from pfrl_like.utils.checks import warn_once
 
 
 def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the loss that an override of PPO's `_lossfun` computes.
+    """Return the loss that a subclass's `_lossfun` computes for PPO.
 
     Args:
         agent: The PPO agent.
@@ -60,8 +60,8 @@ def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, T
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
-            overrides are not rolled back.
+            is NaN or infinite after the subclass's methods have run. The message says that optimiser steps that these
+            methods made earlier are not rolled back.
     """
     updates, agent._override_episodes = agent.n_updates, episodes
     try:
@@ -120,11 +120,11 @@ def episodes_of_rollout(agent: Any) -> Any:
     `A2C.update(batch)` learns from these steps if `batch` is None.
 
     Raises:
-        TypeError: If no override `update()` is running.
+        TypeError: If no subclass's `update()` is running.
     """
     stored = agent._override_episodes
     if stored is None:
-        raise TypeError("batch is None, expected a Batch: only an override update() may call this without a Batch")
+        raise TypeError("batch is None, expected a Batch: only the update() of a subclass may leave out the Batch")
     n_steps, steps = agent.update_steps, stored.steps
 
     def rows(column: Tensor) -> Tensor:
@@ -182,7 +182,7 @@ def _truncations(episodes: Any, n_steps: int) -> Tensor:
 
 
 def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
-    """Call the overrides of a REINFORCE agent with the collected episodes, as PFRL's `_observe_train` does.
+    """Call the methods that a subclass of REINFORCE overrides, as PFRL's `_observe_train` does.
 
     Args:
         agent: The REINFORCE agent.
@@ -190,8 +190,8 @@ def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
 
     Raises:
         NonFiniteError: If a loss or gradient is NaN or infinite in a gradient step of this library, or if a parameter
-            is NaN or infinite after the overrides have run. The message says that earlier optimiser steps of the
-            overrides are not rolled back.
+            is NaN or infinite after the subclass's methods have run. The message says that optimiser steps that these
+            methods made earlier are not rolled back.
     """
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
@@ -230,7 +230,7 @@ def accumulate_gradient(agent: Any) -> None:
 
     This is the default implementation of PFRL's `REINFORCE.accumulate_grad`.
 
-    If an override calls this function again, the model's outputs for the episodes are recomputed.
+    If a subclass's method calls this function again, the model's outputs for the episodes are recomputed.
 
     Raises:
         TypeError: If there are no collected episodes.

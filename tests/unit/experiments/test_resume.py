@@ -266,7 +266,7 @@ def test_nothing_stays_of_what_could_not_be_saved(kept, tmp_path, monkeypatch):
     assert sorted(kinds) == ["replay_buffer", *(["segment", "table"] if kept else [])]
     assert not (tmp_path / "best").exists()
     outcome = record(tmp_path)["outcome"]
-    assert outcome.startswith("finished; the end is not saved: ") and "no space is left" in outcome
+    assert outcome.startswith("finished; the final checkpoint is not saved: ") and "no space is left" in outcome
 
 
 @pytest.mark.slow
