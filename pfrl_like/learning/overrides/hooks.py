@@ -242,7 +242,8 @@ class HookType(ABCMeta):
 def _resolve_all(cls: HookType) -> None:
     resolve_hooks(cls)
     for each in cast(list[HookType], cls.__subclasses__()):
-        _resolve_all(each)
+        if "_overridden_hooks" in vars(each):  # a rejected class exists until it is garbage-collected
+            _resolve_all(each)
 
 
 def resolve_hooks(cls: HookType) -> None:

@@ -149,7 +149,10 @@ def test_a_wrapper_of_the_own_body_that_is_assigned_to_the_class_of_agents_is_ca
 def test_a_compiled_agent_refuses_a_method_that_its_class_got_later(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = replaying("DQN")
     agent._compiled = lambda batch: pytest.fail("it does not call the method")
+    with pytest.raises(TypeError, match="overrides _can_start_replay") as rejected:  # keeps the rejected class alive
+        type("Own", (agents.DQN,), {"_can_start_replay": lambda self: True})
     monkeypatch.setattr(agents.DQN, "_compute_loss", lambda self, *args: None)
+    assert rejected.value.__traceback__ is not None
     with pytest.raises(TypeError, match="overrides _compute_loss of PFRL's agents, which a compiled update"):
         agent.update_from_replay()
 
