@@ -130,6 +130,10 @@ AVOID = {
     r"repeats? itself": "is reproducible",
     r"\b(taken|put) back\b": "rolled back, restored",
     r"sign of life": "heartbeat",
+    r"\bcircumstances\b": "versions and settings",
+    r"do not fit together": "say which argument does not match which",
+    r"belongs to a different object": "say what differs",
+    r"with which a\b": "name the subject first",
 }
 
 
