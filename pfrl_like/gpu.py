@@ -110,7 +110,7 @@ def _parse(device: torch.device | str) -> torch.device:
     try:
         parsed = torch.device(device)
     except RuntimeError as error:
-        raise ValueError(f"device is {device!r}, expected a device of torch, such as 'cuda:0' or 'mps'") from error
+        raise ValueError(f"device is {device!r}, expected a device of torch, such as 'cpu' or 'cuda:0'") from error
     if parsed.type == "cpu":
         return torch.device("cpu")  # CPU tensors have this device; it is not equal to "cpu:0"
     if parsed.type == "cuda" and parsed.index is None:

@@ -21,7 +21,10 @@ documented. In most recorded data rewards[t] is the reward of actions[t] ("same_
     1  right       5.0         1                                     none       5.0
 
 Pass the convention of your data: MDPDataset(..., reward_convention="same_row"), or reward_convention="next_row"."""
-_INTEGER_VECTORS = "actions are integers of shape {shape}, treated as continuous: pass discrete_action=True for indices"
+_INTEGER_VECTORS = (
+    "actions are integers of shape {shape}, treated as continuous: pass discrete_action=True if the integers are "
+    "indices, or actions.astype(np.float32) if the actions are continuous"
+)
 
 _CHUNK_BYTES = 1 << 26
 _ROUNDING = 1e-4  # tolerance for a log-probability of 0 that was computed in single precision

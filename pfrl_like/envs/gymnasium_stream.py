@@ -171,7 +171,10 @@ def _autoreset_mode(env: Any) -> AutoresetMode:
     try:
         return AutoresetMode(mode)
     except ValueError:
-        raise ValueError(f"metadata of {env} has autoreset_mode {mode!r}, expected one of {[*AutoresetMode]}") from None
+        raise ValueError(
+            f"metadata of {env} has autoreset_mode {mode!r}, expected one of {[*AutoresetMode]}: set the mode in which "
+            "the environment resets when an episode ends"
+        ) from None
 
 
 def _row(space: Any, obs: Any, index: int) -> Any:

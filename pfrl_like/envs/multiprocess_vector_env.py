@@ -73,7 +73,10 @@ class MultiprocessVectorEnv(VectorEnv):
             raise ValueError("env_fns is empty, expected at least one function that makes an environment")
         for i, make_env in enumerate(env_fns):
             if not callable(make_env):
-                raise TypeError(f"env_fns[{i}] is {make_env!r:.80}, expected a function that makes an environment")
+                kind = type(make_env).__name__
+                raise TypeError(
+                    f"env_fns[{i}] is {make_env!r:.80} ({kind}), expected a function that makes an environment"
+                )
         check_choice("on_worker_failure", on_worker_failure, ("raise", "restart"))
         check_counts(least=0, max_restarts=max_restarts)
         check_seconds(optional=True, step_timeout=step_timeout)

@@ -34,7 +34,10 @@ class SerialVectorEnv(VectorEnv):
         self.envs = envs
         for i, env in enumerate(envs):
             if isinstance(env, type) or not (hasattr(env, "reset") and hasattr(env, "step")):
-                raise TypeError(f"envs[{i}] is {env!r:.80}, expected an environment with reset and step, no function")
+                raise TypeError(
+                    f"envs[{i}] is {env!r:.80} ({type(env).__name__}), expected an environment with reset and step; "
+                    "MultiprocessVectorEnv takes functions that make environments"
+                )
             mend_gym(env)
         self.num_envs = len(envs)
         names = "observation_space", "action_space", "spec"

@@ -50,9 +50,15 @@ def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, An
         check_counts(0, **{name: arguments[name] for name in ("steps", "step_offset") if name in arguments})
         step_offset, steps, resume = arguments["step_offset"], arguments.get("steps"), arguments.get("resume")
         if steps is not None and step_offset > steps:
-            raise ValueError(f"step_offset is {step_offset} and steps is {steps}, expected step_offset <= steps")
+            raise ValueError(
+                f"step_offset is {step_offset} and steps is {steps}, expected step_offset <= steps: training starts at "
+                "step_offset and ends at steps"
+            )
         if resume and step_offset:
-            raise ValueError(f"resume is True and step_offset is {step_offset}, expected only one of them")
+            raise ValueError(
+                f"resume is True and step_offset is {step_offset}, expected only one of them: resume=True continues at "
+                "the step of the newest checkpoint"
+            )
     return dict(arguments)
 
 

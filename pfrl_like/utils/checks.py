@@ -471,7 +471,10 @@ class ConstructorOnly:
 
     def __set__(self, instance: Any, value: Any) -> None:
         if self.name in vars(instance):
-            raise AttributeError(f"{self.name} of {type(instance).__name__} cannot be changed: pass it to a new agent")
+            raise AttributeError(
+                f"{self.name} of {type(instance).__name__} cannot be changed: pass it to a new agent, and copy the "
+                "state with save and load"
+            )
         vars(instance)[self.name] = value
 
 

@@ -322,7 +322,9 @@ def test_a_last_file_that_does_not_fit_changes_nothing(tmp_path: Path) -> None:
 
 def test_an_attribute_more_or_less_changes_nothing(tmp_path: Path) -> None:
     NormalizedLearner(1).save(tmp_path / "more")
-    assert_unchanged_by_loading(Learner(2), tmp_path / "more", "statistics.pt, which this agent does not")
+    assert_unchanged_by_loading(
+        Learner(2), tmp_path / "more", "obs_normalizer.statistics.pt, which this agent does not have"
+    )
     Learner(1).save(tmp_path / "less")
     assert_unchanged_by_loading(NormalizedLearner(2), tmp_path / "less", "has no 'obs_normalizer.statistics.pt'")
 

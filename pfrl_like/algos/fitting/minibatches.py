@@ -133,8 +133,10 @@ class SampledData:
     def __init__(self, source: Any, batch_size: int, n_frames: int = 1, shape: tuple[int, ...] | None = None) -> None:
         stacks = n_frames > 1 and (shape is None or stacked_shape(shape, n_frames) != shape)
         if stacks and not getattr(source, "stacks_frames", True):
-            kind = type(source).__name__
-            raise TypeError(f"buffer is {kind}, which cannot stack frames in sample_batch, but n_frames is {n_frames}")
+            raise TypeError(
+                f"buffer is {type(source).__name__}, which cannot stack frames in sample_batch, but n_frames is "
+                f"{n_frames}: use another buffer, or n_frames=1 with an environment that stacks frames"
+            )
         self.source, self.batch_size = source, batch_size
         self.options = {"n_frames": n_frames} if stacks else {}
 

@@ -31,7 +31,10 @@ def test_a_key_that_json_would_change_is_refused():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"camera": (1, 2)}, r"obs: got a dict with keys \['camera'\], expected .* keys \['camera', 'speed'\]"),
+        (
+            {"camera": (1, 2)},
+            r"obs: got a dict with keys \['camera'\], expected a dict with keys \['camera', 'speed'\]",
+        ),
         (3, "obs: got int, expected a dict with keys"),
         ({"camera": (1,), "speed": 0}, r"obs\['camera'\]: got 1 items, expected a tuple of 2 items"),
         ({"camera": 1, "speed": 0}, r"obs\['camera'\]: got int, expected a tuple of 2 items"),

@@ -158,6 +158,8 @@ def test_what_an_agent_collected_itself_is_learnt_from_again(kind: str, recurren
     record = json.loads((folder / "crash.json").read_text())
     assert record["layer"]["class"] == "Fault" and record["error"] == record["error_again"]
     assert record["layer"]["input"][0]["not_finite"] == 0 < record["layer"]["output"][0]["not_finite"]
+    low, high = record["layer"]["input"][0]["range"]
+    assert -100 < low < high < 100 and record["parameters"] == []
     assert load_tensors(str(folder / "gradients.pt")).keys() == record["gradients"].keys()
     assert record["gradients"] or kind == "TRPO"  # its first gradient is not stored in the parameters
     assert replay_crash(make_faulty(False), folder).layer == record["layer"]

@@ -215,7 +215,11 @@ def test_a_state_of_something_else_is_refused():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"num_step": 3}, TypeError, "sample_batch of MDPDataset: .*'num_step'; it accepts n, gamma, device"),
+        (
+            {"num_step": 3},
+            TypeError,
+            "sample_batch of MDPDataset: .*'num_step'; it accepts n, gamma, device, num_steps",
+        ),
         ({"n_epochs": 5}, TypeError, "'n_epochs'; .*train_agent_offline itself accepts agent, dataset, steps, outdir"),
         ({"rng": 0}, TypeError, "^rng is 0|'rng'"),
         ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset has [0-9]+ transitions"),

@@ -186,7 +186,8 @@ def test_the_own_update_of_a2c_bootstraps_from_an_episode_that_is_cut_off(name: 
 
 def test_steps_that_pfrls_update_cannot_hold_are_refused() -> None:
     own = by_class(agents.A2C, "update", lambda self: None)
-    with pytest.raises(ValueError, match="4 steps of each of num_processes = 2 .*, got 9 steps of 3 episodes"):
+    expected = "4 steps of each of num_processes = 2 environments, got 9 steps of 3 episodes"
+    with pytest.raises(ValueError, match=expected):
         live(made("A2C", own), k=3, n_steps=4)
     with pytest.raises(TypeError, match="batch is None, expected a Batch"):
         made("A2C").update()

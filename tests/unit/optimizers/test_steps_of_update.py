@@ -35,8 +35,18 @@ def unreachable_entropy(agent: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "spoil", "says", "n_made"),
     [
-        ("TD3", poison("q_func1"), "q_func1_optimizer: .*; this step was not made, and no other step was made$", 0),
-        ("TD3", poison("q_func2"), "q_func2_optimizer: .*; the earlier steps of q_func1_optimizer were made$", 1),
+        (
+            "TD3",
+            poison("q_func1"),
+            "q_func1_optimizer: the loss is .*; this step was not made, and no other step was made$",
+            0,
+        ),
+        (
+            "TD3",
+            poison("q_func2"),
+            "q_func2_optimizer: the loss is .*; the earlier steps of q_func1_optimizer were made$",
+            1,
+        ),
         (
             "TD3",
             poison("policy"),
@@ -74,7 +84,9 @@ def test_a_gradient_is_told_from_a_loss(compile: bool) -> None:
     for seed in range(3):
         agent.update(make_batch(seed))
     agent.policy[0].weight.register_hook(lambda grad: grad * torch.nan)
-    with pytest.raises(NonFiniteError, match="actor_optimizer: the gradient .* critic_optimizer were made") as caught:
+    with pytest.raises(
+        NonFiniteError, match="actor_optimizer: the gradient .* of critic_optimizer were made"
+    ) as caught:
         agent.update(make_batch(9))
     assert caught.value.name == "gradient"
 

@@ -120,7 +120,9 @@ def test_transitions_of_a_buffer_that_was_loaded_or_freed_refuse(freed, tmp_path
         buffer.memory = None
     else:
         buffer.load(str(tmp_path / "buffer"))
-    with pytest.raises(LookupError, match="cannot set \\['reward'\\]: this transition was removed"):
+    with pytest.raises(
+        LookupError, match="cannot set \\['reward'\\]: this transition was removed from the replay buffer"
+    ):
         step["reward"] = -1.0
     assert freed or buffer.memory[0][0]["reward"] == 0.0
 

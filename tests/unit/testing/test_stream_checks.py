@@ -19,7 +19,9 @@ from pfrl_like.testing.play import ENDINGS, LENGTHS, RecordedEnv, play_stream
 from pfrl_like.testing.stream_checks import STREAM_SETUPS, check_rows, check_streams, stream_of
 
 CUT_OFF = "terminated=False and truncated=True is in the .* discount 0, expected 0.9.*only termination stops"
-TERMINAL = "terminated=True and truncated=.* is in .* with the discount 0.9, expected 0, .* a terminal state"
+TERMINAL = (
+    "terminated=True and truncated=.* is in the training data with the discount 0.9, expected 0, .* a terminal state"
+)
 FAULTS: list[tuple[type, str]] = [
     (faulty_agents.CutsOffAsTerminal, CUT_OFF),
     (faulty_agents.NeverTerminal, TERMINAL),
