@@ -11,12 +11,14 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.nn.mlp_bn import MLPBN
 from pfrl_like.nn.noisy_chain import to_factorized_noisy
 from pfrl_like.nn.noisy_linear import FactorizedNoisyLinear
+from pfrl_like.nn.observation_layers import DictEncoder, ObsEncoder, ToFloat
 from pfrl_like.nn.recurrent import Recurrent
 from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.nn.recurrent_sequential import RecurrentSequential
 
 __all__ = [
-    "ActivityPenalty", "BoundByTanh", "Branched", "ConcatObsAndAction", "ConditionalVAE", "EmpiricalNormalization",
-    "FactorizedNoisyLinear", "Lambda", "LargeAtariCNN", "MLP", "MLPBN", "Recurrent", "RecurrentBranched",
-    "RecurrentSequential", "ReturnConditionedTransformer", "SmallAtariCNN", "to_factorized_noisy",
+    "ActivityPenalty", "BoundByTanh", "Branched", "ConcatObsAndAction", "ConditionalVAE", "DictEncoder",
+    "EmpiricalNormalization", "FactorizedNoisyLinear", "Lambda", "LargeAtariCNN", "MLP", "MLPBN", "ObsEncoder",
+    "Recurrent", "RecurrentBranched", "RecurrentSequential", "ReturnConditionedTransformer", "SmallAtariCNN",
+    "ToFloat", "to_factorized_noisy",
 ]  # fmt: skip

@@ -1,0 +1,287 @@
+"""Compositions: expressions of named calls that can be evaluated, printed as Python, and stored as JSON.
+
+`q = parts.nn.Linear(4, 2)` is a `Call`: it makes nothing yet. Its arguments are numbers, strings, lists, tuples, dicts,
+other calls, attributes of calls such as `q.parameters()`, and objects of the caller, `Given("env")`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.zoo.names import resolve
+
+#: Limits of a stored composition.
+_MAX_CALLS, _MAX_DEPTH, _MAX_TEXT = 4_096, 32, 1_024
+#: Attributes that a stored composition may read.
+_ATTRIBUTES = {"parameters", "action_space", "sample"}
+
+
+class Expression:
+    """Base class of expressions. Reading an attribute and calling give other expressions."""
+
+    def __getattr__(self, name: str) -> "Expression":
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Attribute(self, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Call":
+        return Call(self, tuple(map(as_value, args)), {name: as_value(value) for name, value in kwargs.items()})
+
+
+@dataclasses.dataclass(eq=False)
+class Name(Expression):
+    """Public name of a package, as the script writes it: `nn.Linear`."""
+
+    _path: str
+
+    def __getattr__(self, name: str) -> "Name":
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Name(f"{self._path}.{name}")
+
+
+@dataclasses.dataclass(eq=False)
+class Given(Expression):
+    """Object of the caller. In the script, it is a parameter of this name."""
+
+    _name: str
+
+
+@dataclasses.dataclass(eq=False)
+class Attribute(Expression):
+    """Attribute of the result of another expression."""
+
+    _owner: Expression
+    _name: str
+
+
+@dataclasses.dataclass(eq=False)
+class Call(Expression):
+    """A call. Its function is called once, however often the call is used in an expression.
+
+    `_variable` is the name of the variable that has the result. If None, the call is written where it is used.
+    """
+
+    _function: Expression
+    _args: tuple[Any, ...]
+    _kwargs: dict[str, Any]
+    _variable: str | None = None
+
+
+class _Parts:
+    def __getattr__(self, name: str) -> Name:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return Name(name)
+
+
+#: The names of the table (see `names.py`), for example `parts.nn.Linear`.
+parts: Any = _Parts()
+
+
+def variable(name: str, value: Any) -> Any:
+    """Give the result of a call a variable, if `value` is a call without one. Return `value`."""
+    if isinstance(value, Call) and value._variable is None:
+        value._variable = name
+    return value
+
+
+def as_value(value: Any) -> Any:
+    """Return an argument of a call as one of the types that can be printed and stored.
+
+    Raises:
+        TypeError: If the argument has another type.
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str | Expression):
+        return value
+    if isinstance(value, tuple | list):
+        return type(value)(map(as_value, value))
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {key: as_value(each) for key, each in value.items()}
+    raise TypeError(f"a composition cannot contain {value!r:.80} ({type(value).__name__}): use a Given")
+
+
+def inner(value: Any) -> Iterator[Any]:
+    """Yield the values of which a value consists, in the order in which Python evaluates them."""
+    if isinstance(value, Call):
+        yield value._function
+        yield from value._args
+        yield from value._kwargs.values()
+    elif isinstance(value, Attribute):
+        yield value._owner
+    elif isinstance(value, tuple | list):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.values()
+
+
+def walk(value: Any) -> Iterator[Any]:
+    """Yield a value and all values inside, each expression once, and each call after its arguments."""
+    seen: set[int] = set()
+
+    def visit(each: Any) -> Iterator[Any]:
+        if id(each) not in seen:
+            if isinstance(each, Expression):
+                seen.add(id(each))
+            for part in inner(each):
+                yield from visit(part)
+            yield each
+
+    return visit(value)
+
+
+def calls_of(value: Any) -> list[Call]:
+    """Return all calls of a value, each once, after the calls of its arguments."""
+    return [each for each in walk(value) if isinstance(each, Call)]
+
+
+def givens_of(value: Any) -> list[str]:
+    """Return the names of the caller's objects in a value."""
+    return [*dict.fromkeys(each._name for each in walk(value) if isinstance(each, Given))]
+
+
+def names_of(value: Any) -> list[str]:
+    """Return the paths of the names in a value, sorted."""
+    return sorted({each._path for each in walk(value) if isinstance(each, Name)})
+
+
+def evaluate(value: Any, given: Mapping[str, Any], replaced: Mapping[int, Any] | None = None) -> Any:
+    """Evaluate a value, in the order of the statements of its script.
+
+    Args:
+        value: The value.
+        given: The caller's objects, by name.
+        replaced: Objects in place of the results of calls, keyed by `id(call)`.
+
+    Raises:
+        KeyError: If an object of the caller is missing.
+    """
+    results = dict(replaced or {})
+
+    def result(each: Any) -> Any:
+        if isinstance(each, Name):
+            return resolve(each._path)
+        if isinstance(each, Given):
+            return given[each._name]
+        if isinstance(each, Attribute):
+            return getattr(result(each._owner), each._name)
+        if isinstance(each, tuple | list):
+            return type(each)(map(result, each))
+        if isinstance(each, dict):
+            return {key: result(part) for key, part in each.items()}
+        if not isinstance(each, Call):
+            return each
+        if id(each) not in results:
+            function = result(each._function)
+            args = [result(part) for part in each._args]
+            results[id(each)] = function(*args, **{name: result(part) for name, part in each._kwargs.items()})
+        return results[id(each)]
+
+    for call in calls_of(value):
+        if call._variable is not None:
+            result(call)
+    return result(value)
+
+
+def to_json(value: Any) -> dict[str, Any]:
+    """Return a value as JSON: its calls, each after those that it uses, and the value itself."""
+    calls = calls_of(value)
+    index = {id(call): i for i, call in enumerate(calls)}
+
+    def encoded(each: Any) -> Any:
+        if isinstance(each, Call):
+            return {"call": index[id(each)]}
+        if isinstance(each, Name):
+            return {"name": each._path}
+        if isinstance(each, Given):
+            return {"given": each._name}
+        if isinstance(each, Attribute):
+            return {"attribute": each._name, "of": encoded(each._owner)}
+        if each is None:
+            return {"none": True}
+        if isinstance(each, float) and not math.isfinite(each):
+            return {"float": str(each)}
+        if isinstance(each, tuple):
+            return {"tuple": [*map(encoded, each)]}
+        if isinstance(each, list):
+            return [*map(encoded, each)]
+        return {"dict": {key: encoded(part) for key, part in each.items()}} if isinstance(each, dict) else each
+
+    lines = [
+        {"function": encoded(call._function), "args": [*map(encoded, call._args)]}
+        | {"kwargs": {name: encoded(part) for name, part in call._kwargs.items()}}
+        | ({} if call._variable is None else {"variable": call._variable})
+        for call in calls
+    ]
+    return {"calls": lines, "value": encoded(value)}
+
+
+def from_json(stored: Any) -> Any:
+    """Return the value that `to_json` stored. Nothing is called or imported.
+
+    Raises:
+        ValueError: If `stored` is not a result of `to_json`, is too large, or contains an attribute that is not one of
+            the few that compositions read.
+    """
+    calls: list[Call] = []
+    depths: list[int] = []
+
+    def decoded(each: Any, depth: int = 0) -> Any:
+        deepest[0] = max(deepest[0], depth)
+        if depth > _MAX_DEPTH:
+            raise ValueError(f"nested more than {_MAX_DEPTH} levels deep")
+        if isinstance(each, list):
+            return [decoded(part, depth + 1) for part in each]
+        if isinstance(each, str):
+            return _text(each)
+        if isinstance(each, bool | int | float):
+            return each
+        if not isinstance(each, dict) or not each:
+            raise ValueError(f"got {each!r:.80}")
+        kind, content = next(iter(each.items()))
+        if kind == "attribute" and content in _ATTRIBUTES:
+            return Attribute(decoded(each["of"], depth + 1), content)
+        if kind == "call" and 0 <= content < len(calls):
+            deepest[0] = max(deepest[0], depth + depths[content])
+            return calls[content]
+        decode: Mapping[str, Callable[[], Any]] = {
+            "name": lambda: Name(_text(content)),
+            "given": lambda: Given(_text(content)),
+            "none": lambda: None,
+            "float": lambda: float(content),
+            "tuple": lambda: tuple(decoded(part, depth + 1) for part in content),
+            "dict": lambda: {_text(key): decoded(part, depth + 1) for key, part in content.items()},
+        }
+        if kind not in decode:
+            raise ValueError(f"got {each!r:.80}")
+        return decode[kind]()
+
+    try:
+        lines = stored["calls"]
+        if len(lines) > _MAX_CALLS:
+            raise ValueError(f"has {len(lines):,} calls, expected at most {_MAX_CALLS:,}")
+        for line in lines:
+            deepest = [0]
+            function = decoded(line["function"])
+            args = tuple(decoded(part) for part in line["args"])
+            kwargs = {_text(name): decoded(part) for name, part in line["kwargs"].items()}
+            variable_name = line.get("variable")
+            calls.append(Call(function, args, kwargs, None if variable_name is None else _text(variable_name)))
+            depths.append(deepest[0] + 1)
+            if depths[-1] > _MAX_DEPTH:
+                raise ValueError(f"calls are nested more than {_MAX_DEPTH} levels deep")
+        deepest = [0]
+        return decoded(stored["value"])
+    except (TypeError, KeyError, AttributeError, IndexError) as error:
+        raise ValueError(f"not a stored composition: {error!r:.200}") from error
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _MAX_TEXT:
+        raise ValueError(f"got {value!r:.80}, expected a text of at most {_MAX_TEXT:,} characters")
+    return value

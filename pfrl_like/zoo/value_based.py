@@ -1,0 +1,155 @@
+"""Builders of DQN and its variants."""
+
+import math
+from typing import Any
+
+from pfrl_like.zoo.composition import Given, parts
+from pfrl_like.zoo.networks import Layers, in_sequence
+from pfrl_like.zoo.builder import Spaces, compose_agent
+
+_heads = parts.q_functions
+
+
+def q_learning(
+    name: str,
+    spaces: Spaces,
+    *,
+    hidden_sizes: Any = (256, 256),
+    activation: str = "ReLU",
+    layer_norm: bool = False,
+    noise: float | None = None,
+    recurrent: bool = False,
+    n_atoms: int = 51,
+    v_min: float = -100.0,
+    v_max: float = 100.0,
+    n_quantiles: int = 51,
+    n_cosines: int = 64,
+    n_fractions: int = 8,
+    entropy_coeff: float = 1e-3,
+    fraction_lr: float = 1e-3,
+    lr: float = 1e-3,
+    adam_eps: float = 1e-8,
+    gamma: float = 0.99,
+    capacity: int = 50_000,
+    num_steps: int = 1,
+    by_length: bool = True,
+    prioritized: Any = None,
+    start_epsilon: float = 1.0,
+    end_epsilon: float = 0.05,
+    exploration_steps: int = 10_000,
+    q_function: Any = None,
+    optimizer: Any = None,
+    replay_buffer: Any = None,
+    explorer: Any = None,
+    **arguments: Any,
+) -> Any:
+    """Compose DQN or one of its variants.
+
+    Args:
+        name: Class of the agent.
+        spaces: Spaces of the environment. Actions must be Discrete.
+        hidden_sizes: Sizes of the hidden layers.
+        activation: Name of a module of `torch.nn`.
+        layer_norm: True to normalise the hidden layers.
+        noise: Initial scale of noisy linear layers (arXiv:1706.10295), which explore in place of epsilon-greedy. None
+            for layers without noise.
+        recurrent: True for a GRU in place of the last hidden layer. The replay buffer then has episodes.
+        n_atoms: Number of returns of a categorical Q-function (arXiv:1707.06887).
+        v_min: Lowest return of a categorical Q-function.
+        v_max: Highest return of a categorical Q-function.
+        n_quantiles: Number of quantiles of QRDQN.
+        n_cosines: Number of cosines of IQN and FQF.
+        n_fractions: Number of fractions of FQF.
+        entropy_coeff: Weight of the entropy of FQF's fractions.
+        fraction_lr: Learning rate of FQF's fractions, as a multiple of `lr`.
+        lr: Learning rate of Adam.
+        adam_eps: Epsilon of Adam.
+        gamma: Discount factor per step.
+        capacity: Maximum number of steps in the replay buffer.
+        num_steps: Number of steps of n-step returns.
+        by_length: True to draw episodes in proportion to their lengths. Only for recurrent networks.
+        prioritized: Arguments of `PrioritizedReplayBuffer`. None for a uniform buffer.
+        start_epsilon: Probability of random actions at the first step.
+        end_epsilon: Probability of random actions after `exploration_steps`.
+        exploration_steps: Number of steps in which epsilon falls.
+        q_function: Composition in place of the default Q-function.
+        optimizer: Composition in place of Adam.
+        replay_buffer: Composition in place of the default replay buffer.
+        explorer: Composition in place of the default explorer.
+        **arguments: Other arguments of the agent.
+    """
+    n_actions = spaces.n_actions()
+    if q_function is None:
+        layers = Layers(tuple(hidden_sizes), activation, layer_norm, noise=noise)
+        hidden, size = _hidden(layers, spaces.obs, recurrent)
+        if "IQN" in name or name == "FQF":
+            embedding = in_sequence([_heads.CosineBasisLinear(n_cosines, size), parts.nn.ReLU()])
+            last = layers.linear(size, n_actions)
+            if name == "FQF":
+                proposal = parts.nn.Linear(size, n_fractions)
+                q_function = _heads.FullyParametrizedQFunction(
+                    in_sequence(hidden), embedding, last, proposal, entropy_coeff
+                )
+            else:
+                kind = "RecurrentImplicitQuantileQFunction" if recurrent else "ImplicitQuantileQFunction"
+                psi = _sequence(hidden, recurrent)
+                q_function = getattr(_heads, kind)(psi, embedding, last)
+        elif name.startswith("Categorical"):
+            outputs = [layers.linear(size, n_actions * n_atoms), parts.nn.Unflatten(-1, (n_actions, n_atoms))]
+            model = _sequence([*hidden, *outputs, parts.nn.Softmax(-1)], recurrent)
+            returns = parts.torch.linspace(v_min, v_max, n_atoms)
+            q_function = _heads.DistributionalSingleModelStateQFunctionWithDiscreteAction(model, returns)
+        elif name == "QRDQN":
+            shape = n_quantiles, n_actions
+            outputs = [layers.linear(size, math.prod(shape)), parts.nn.Unflatten(-1, shape)]
+            model = _sequence([*hidden, *outputs], recurrent)
+            q_function = _heads.QuantileSingleModelStateQFunctionWithDiscreteAction(model)
+        else:
+            head = _heads.DiscreteActionValueHead()
+            q_function = _sequence([*hidden, layers.linear(size, n_actions), head], recurrent)
+    if optimizer is None:
+        params = q_function.parameters()
+        if name == "FQF":
+            params = _heads.fqf_parameter_groups(q_function, lr_factor=fraction_lr)
+        optimizer = parts.torch.optim.Adam(params, lr=lr, eps=adam_eps)
+    if replay_buffer is None:
+        replay_buffer = _buffer(capacity, num_steps, recurrent, by_length, prioritized)
+        if recurrent:
+            arguments.setdefault("num_steps", num_steps)
+    if explorer is None:
+        sample = Given("env").action_space.sample
+        decay = parts.explorers.LinearDecayEpsilonGreedy(start_epsilon, end_epsilon, exploration_steps, sample)
+        explorer = decay if noise is None else parts.explorers.Greedy()
+    if recurrent:
+        arguments["recurrent"] = True
+    return compose_agent(
+        name,
+        q_function=q_function,
+        optimizer=optimizer,
+        replay_buffer=replay_buffer,
+        gamma=gamma,
+        explorer=explorer,
+        **arguments,
+    )
+
+
+def _hidden(layers: Layers, space: Any, recurrent: bool) -> tuple[list[Any], int]:
+    """Return the layers before the last one, and the number of their outputs."""
+    body = layers.body(space)
+    if not recurrent:
+        return [*body.layers], body.size
+    return [*body.layers, parts.nn.GRU(body.size, body.size)], body.size
+
+
+def _sequence(layers: list[Any], recurrent: bool) -> Any:
+    return parts.pfrl_like.nn.RecurrentSequential(*layers) if recurrent else in_sequence(layers)
+
+
+def _buffer(capacity: int, num_steps: int, recurrent: bool, by_length: bool, prioritized: Any) -> Any:
+    if recurrent and prioritized:
+        return parts.replay_buffers.PrioritizedEpisodicReplayBuffer(capacity, **prioritized)
+    if recurrent:
+        return parts.replay_buffers.EpisodicReplayBuffer(capacity, by_length=by_length)
+    if prioritized:
+        return parts.replay_buffers.PrioritizedReplayBuffer(capacity, num_steps=num_steps, **prioritized)
+    return parts.replay_buffers.ReplayBuffer(capacity, num_steps)
