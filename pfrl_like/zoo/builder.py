@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from pfrl_like.utils.env_values import action_size_of, space_kind
-from pfrl_like.zoo.composition import Call, parts, variable
+from pfrl_like.zoo.composition import Call, evaluate, parts, variable
 from pfrl_like.zoo.names import resolve
 
 
@@ -57,3 +57,9 @@ def compose_agent(name: str, **arguments: Any) -> Call:
     required = [*itertools.takewhile(is_first, parameters)]
     others = {key: arguments[key] for key in [*parameters, *arguments] if key in arguments and key not in required}
     return getattr(parts.agents, name)(*[arguments[key] for key in required], **others)
+
+
+def named_arguments(agent: Call) -> dict[str, Any]:
+    """Return the arguments of an agent's call, by name."""
+    names = inspect.signature(evaluate(agent._function, {})).parameters
+    return {**dict(zip(names, agent._args, strict=False)), **agent._kwargs}
