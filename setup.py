@@ -59,6 +59,7 @@ setup(
     python_requires=">=3.11",
     install_requires=[line for line in read("requirements.txt").splitlines() if line and not line.startswith("#")],
     extras_require=EXTRAS,
+    entry_points={"console_scripts": ["pfrl-like = pfrl_like.cli:main"]},
     classifiers=[
         "Intended Audience :: Science/Research",
         "Programming Language :: Python :: 3",

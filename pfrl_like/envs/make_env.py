@@ -4,6 +4,7 @@ import contextlib
 import difflib
 import functools
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
@@ -39,6 +40,14 @@ _PACKAGES = {
     "mujoco": ("mujoco", "mujoco"),
     "imageio": ("imageio", "mujoco"),
     "pygame": ("pygame-ce", "classic"),
+}
+
+#: Modules that environments of gymnasium import, keyed by the start of their entry points.
+_NEEDED = {
+    "gymnasium.envs.box2d": "Box2D",
+    "gymnasium.envs.mujoco": "mujoco",
+    "gymnasium.envs.phys2d": "jax",
+    "gymnasium.envs.tabular": "jax",
 }
 
 
@@ -125,6 +134,33 @@ def make_vec(
     return vec
 
 
+def installed_env_ids() -> list[str]:
+    """Return the ids of the environments whose packages are installed, sorted. Of each one only the newest version.
+
+    The packages in the list of `make_env` register their environments.
+    """
+    for module in dict.fromkeys(_MODULES.values()):
+        if _is_installed(module.partition(".")[0]):
+            _register(module)
+    newest: dict[tuple[str | None, str], EnvSpec] = {}
+    for spec in gymnasium.registry.values():
+        start, _, _ = spec.entry_point.rpartition(".") if isinstance(spec.entry_point, str) else ("", "", "")
+        needed = next((module for part, module in _NEEDED.items() if start.startswith(part)), "gymnasium")
+        known = newest.get((spec.namespace, spec.name))
+        if start and _is_installed(needed) and (known is None or (known.version or 0) < (spec.version or 0)):
+            newest[spec.namespace, spec.name] = spec
+    return sorted(spec.id for spec in newest.values())
+
+
+def _is_installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def _register(module: str) -> None:
+    """Import a module, and register its environments."""
+    getattr(importlib.import_module(module), "register_envs", lambda: None)()
+
+
 def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> gymnasium.Env[Any, Any]:
     """Call `gymnasium.make`. `name` is the name of the argument in error messages."""
     env_id = env if isinstance(env, str) else env.id
@@ -132,7 +168,7 @@ def _make(env: str | EnvSpec, name: str, kwargs: dict[str, Any]) -> gymnasium.En
     try:
         for part, module in _MODULES.items():
             if part in env_id and not any(part in each for each in gymnasium.registry):
-                getattr(importlib.import_module(module), "register_envs", lambda: None)()
+                _register(module)
         return gymnasium.make(env, **kwargs)
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
         missing = getattr(error, "name", None) or getattr(error.__cause__, "name", None) or ""

@@ -32,10 +32,11 @@ class Made:
         eval_env: Environment for evaluations. None if the caller passed an environment: the runner then makes its own.
         dataset: Dataset of an offline agent. None for the others.
         plan: The compositions.
+        settings: All settings: those of the preset, and the caller's in their place.
     """
 
-    def __init__(self, plan: Plan, given: Mapping[str, Any]) -> None:
-        self.plan, self._given = plan, dict(given)
+    def __init__(self, plan: Plan, given: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+        self.plan, self._given, self.settings = plan, dict(given), dict(settings)
         torch.set_num_threads(plan.threads)
         set_random_seed(plan.seed)
         self.env = plan.make_training_env(given)
@@ -133,6 +134,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
             notes=notes,
         ),
         given,
+        {**training, **settings},
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 from run_parts import change_record, contents
 from traced_run import run
 
-from pfrl_like.cli import closer_interval, main, needs_rerun
+from pfrl_like.cli import main
+from pfrl_like.cli.diagnosis import closer_interval, needs_rerun
 from pfrl_like.debug import crash_replay, trace_diff
 from pfrl_like.debug.crash_replay import RerunError, rerun_training
 from pfrl_like.debug.trace_diff import ENV_STREAM, Difference, compare_with_rerun, explanations, first_differences

@@ -1,0 +1,71 @@
+"""Commands that print: `show`, `list` and `report`."""
+
+import argparse
+import inspect
+import os
+
+from pfrl_like.cli.options import make_of, options_of
+from pfrl_like.envs.make_env import installed_env_ids
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments.report import write_report
+from pfrl_like.runs.run_files import RECORD, SCORES, column_of, record_of
+from pfrl_like.zoo import presets
+from pfrl_like.zoo.agents import AGENTS
+from pfrl_like.zoo.names import resolve
+
+_DATASETS = """cartpole             CartPole-v1, in this package
+pendulum             Pendulum-v1, in this package
+d4rl:NAME            D4RL, for example d4rl:hopper-medium-v2 (downloaded)
+minari:ID            Minari, for example minari:mujoco/hopper/medium-v0 (downloaded)
+pybullet:NAME        d4rl_pybullet, for example pybullet:hopper-bullet-mixed-v0 (downloaded)
+FILE.npz, FILE.h5    a file of MDPDataset.dump, or arrays with the same names"""
+
+
+def show(arguments: argparse.Namespace) -> int:
+    """Print the script of an agent."""
+    print(make_of(options_of(arguments)).script(), end="")
+    return 0
+
+
+def print_list(arguments: argparse.Namespace) -> int:
+    """List agents, presets, datasets or environments."""
+    if arguments.kind == "agents":
+        for name, recipe in AGENTS.items():
+            text = (inspect.getdoc(resolve(f"agents.{recipe.class_name}")) or "").split("\n", 1)[0]
+            print(f"{name:<29} {recipe.runner:<8} {recipe.class_name}: {text}")
+    elif arguments.kind == "presets":
+        for row in presets.describe():
+            text = f"tuned: {row.score}" if row.is_tuned else f"untuned, from {row.source}"
+            print(f"{row.agent:<29} {row.env_id:<28} {text}")
+    elif arguments.kind == "datasets":
+        print(_DATASETS)
+    else:
+        print("\n".join(installed_env_ids()))
+    return 0
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """Print a table of runs, and write their reports."""
+    outdirs = [outdir for path in arguments.runs for outdir in _runs_in(path)]
+    print(f"{'agent':<26}{'environment':<24}{'steps':>10}{'score':>12}{'best':>12}  outcome, report")
+    for outdir in outdirs:
+        record, scores = record_of(outdir), column_of(outdir, SCORES, "mean")
+        last, best = (f"{each:.6g}" for each in (scores[1][-1], max(scores[1]))) if scores[1] else ("none", "none")
+        steps = record.get("t", max(scores[0], default=0))
+        write_report(outdir)
+        row = f"{record.get('agent')!s:<26}{record.get('env')!s:<24}{steps:>10,.0f}{last:>12}{best:>12}"
+        print(f"{row}  {record.get('outcome')}, {os.path.join(outdir, 'report.html')}")
+    return 0
+
+
+def _runs_in(path: str) -> list[str]:
+    """Return a run directory, or the run directories in a directory, by name.
+
+    Raises:
+        CheckpointError: If there is none.
+    """
+    inner = [os.path.join(path, name) for name in sorted(os.listdir(path))]
+    found = [outdir for outdir in [path, *inner] if os.path.exists(os.path.join(outdir, RECORD))]
+    if not found:
+        raise CheckpointError(path, f"contains no {RECORD}; expected a run directory, or a directory of them")
+    return found[:1] if found[0] == path else found

@@ -1,0 +1,131 @@
+"""Options of commands as the arguments of `make`: names, numbers, settings, datasets, and files `run.toml`."""
+
+import argparse
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from pfrl_like import datasets
+from pfrl_like.cli.toml_values import from_toml, to_toml
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.errors import PfrlLikeError
+from pfrl_like.storage.atomic import read_bounded
+from pfrl_like.zoo.make import Made, make
+
+#: Environments of the datasets in the package.
+PACKAGED = {"cartpole": "CartPole-v1", "pendulum": "Pendulum-v1"}
+_DOWNLOADED = ("d4rl", "minari", "pybullet")
+_OPTIONS = ("agent", "env", "steps", "seed", "threads", "dataset")
+_MAX_BYTES = 1 << 24
+
+
+def load_dataset(name: str) -> tuple[MDPDataset, str | None]:
+    """Return a dataset, and the id of the environment in which it was recorded. None if the environment is unknown.
+
+    Args:
+        name: "cartpole", "pendulum", the name of a public dataset as in "d4rl:hopper-medium-v2", or a path.
+    """
+    source, _, public_name = name.partition(":")
+    if name in PACKAGED or (source in _DOWNLOADED and public_name):
+        dataset, env = getattr(datasets, f"get_{source}")(*([public_name] if public_name else []))
+        return dataset, getattr(env.spec, "id", None)
+    return MDPDataset.load(name), None
+
+
+def read_config(path: str) -> dict[str, Any]:
+    """Read a file `run.toml`.
+
+    Returns:
+        The values of the options that the file has, and "settings", "composition".
+
+    Raises:
+        ValueError: If the file is no TOML file or has unknown keys.
+        CheckpointError: If the file cannot be read.
+    """
+    config = tomllib.loads(read_bounded(path, _MAX_BYTES).decode())
+    tables = {name: config.pop(name, {}) for name in ("settings", "composition")}
+    if unknown := config.keys() - {*_OPTIONS}:
+        known = ", ".join([*_OPTIONS, *tables])
+        raise ValueError(f"{path} has the key {min(unknown)!r}, expected some of {known}")
+    if not all(isinstance(table, dict) for table in tables.values()):
+        raise ValueError(f"{path} has settings that are no table, expected lines such as lr = 1e-4 below [settings]")
+    settings = {name: from_toml(value) for name, value in tables["settings"].items()}
+    return {**config, "settings": settings, "composition": tables["composition"].get("json")}
+
+
+def config_text(options: Mapping[str, Any], made: Made, composition: str) -> str:
+    """Return the content of `run.toml`.
+
+    Args:
+        options: Result of `options_of`.
+        made: Agent that was made from the options.
+        composition: The plan of the run as JSON.
+    """
+    plan = made.plan
+    values = {"agent": plan.agent_name, "env": options["env"], "seed": plan.seed}
+    values |= {"steps": plan.steps, "threads": plan.threads}
+    if options["dataset"] is not None:
+        values["dataset"] = options["dataset"]
+    settings = {name: value for name, value in made.settings.items() if name != "steps"}
+    lines = ["# To train again with these settings: pfrl-like train --config run.toml"]
+    for table in (values, settings, {"json": composition}):
+        lines += [f"{name} = {to_toml(value)}" for name, value in table.items()]
+        lines += ["", "[settings]"] if table is values else ["", "[composition]"] if table is settings else []
+    return "\n".join(lines) + "\n"
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of the options from which an agent is made. Options replace the values in the file `--config`.
+
+    The dataset is a name or a path. If an offline agent has no environment, it is that of the dataset.
+
+    Raises:
+        argparse.ArgumentError: If a required option is missing, or the file of `--config` is invalid.
+    """
+    config: dict[str, Any] = {"settings": {}}
+    if arguments.config is not None:
+        try:
+            config = read_config(arguments.config)
+        except (ValueError, OSError) as error:
+            raise argument_error("--config", error) from error
+    given = {name: getattr(arguments, name) for name in _OPTIONS}
+    options = {name: config.get(name) if value is None else value for name, value in given.items()}
+    if options["env"] is None and options["dataset"] is not None:
+        options["env"] = PACKAGED.get(options["dataset"])
+    is_path = options["dataset"] is not None and os.path.exists(options["dataset"])
+    if is_path:
+        options["dataset"] = os.path.abspath(options["dataset"])
+    for name in ("agent", "env"):
+        if options[name] is None:
+            hint = "; only the datasets cartpole and pendulum say it" if name == "env" and options["dataset"] else ""
+            raise argparse.ArgumentError(None, f"the option --{name} is required{hint}")
+    return {**options, "settings": config["settings"] | dict(arguments.settings)}
+
+
+def make_of(options: Mapping[str, Any]) -> Made:
+    """Return what `make` makes from options.
+
+    Raises:
+        argparse.ArgumentError: If an option is invalid. The message names the option.
+    """
+    arguments = {"seed": 0, "threads": 1} | {name: value for name, value in options.items() if value is not None}
+    settings = arguments.pop("settings")
+    if arguments.get("dataset") not in {None, *PACKAGED}:
+        try:
+            arguments["dataset"] = load_dataset(arguments["dataset"])[0]
+        except (ValueError, OSError) as error:
+            raise argument_error("--dataset", error) from error
+    try:
+        return make(**{**settings, **arguments})
+    except PfrlLikeError:
+        raise
+    except (ValueError, TypeError) as error:
+        argument = str(error).split(" ", 1)[0]  # messages begin with the name of the argument
+        option = argument if argument in _OPTIONS else "set" if settings else "agent"
+        raise argument_error(f"--{option}", error) from error
+
+
+def argument_error(option: str, error: Exception) -> argparse.ArgumentError:
+    """Return the error of an option, for the reason that another error gives."""
+    return argparse.ArgumentError(None, f"argument {option}: {error}")

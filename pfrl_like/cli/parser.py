@@ -1,0 +1,257 @@
+"""`main`, and the parser of all commands. It imports nothing heavy, so that `--help` answers at once."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from pfrl_like.cli.completion import SHELLS, completion_script
+from pfrl_like.cli.toml_values import parse_setting
+from pfrl_like.errors import PfrlLikeError
+
+#: Commands: the line in the list of commands, the description, and examples.
+_TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "train": (
+        "train an agent in an environment",
+        """Trains an agent with the settings of its preset. Without --new, the command continues the newest unfinished
+        run in --outdir that has the same settings, from its newest checkpoint. If all runs with these settings have
+        finished, nothing is trained. Exit status: 0 if all seeds finish, 1 if training fails, 2 for invalid options,
+        130 after Ctrl-C, when each seed has saved a checkpoint.""",
+        (
+            "train --agent dqn --env CartPole-v1",
+            "train --agent sac --env Pendulum-v1 --steps 10000 --seeds 3 --set lr=1e-3 --set hidden_sizes=[64,64]",
+            "train --config results/20261123-2212-dqn-cartpole-seed0/run.toml --seed 1",
+        ),
+    ),
+    "fit": (
+        "train an offline agent from recorded data",
+        """Trains an agent from a dataset. Options and results are those of `train`. The environment, which only
+        evaluates the agent, is the one in which the data were recorded, if the dataset says it.""",
+        ("fit --agent cql --dataset pendulum", "fit --agent discrete_bc --dataset data.npz --env CartPole-v1 --steps 5000"),
+    ),
+    "evaluate": (
+        "print the score of a saved agent",
+        """Prints mean, standard deviation and 95 % interval (Student's t) of the returns of a saved agent. DIR is a run
+        directory (its best agent is evaluated, or else its newest), or the directory of an agent.""",
+        ("evaluate results/20261123-2212-dqn-cartpole-seed0", "evaluate agent --env CartPole-v1 --episodes 100"),
+    ),
+    "watch": (
+        "show a saved agent in a window, or record a video",
+        "Shows episodes of a saved agent in a window, or writes them to a GIF or MP4 file.",
+        ("watch results/20261123-2212-dqn-cartpole-seed0", "watch agent --gif agent.gif --episodes 3"),
+    ),
+    "ope": (
+        "estimate the return of a saved agent from recorded data",
+        """Estimates the discounted return of a saved agent by off-policy evaluation: fitted Q evaluation, importance
+        sampling and doubly robust estimates. No environment is used.""",
+        ("ope results/20261123-2212-cql-pendulum-seed0 --dataset pendulum --steps 5000 --estimators fqe",),
+    ),
+    "export": (
+        "write the policy of a saved agent as ONNX, TorchScript or torch.export file",
+        """Writes the greedy policy of a saved agent to a file that runs without this library. The end of FILE selects
+        the format: .onnx, .pt (TorchScript) or .pt2 (torch.export).""",
+        ("export results/20261123-2212-dqn-cartpole-seed0 policy.onnx",),
+    ),
+    "report": (
+        "print a table of runs and write their reports",
+        """Prints a line for each run, and writes report.html and learning_curve.svg into its directory. RUN is a run
+        directory, or a directory of run directories.""",
+        ("report results", "report results/20261123-2212-dqn-cartpole-seed0"),
+    ),
+    "show": (
+        "print the script that makes and trains the same agent from its parts",
+        "Prints a script that composes the agent from its parts and trains it, with equal numbers.",
+        ("show sac Pendulum-v1", "show dqn CartPole-v1 --set lr=1e-4 > train_dqn.py"),
+    ),
+    "list": (
+        "list agents, presets, datasets or installed environments",
+        "Lists the agents, the presets, the datasets, or the environments whose packages are installed.",
+        ("list agents", "list presets", "list envs"),
+    ),
+    "replay-crash": (
+        "repeat an update that was rejected because of NaN or infinity",
+        """Starts the program of a run again, and repeats the rejected update with the agent that the program makes. The
+        state of the agent, the minibatch and the random streams are loaded from the crash record. This library writes
+        nothing into the run directory, but the program itself may. Exit status: 0 if the update is rejected again, 1 if
+        not.""",
+        ("replay-crash results/20261123-2212-dqn-cartpole-seed0/crash-1200",),
+    ),
+    "diff-runs": (
+        "show the first step and the tensors in which two runs differ, and possible causes",
+        """Compares the traces and the run.json of two runs. A trace contains checksums of observations, actions,
+        rewards and losses at every step, and of the agent's tensors at every checkpoint. If losses are the first
+        difference, or if tensors first differ between two checkpoints, both programs are started again, to find the
+        step and the tensors. They start from the last checkpoint at which all checksums are equal, or from step 0 if
+        there is no such checkpoint. This library writes nothing into the run directories during the rerun. Exit status:
+        0 if the traces are equal over their common length, 1 if not.""",
+        ("diff-runs results/a results/b",),
+    ),
+    "completion": (
+        "print a script that completes commands and options in a shell",
+        "Prints a script for a shell, which then completes the commands and options of pfrl-like.",
+        ('completion bash >> ~/.bashrc', "completion fish > ~/.config/fish/completions/pfrl-like.fish"),
+    ),
+}  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: Name of the command and its arguments. If None, the command line of this process.
+
+    Returns:
+        Exit status: 0 or 1 is the result of the command. 2 is an error; its message is printed to stderr. 130 means
+        that Ctrl-C ended the command.
+    """
+    parser = make_parser()
+    arguments = parser.parse_args(argv)
+    arguments.argv = [*sys.argv[1:]] if argv is None else [*argv]
+    if argv is None and not {"", os.getcwd()} & {*sys.path}:
+        sys.path.insert(0, os.getcwd())  # as for `python -m`, so that the user's modules can register environments
+    try:
+        status = _run(arguments, parser)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader of the output has ended, for example `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (PfrlLikeError, OSError, argparse.ArgumentError) as error:
+        print(f"{parser.prog}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    if arguments.command == "completion":
+        print(completion_script(arguments.shell, commands_of(parser)))
+        return 0
+    if getattr(arguments, "seeds", 1) > 1:
+        from pfrl_like.cli.seeds import train_seeds
+
+        return train_seeds(arguments)
+    from pfrl_like.cli import diagnosis, listings, saved_agents, training
+
+    functions = {
+        "train": training.train, "fit": training.train,
+        "evaluate": saved_agents.evaluate, "watch": saved_agents.watch, "ope": saved_agents.estimate,
+        "export": saved_agents.export,
+        "report": listings.report, "show": listings.show, "list": listings.print_list,
+        "replay-crash": diagnosis.replay, "diff-runs": diagnosis.compare,
+    }  # fmt: skip
+    return int(functions[arguments.command](arguments))
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the commands, by name."""
+    action = next(action for action in parser._actions if isinstance(action.choices, dict))
+    return dict(action.choices or {})
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    prog = "pfrl-like" if os.path.basename(sys.argv[0]) == "pfrl-like" else "python -m pfrl_like"
+    description = "Trains, evaluates, shows and exports agents, and analyses the files of runs."
+    hint = f"`{prog} COMMAND --help` describes a command, with examples."
+    parser = argparse.ArgumentParser(prog=prog, description=description, epilog=hint, allow_abbrev=False)
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    commands: dict[str, Any] = {}
+    for name, (summary, text, examples) in _TEXTS.items():
+        commands[name] = subparsers.add_parser(
+            name, help=summary, description=" ".join(text.split()), allow_abbrev=False,
+            epilog="\n  ".join(["examples:", *(f"{prog} {example}" for example in examples)]),
+            formatter_class=_Formatter,
+        )  # fmt: skip
+    _add_training(commands["train"])
+    _add_training(commands["fit"])
+    _add_saved_agents(commands)
+    _add_diagnosis(commands)
+    commands["report"].add_argument("runs", metavar="RUN", nargs="+", help="run directory, or a directory of them")
+    commands["show"].add_argument("agent", metavar="AGENT", help="name of the agent, for example sac")
+    commands["show"].add_argument("env", metavar="ENV", nargs="?", help="id of the environment")
+    _add_settings(commands["show"])
+    kinds = ("agents", "presets", "datasets", "envs")
+    commands["list"].add_argument("kind", choices=kinds, nargs="?", default="agents", help="default: agents")
+    commands["completion"].add_argument("shell", choices=SHELLS, help="name of the shell")
+    return parser
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Formatter that keeps the lines of examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("examples:") else super()._fill_text(text, width, indent)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected an integer of at least 1")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected an integer of at least 0")
+    return int(text)
+
+
+def _add_settings(command: argparse.ArgumentParser) -> None:
+    """Add the options from which an agent is made."""
+    add = command.add_argument
+    add("--steps", metavar="N", type=_count, help="number of training steps; default: that of the preset")
+    add("--seed", metavar="S", type=_seed, help="seed of all random streams; default: 0")
+    add("--threads", metavar="N", type=_count, help="number of torch's threads; default: 1")
+    add("--dataset", metavar="DATA", help="dataset of an offline agent: `list datasets` shows names; or a file")
+    text = "setting in place of the preset's; the value is TOML, and a single word is a text; may be repeated"
+    add("--set", metavar="NAME=VALUE", type=parse_setting, action="append", default=[], dest="settings", help=text)
+    add("--config", metavar="FILE", help="run.toml of a run, whose settings are used; other options replace them")
+
+
+def _add_training(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--agent", metavar="NAME", help="name of the agent, for example dqn; `list agents` shows all")
+    add("--env", metavar="ID", help="id of the environment, for example CartPole-v1 or module:MyEnv-v0")
+    _add_settings(command)
+    add("--seeds", metavar="N", type=_count, default=1, help="train N seeds side by side, from --seed on; default: 1")
+    add("--jobs", metavar="N", type=_count, help="number of seeds that are trained at once; default: number of cores")
+    add("--outdir", metavar="DIR", default="results", help="parent of the run directories; default: results")
+    add("--new", action="store_true", help="start a new run, even if there is one with the same settings")
+    add("--quiet", action="store_true", help="print only the result")
+
+
+def _add_saved_agents(commands: dict[str, Any]) -> None:
+    for name in ("evaluate", "watch", "ope", "export"):
+        commands[name].add_argument("directory", metavar="DIR", help="run directory, or directory of a saved agent")
+    for name in ("evaluate", "watch", "export"):
+        text = "id of the environment; default: the one in which the agent was trained"
+        commands[name].add_argument("--env", metavar="ID", help=text)
+    for name, default in (("evaluate", 10), ("watch", 1)):
+        add = commands[name].add_argument
+        add("--episodes", metavar="N", type=_count, default=default, help=f"number of episodes; default: {default}")
+        add("--seed", metavar="S", type=_seed, default=0, help="seed of the environment; default: 0")
+    choice = commands["watch"].add_mutually_exclusive_group()
+    choice.add_argument("--gif", metavar="FILE", help="write a GIF file instead of opening a window")
+    choice.add_argument("--mp4", metavar="FILE", help="write an MP4 file instead; needs the extra `video`")
+    commands["export"].add_argument("file", metavar="FILE", help="path that ends in .onnx, .pt or .pt2")
+    add = commands["ope"].add_argument
+    add("--dataset", metavar="DATA", required=True, help="dataset: `list datasets` shows names; or a file")
+    add("--gamma", metavar="G", type=float, default=0.99, help="discount factor per step; default: 0.99")
+    add("--steps", metavar="N", type=_count, default=20_000, help="updates of fitted models; default: 20000")
+    add("--seed", metavar="S", type=_seed, default=0, help="seed of all random streams; default: 0")
+    add("--estimators", metavar="NAME", nargs="+", help="for example fqe, wis or dr; default: all that are possible")
+
+
+def _add_diagnosis(commands: dict[str, Any]) -> None:
+    command = commands["replay-crash"]
+    command.add_argument("directory", metavar="DIR", help="folder crash-<t> of a run directory")
+    program = "command line to start instead of the recorded one; put it after --"
+    command.add_argument("program", metavar="PROGRAM", nargs="*", help=program)
+    command = commands["diff-runs"]
+    command.add_argument("a", metavar="A", help="run directory")
+    command.add_argument("b", metavar="B", help="other run directory")
+    choice = command.add_mutually_exclusive_group()
+    choice.add_argument("--no-rerun", action="store_true", help="do not start the programs again")
+    choice.add_argument("--rerun", action="store_true", help="always start both programs, to compare random streams")

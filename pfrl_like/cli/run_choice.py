@@ -1,0 +1,76 @@
+"""The choice of a run directory: an unfinished run that has the same settings, or a new run."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pfrl_like.cli.options import config_text, read_config
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments import new_run_directory
+from pfrl_like.processes.rerun_request import rerun_request
+from pfrl_like.runs.run_files import directory_lock, record_of
+from pfrl_like.storage import atomic_write
+from pfrl_like.zoo.make import Made
+
+#: Name of the file in a run directory that has the settings of the run.
+CONFIG = "run.toml"
+
+
+def is_finished(outdir: str) -> bool:
+    """True if a run has made its last step, or has reached its score."""
+    return str(record_of(outdir).get("outcome", "")).startswith(("finished", "stopped"))
+
+
+@contextlib.contextmanager
+def run_directory(root: str, options: Mapping[str, Any], made: Made, *, new: bool) -> Iterator[str]:
+    """Context in which this process is the only one that writes into a run directory. Yields its path.
+
+    The directory is that of the newest unfinished run that has the same settings and that no other process has locked.
+    Without one, it is that of a finished run. Without one of these, or if `new` is True, it is a new directory, in
+    which `run.toml` is written.
+
+    Args:
+        root: Parent of the run directories.
+        options: Result of `options_of`.
+        made: Agent that was made from the options.
+        new: True for a new directory.
+    """
+    name = options["env"], made.plan.agent_name, made.plan.seed
+    if rerun_request() is not None:  # this process repeats a run: its directory must not change
+        yield new_run_directory(root, *name)
+        return
+    composition = json.dumps(made.plan.to_json())
+    finished = None
+    for outdir in [] if new else _runs(root, composition, options["dataset"]):
+        lock = contextlib.ExitStack()
+        if not is_finished(outdir):
+            try:
+                lock.enter_context(directory_lock(outdir))
+            except CheckpointError:  # another process writes into this directory
+                continue
+        with lock:
+            if not is_finished(outdir):  # another process may have finished it before it was locked
+                yield outdir
+                return
+        finished = finished or outdir
+    outdir = finished or new_run_directory(root, *name)
+    with directory_lock(outdir) if finished is None else contextlib.nullcontext():
+        if finished is None:
+            content = config_text(options, made, composition)
+            atomic_write(os.path.join(outdir, CONFIG), content.encode(), durable=False)
+        yield outdir
+
+
+def _runs(root: str, composition: str, dataset: str | None) -> list[str]:
+    """Return the directories of the runs that have a composition and a dataset, newest first."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(root):
+            path = os.path.join(root, name, CONFIG)
+            with contextlib.suppress(ValueError, OSError):  # the file is missing or damaged
+                config = read_config(path)
+                if (config["composition"], config.get("dataset")) == (composition, dataset):
+                    found.append((os.stat(path).st_mtime_ns, os.path.join(root, name)))
+    return [outdir for _, outdir in sorted(found, reverse=True)]

@@ -1,0 +1,102 @@
+"""Training of several seeds side by side, each in a process of its own. This process imports nothing heavy."""
+
+import argparse
+import concurrent.futures
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import Any
+
+
+def train_seeds(arguments: argparse.Namespace) -> int:
+    """Train several seeds, and print a table of their scores.
+
+    Return 0 if all seeds finish, 1 if some fail, 2 if an option is invalid, and 128 + the number of a signal.
+    """
+    first, n_seeds = arguments.seed or 0, arguments.seeds
+    children = _Children(arguments.argv, quiet=arguments.quiet)
+    jobs = min(arguments.jobs or os.cpu_count() or 1, n_seeds)
+    before = {signum: signal.signal(signum, children.end) for signum in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with concurrent.futures.ThreadPoolExecutor(jobs) as executor:
+            results = [*executor.map(children.run, range(first, first + n_seeds))]
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+    statuses = [status for status, _ in results]
+    if 2 not in statuses:
+        _print_table(first, results)
+    if children.ended_by is not None:
+        return 128 + children.ended_by
+    return 2 if 2 in statuses else int(any(statuses))
+
+
+class _Children:
+    """Processes that train one seed each.
+
+    They belong to the process group of this process, so that Ctrl-C on a terminal and signals to the group reach them.
+
+    Args:
+        argv: Command line of this process.
+        quiet: True to print only errors.
+
+    Attributes:
+        ended_by: Number of the signal that has ended the processes. None if there was none.
+    """
+
+    def __init__(self, argv: list[str], *, quiet: bool) -> None:
+        self._argv, self._quiet = argv, quiet
+        self._children: list[subprocess.Popen[str]] = []
+        self._is_ended, self.ended_by = False, None
+        self._errors: set[str] = set()
+
+    def end(self, signum: int | None = None, _: Any = None) -> None:
+        """End all processes. Each saves a checkpoint. No other process starts.
+
+        Args:
+            signum: Number of the signal that this process has received. None if it has received none.
+        """
+        self._is_ended, self.ended_by = True, self.ended_by or signum
+        for child in self._children:
+            child.terminate()  # a second signal within half a second is ignored, so that Ctrl-C does not count twice
+
+    def run(self, seed: int) -> tuple[int | None, str]:
+        """Train a seed. Return the exit status, and the last line of the output. The status is None without a start."""
+        if self._is_ended:
+            return None, ""
+        command = [sys.executable, "-m", "pfrl_like", *self._argv, "--seeds", "1", "--seed", str(seed)]
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+        with subprocess.Popen(command, env=environ, **pipes) as child:
+            self._children.append(child)
+            if self._is_ended:
+                child.terminate()
+            line = ""
+            for line in child.stdout or ():
+                self._print(seed, line)
+        if child.returncode == 2:  # the options are invalid, and they are the options of all seeds
+            self.end()
+        return child.returncode, line.strip()
+
+    def _print(self, seed: int, line: str) -> None:
+        if ": error: " in line:  # invalid options are the same for all seeds: the message is printed once
+            if line not in self._errors:
+                self._errors.add(line)
+                print(line, end="", file=sys.stderr, flush=True)
+        elif not self._quiet:
+            print(f"seed {seed} | {line}", end="", flush=True)
+
+
+def _print_table(first: int, results: list[tuple[int | None, str]]) -> None:
+    """Print a line for each seed: its score and its directory, or how it ended."""
+    print(f"{'seed':<6}{'score':<12}directory")
+    for seed, (status, line) in enumerate(results, first):
+        score, outdir = f"failed ({status})", line
+        if status is None:
+            score, outdir = "not started", ""
+        elif match := re.fullmatch(r"score (\S+) in (.+)", line):
+            score, outdir = match.groups()
+        print(f"{seed:<6}{score:<12}{outdir}")
+    sys.stdout.flush()

@@ -1,0 +1,67 @@
+"""Commands `train` and `fit` for one seed, in this process."""
+
+import argparse
+import os
+import sys
+from typing import Any
+
+from pfrl_like.cli.options import make_of, options_of
+from pfrl_like.cli.run_choice import is_finished, run_directory
+from pfrl_like.errors import PfrlLikeError
+from pfrl_like.experiments.evaluation_hooks import EvaluationHook
+from pfrl_like.runs.loop import Terminated
+from pfrl_like.runs.run_files import RECORD, SCORES, column_of
+from pfrl_like.zoo.make import Made
+
+#: Number of checkpoints of a run.
+_N_CHECKPOINTS = 10
+
+
+class PrintScore(EvaluationHook):
+    """Prints a line for every evaluation."""
+
+    support_train_agent = support_train_agent_batch = support_train_agent_async = True
+
+    def __call__(
+        self, env: Any, agent: Any, evaluator: Any, step: int, eval_stats: Any, agent_stats: Any, env_stats: Any
+    ) -> None:
+        """Print the step and the score."""
+        print(f"step {step:,}: score {eval_stats['mean']:.6g}", flush=True)
+
+
+def train(arguments: argparse.Namespace) -> int:
+    """Train an agent. Return 0 if the run finishes, 1 if training fails, 130 after Ctrl-C.
+
+    The last line of the output is the score and the directory; see `seeds`.
+    """
+    options = options_of(arguments)
+    made = make_of(options)
+    with run_directory(arguments.outdir, options, made, new=arguments.new) as outdir:
+        if is_finished(outdir):
+            status = 0
+            print("A run with these settings has finished before; --new trains again.")
+        else:
+            status = _train(made, outdir, arguments.quiet)
+    if status == 0:
+        scores = column_of(outdir, SCORES, "mean")[1]
+        print(f"score {scores[-1]:.6g} in {outdir}" if scores else f"score none in {outdir}", flush=True)
+    return status
+
+
+def _train(made: Made, outdir: str, quiet: bool) -> int:
+    plan = made.plan
+    if not quiet:
+        how = "resuming" if os.path.exists(os.path.join(outdir, RECORD)) else "starting"
+        print("\n".join([f"{plan.agent_name} in {plan.env_name}, seed {plan.seed}: {how} {outdir}", *plan.notes]))
+        sys.stdout.flush()
+    hooks = [] if quiet or sys.stderr.isatty() else [PrintScore()]  # on a terminal, the progress bar has the score
+    options = {"resume": True, "checkpoint_freq": max(plan.steps // _N_CHECKPOINTS, 1), "evaluation_hooks": hooks}
+    try:
+        made.train(outdir=outdir, **options)
+    except PfrlLikeError as error:
+        print(f"training failed: {error}\nThe run is in {outdir}", file=sys.stderr)
+        return 1
+    except (KeyboardInterrupt, Terminated) as error:
+        print(f"interrupted; the same command continues the run in {outdir}", file=sys.stderr)
+        return error.signum + 128 if isinstance(error, Terminated) else 130
+    return 0
