@@ -53,7 +53,9 @@ def first_layers(space: Any, embedding_size: int = 64) -> Body:
     if kind in ("multi_discrete", "multi_binary") and len(space.shape) == 1:
         return Body((_own.ToFloat(),), space.shape[0])
     if kind != "box" or not space.shape:
-        raise ValueError(f"the observation space is {space}, expected a Box, Discrete, MultiDiscrete, or a Dict of these")
+        raise ValueError(
+            f"the observation space is {space}, expected a Box, Discrete, MultiDiscrete, or a Dict of these"
+        )
     if len(space.shape) == 3 and min(space.shape[:2] if _is_channels_last(space) else space.shape[1:]) >= 3:
         return _convolutions(space)
     cast = () if space.dtype == np.float32 else (_own.ToFloat(),)

@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
+from pfrl_like.zoo.builder import Spaces, compose_agent
 from pfrl_like.zoo.composition import Given, parts
 from pfrl_like.zoo.networks import Layers, in_sequence
-from pfrl_like.zoo.builder import Spaces, compose_agent
 
 _heads = parts.q_functions
 
