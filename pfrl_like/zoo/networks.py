@@ -91,6 +91,7 @@ class Layers:
         layer_norm: True to normalise each hidden layer before its activation (arXiv:1607.06450).
         orthogonal: True for orthogonal initial weights.
         noise: Initial scale of the noise of linear layers (arXiv:1706.10295). None for layers without noise.
+        standardize: Layer that standardises observations. None if observations remain as they are.
     """
 
     hidden_sizes: tuple[int, ...]
@@ -98,6 +99,7 @@ class Layers:
     layer_norm: bool = False
     orthogonal: bool = False
     noise: float | None = None
+    standardize: Any = None
 
     def linear(self, n_in: int, n_out: int, gain: float = math.sqrt(2)) -> Any:
         """Return a linear layer. `gain` is the factor of orthogonal initial weights."""
@@ -115,15 +117,20 @@ class Layers:
             n_in = n_out
         return layers, n_in
 
+    def first(self, space: Any) -> Body:
+        """Return the layers that make one float vector of an observation."""
+        first = first_layers(space)
+        return first if self.standardize is None else Body((*first.layers, self.standardize), first.size)
+
     def body(self, space: Any) -> Body:
         """Return the first layers and the hidden layers for an observation space."""
-        first = first_layers(space)
+        first = self.first(space)
         layers, size = self.hidden(first.size)
         return Body((*first.layers, *layers), size, first.is_vector)
 
     def critic(self, obs_space: Any, action_size: int, n_out: int = 1) -> Any:
         """Return a network of (observation, action), with `n_out` outputs."""
-        first = first_layers(obs_space)
+        first = self.first(obs_space)
         encoder = () if first.is_vector else (_own.ObsEncoder(in_sequence(first.layers)),)
         layers, size = self.hidden(first.size + action_size)
         return in_sequence([*encoder, _own.ConcatObsAndAction(), *layers, self.linear(size, n_out, 1.0)])
