@@ -42,6 +42,17 @@ class Spaces:
             raise ValueError(f"the action space is {self.action}, expected a Box of one axis")
         return action_size_of(self.action)
 
+    def numbers_of_choices(self) -> list[int]:
+        """Return the number of choices in each dimension of the actions.
+
+        Raises:
+            ValueError: If the actions are neither MultiDiscrete nor MultiBinary of one axis.
+        """
+        kind = space_kind(self.action)
+        if kind not in ("multi_discrete", "multi_binary") or len(self.action.shape) != 1:
+            raise ValueError(f"the action space is {self.action}, expected a MultiDiscrete or MultiBinary of one axis")
+        return [int(n) for n in self.action.nvec] if kind == "multi_discrete" else [2] * self.action.shape[0]
+
 
 def compose_agent(name: str, **arguments: Any) -> Call:
     """Return the call of an agent's constructor. Arguments that are calls get variables with their names.

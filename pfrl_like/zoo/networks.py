@@ -23,11 +23,13 @@ class Body:
         layers: The layers, as compositions.
         size: Number of features.
         is_vector: True if the observations are float vectors, which need no first layers.
+        has_images: True if the observations are images, or Dicts with images.
     """
 
     layers: tuple[Any, ...]
     size: int
     is_vector: bool = False
+    has_images: bool = False
 
 
 def first_layers(space: Any, embedding_size: int = 64) -> Body:
@@ -44,7 +46,8 @@ def first_layers(space: Any, embedding_size: int = 64) -> Body:
     if kind == "dict":
         bodies = {key: first_layers(part, embedding_size) for key, part in space.spaces.items()}
         encoders = {key: in_sequence(body.layers) for key, body in bodies.items()}
-        return Body((_own.DictEncoder(encoders),), sum(body.size for body in bodies.values()))
+        size, has_images = sum(body.size for body in bodies.values()), any(body.has_images for body in bodies.values())
+        return Body((_own.DictEncoder(encoders),), size, has_images=has_images)
     if kind == "discrete":
         return Body((parts.nn.Embedding(int(space.n), embedding_size),), embedding_size)
     if kind in ("multi_discrete", "multi_binary") and len(space.shape) == 1:
@@ -71,7 +74,7 @@ def _convolutions(space: Any) -> Body:
     for n_out, kernel, stride in _LARGE if min(sides) >= 36 else _SMALL:
         layers += [parts.nn.Conv2d(channels, n_out, kernel, stride), parts.nn.ReLU()]
         channels, sides = n_out, [(side - kernel) // stride + 1 for side in sides]
-    return Body((*layers, parts.nn.Flatten()), channels * math.prod(sides))
+    return Body((*layers, parts.nn.Flatten()), channels * math.prod(sides), has_images=True)
 
 
 def says_channels_last(space: Any) -> bool:
@@ -91,6 +94,7 @@ class Layers:
         layer_norm: True to normalise each hidden layer before its activation (arXiv:1607.06450).
         orthogonal: True for orthogonal initial weights.
         noise: Initial scale of the noise of linear layers (arXiv:1706.10295). None for layers without noise.
+        recurrent: True for a GRU in place of the last hidden layer.
         standardize: Layer that standardises observations. None if observations remain as they are.
     """
 
@@ -99,6 +103,7 @@ class Layers:
     layer_norm: bool = False
     orthogonal: bool = False
     noise: float | None = None
+    recurrent: bool = False
     standardize: Any = None
 
     def linear(self, n_in: int, n_out: int, gain: float = math.sqrt(2)) -> Any:
@@ -109,13 +114,26 @@ class Layers:
         return layer if self.noise is None else _own.FactorizedNoisyLinear(layer, self.noise)
 
     def hidden(self, n_in: int) -> tuple[list[Any], int]:
-        """Return the hidden layers and the number of their outputs."""
+        """Return the hidden layers and the number of their outputs.
+
+        Raises:
+            ValueError: If a recurrent network has no hidden layer.
+        """
+        if self.recurrent and not self.hidden_sizes:
+            raise ValueError("hidden_sizes is empty, expected at least the size of the recurrent layer")
         layers: list[Any] = []
-        for n_out in self.hidden_sizes:
+        for n_out in self.hidden_sizes[:-1] if self.recurrent else self.hidden_sizes:
             norm = [parts.nn.LayerNorm(n_out)] if self.layer_norm else []
             layers += [self.linear(n_in, n_out), *norm, getattr(parts.nn, self.activation)()]
             n_in = n_out
+        if self.recurrent:
+            layers.append(parts.nn.GRU(n_in, self.hidden_sizes[-1]))
+            n_in = self.hidden_sizes[-1]
         return layers, n_in
+
+    def sequence(self, layers: Any) -> Any:
+        """Return the layers as one module, which is a `RecurrentSequential` if the hidden layers are recurrent."""
+        return _own.RecurrentSequential(*layers) if self.recurrent else in_sequence(layers)
 
     def first(self, space: Any) -> Body:
         """Return the layers that make one float vector of an observation."""
@@ -126,14 +144,14 @@ class Layers:
         """Return the first layers and the hidden layers for an observation space."""
         first = self.first(space)
         layers, size = self.hidden(first.size)
-        return Body((*first.layers, *layers), size, first.is_vector)
+        return Body((*first.layers, *layers), size, first.is_vector, first.has_images)
 
     def critic(self, obs_space: Any, action_size: int, n_out: int = 1) -> Any:
         """Return a network of (observation, action), with `n_out` outputs."""
         first = self.first(obs_space)
         encoder = () if first.is_vector else (_own.ObsEncoder(in_sequence(first.layers)),)
         layers, size = self.hidden(first.size + action_size)
-        return in_sequence([*encoder, _own.ConcatObsAndAction(), *layers, self.linear(size, n_out, 1.0)])
+        return self.sequence([*encoder, _own.ConcatObsAndAction(), *layers, self.linear(size, n_out, 1.0)])
 
 
 def in_sequence(layers: Any) -> Any:

@@ -80,33 +80,34 @@ def q_learning(
     """
     n_actions = spaces.n_actions()
     if q_function is None:
-        layers = Layers(tuple(hidden_sizes), activation, layer_norm, noise=noise)
-        hidden, size = _hidden(layers, spaces.obs, recurrent)
+        layers = Layers(tuple(hidden_sizes), activation, layer_norm, noise=noise, recurrent=recurrent)
+        body = layers.body(spaces.obs)
+        hidden, size = body.layers, body.size
         if "IQN" in name or name == "FQF":
             embedding = in_sequence([_heads.CosineBasisLinear(n_cosines, size), parts.nn.ReLU()])
             last = layers.linear(size, n_actions)
             if name == "FQF":
                 proposal = parts.nn.Linear(size, n_fractions)
                 q_function = _heads.FullyParametrizedQFunction(
-                    in_sequence(hidden), embedding, last, proposal, entropy_coeff
+                    layers.sequence(hidden), embedding, last, proposal, entropy_coeff
                 )
             else:
                 kind = "RecurrentImplicitQuantileQFunction" if recurrent else "ImplicitQuantileQFunction"
-                psi = _sequence(hidden, recurrent)
+                psi = layers.sequence(hidden)
                 q_function = getattr(_heads, kind)(psi, embedding, last)
         elif name.startswith("Categorical"):
             outputs = [layers.linear(size, n_actions * n_atoms), parts.nn.Unflatten(-1, (n_actions, n_atoms))]
-            model = _sequence([*hidden, *outputs, parts.nn.Softmax(-1)], recurrent)
+            model = layers.sequence([*hidden, *outputs, parts.nn.Softmax(-1)])
             returns = parts.torch.linspace(v_min, v_max, n_atoms)
             q_function = _heads.DistributionalSingleModelStateQFunctionWithDiscreteAction(model, returns)
         elif name == "QRDQN":
             shape = n_quantiles, n_actions
             outputs = [layers.linear(size, math.prod(shape)), parts.nn.Unflatten(-1, shape)]
-            model = _sequence([*hidden, *outputs], recurrent)
+            model = layers.sequence([*hidden, *outputs])
             q_function = _heads.QuantileSingleModelStateQFunctionWithDiscreteAction(model)
         else:
             head = _heads.DiscreteActionValueHead()
-            q_function = _sequence([*hidden, layers.linear(size, n_actions), head], recurrent)
+            q_function = layers.sequence([*hidden, layers.linear(size, n_actions), head])
     if optimizer is None:
         params = q_function.parameters()
         if name == "FQF":
@@ -131,18 +132,6 @@ def q_learning(
         explorer=explorer,
         **arguments,
     )
-
-
-def _hidden(layers: Layers, space: Any, recurrent: bool) -> tuple[list[Any], int]:
-    """Return the layers before the last one, and the number of their outputs."""
-    body = layers.body(space)
-    if not recurrent:
-        return [*body.layers], body.size
-    return [*body.layers, parts.nn.GRU(body.size, body.size)], body.size
-
-
-def _sequence(layers: list[Any], recurrent: bool) -> Any:
-    return parts.pfrl_like.nn.RecurrentSequential(*layers) if recurrent else in_sequence(layers)
 
 
 def _buffer(capacity: int, num_steps: int, recurrent: bool, by_length: bool, prioritized: Any) -> Any:
