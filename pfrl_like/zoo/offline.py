@@ -104,7 +104,7 @@ def offline(
 
     sequences = name.endswith("DecisionTransformer")
     if sequences:
-        if "target_return" not in arguments:
+        if arguments.get("target_return") is None:
             raise TypeError(f"target_return is missing, the return that {name} aims at in each episode: pass a number")
         sizes = {"hidden_size": hidden_size, "context_size": context_size, "n_layers": n_layers, "n_heads": n_heads}
         policy = _transformer(name, policy_layers, spaces, **sizes, dropout=dropout)
