@@ -3,11 +3,14 @@
 import dataclasses
 import inspect
 import itertools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from pfrl_like.utils.env_values import action_size_of, space_kind
 from pfrl_like.zoo.composition import Call, parts, variable
 from pfrl_like.zoo.names import resolve
+
+Builder = TypeVar("Builder", bound=Callable[..., Any])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +70,52 @@ def compose_agent(name: str, **arguments: Any) -> Call:
     is_first = lambda key: key in arguments and _is_required_by_position(parameters[key])  # noqa: E731
     required = [*itertools.takewhile(is_first, parameters)]
     others = {key: arguments[key] for key in [*parameters, *arguments] if key in arguments and key not in required}
-    return getattr(parts.agents, name)(*[arguments[key] for key in required], **others)
+    agent: Call = getattr(parts.agents, name)(*[arguments[key] for key in required], **others)
+    return agent
 
 
 def _is_required_by_position(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
+
+
+def make_buffer(
+    capacity: int | None, num_steps: int = 1, recurrent: bool = False, by_length: bool = True, prioritized: Any = None
+) -> Any:
+    """Return a replay buffer.
+
+    Args:
+        capacity: Maximum number of steps. None for no limit.
+        num_steps: Number of steps of n-step returns. A buffer of episodes leaves them to the agent.
+        recurrent: True for a buffer of episodes.
+        by_length: True to draw episodes in proportion to their lengths.
+        prioritized: Arguments of a prioritised buffer. None for a uniform one.
+    """
+    buffers = parts.replay_buffers
+    if recurrent and prioritized:
+        return buffers.PrioritizedEpisodicReplayBuffer(capacity, **prioritized)
+    if recurrent:
+        return buffers.EpisodicReplayBuffer(capacity, by_length=by_length)
+    if prioritized:
+        return buffers.PrioritizedReplayBuffer(capacity, num_steps=num_steps, **prioritized)
+    return buffers.ReplayBuffer(capacity, num_steps)
+
+
+def passes_settings_to(inner: Callable[..., Any]) -> Callable[[Builder], Builder]:
+    """Decorate a builder that passes its other keyword arguments on. `inspect.signature` then shows them, too.
+
+    Args:
+        inner: Function that takes these keyword arguments.
+    """
+
+    def decorate(builder: Builder) -> Builder:
+        *own, rest = inspect.signature(builder).parameters.values()
+        names = {each.name for each in own}
+        passed = [
+            each
+            for each in inspect.signature(inner).parameters.values()
+            if each.kind is each.KEYWORD_ONLY and each.name not in names
+        ]
+        builder.__signature__ = inspect.Signature([*own, *passed, rest])  # type: ignore[attr-defined]
+        return builder
+
+    return decorate

@@ -53,7 +53,9 @@ def first_layers(space: Any, embedding_size: int = 64) -> Body:
     if kind in ("multi_discrete", "multi_binary") and len(space.shape) == 1:
         return Body((_own.ToFloat(),), space.shape[0])
     if kind != "box" or not space.shape:
-        raise ValueError(f"the observation space is {space}, expected a Box, Discrete, MultiDiscrete, or a Dict of these")
+        raise ValueError(
+            f"the observation space is {space}, expected a Box, Discrete, MultiDiscrete, or a Dict of them"
+        )
     if len(space.shape) == 3 and min(space.shape[:2] if _is_channels_last(space) else space.shape[1:]) >= 3:
         return _convolutions(space)
     cast = () if space.dtype == np.float32 else (_own.ToFloat(),)
@@ -95,6 +97,7 @@ class Layers:
         orthogonal: True for orthogonal initial weights.
         noise: Initial scale of the noise of linear layers (arXiv:1706.10295). None for layers without noise.
         recurrent: True for a GRU in place of the last hidden layer.
+        batch_norm: True for batch normalisation of each hidden layer, and of the input of critics (arXiv:1902.05605).
         standardize: Layer that standardises observations. None if observations remain as they are.
     """
 
@@ -104,6 +107,7 @@ class Layers:
     orthogonal: bool = False
     noise: float | None = None
     recurrent: bool = False
+    batch_norm: bool = False
     standardize: Any = None
 
     def linear(self, n_in: int, n_out: int, gain: float = math.sqrt(2)) -> Any:
@@ -124,6 +128,7 @@ class Layers:
         layers: list[Any] = []
         for n_out in self.hidden_sizes[:-1] if self.recurrent else self.hidden_sizes:
             norm = [parts.nn.LayerNorm(n_out)] if self.layer_norm else []
+            norm += [parts.nn.BatchNorm1d(n_out)] if self.batch_norm else []
             layers += [self.linear(n_in, n_out), *norm, getattr(parts.nn, self.activation)()]
             n_in = n_out
         if self.recurrent:
@@ -146,12 +151,14 @@ class Layers:
         layers, size = self.hidden(first.size)
         return Body((*first.layers, *layers), size, first.is_vector, first.has_images)
 
-    def critic(self, obs_space: Any, action_size: int, n_out: int = 1) -> Any:
-        """Return a network of (observation, action), with `n_out` outputs."""
+    def critic_body(self, obs_space: Any, action_size: int) -> Body:
+        """Return the first layers and the hidden layers for pairs (observation, action)."""
         first = self.first(obs_space)
         encoder = () if first.is_vector else (_own.ObsEncoder(in_sequence(first.layers)),)
-        layers, size = self.hidden(first.size + action_size)
-        return self.sequence([*encoder, _own.ConcatObsAndAction(), *layers, self.linear(size, n_out, 1.0)])
+        n_in = first.size + action_size
+        norm = (parts.nn.BatchNorm1d(n_in),) if self.batch_norm else ()
+        layers, size = self.hidden(n_in)
+        return Body((*encoder, _own.ConcatObsAndAction(), *norm, *layers), size)
 
 
 def in_sequence(layers: Any) -> Any:

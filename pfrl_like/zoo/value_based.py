@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
+from pfrl_like.zoo.builder import Spaces, compose_agent, make_buffer
 from pfrl_like.zoo.composition import Given, parts
 from pfrl_like.zoo.networks import Layers, in_sequence
-from pfrl_like.zoo.builder import Spaces, compose_agent
 
 _heads = parts.q_functions
 
@@ -100,14 +100,15 @@ def q_learning(
                 q_function = getattr(_heads, kind)(psi, embedding, last)
         elif name.startswith("Categorical"):
             outputs = [layers.linear(size, n_actions * n_atoms), parts.nn.Unflatten(-1, (n_actions, n_atoms))]
-            model = layers.sequence([*hidden, *outputs, parts.nn.Softmax(-1)])
+            model = in_sequence([*outputs, parts.nn.Softmax(-1)])
             returns = parts.torch.linspace(v_min, v_max, n_atoms)
-            q_function = _heads.DistributionalSingleModelStateQFunctionWithDiscreteAction(model, returns)
+            last = _heads.DistributionalSingleModelStateQFunctionWithDiscreteAction(model, returns)
+            q_function = layers.sequence([*hidden, last])
         elif name == "QRDQN":
             shape = n_quantiles, n_actions
             outputs = [layers.linear(size, math.prod(shape)), parts.nn.Unflatten(-1, shape)]
-            model = layers.sequence([*hidden, *outputs])
-            q_function = _heads.QuantileSingleModelStateQFunctionWithDiscreteAction(model)
+            last = _heads.QuantileSingleModelStateQFunctionWithDiscreteAction(in_sequence(outputs))
+            q_function = layers.sequence([*hidden, last])
         else:
             head = _heads.DiscreteActionValueHead()
             q_function = layers.sequence([*hidden, layers.linear(size, n_actions), head])
@@ -119,7 +120,7 @@ def q_learning(
             params = parts.nn.ModuleList([q_function, arguments["imitator"]]).parameters()
         optimizer = parts.torch.optim.Adam(params, lr=lr, eps=adam_eps)
     if replay_buffer is None:
-        replay_buffer = _buffer(capacity, num_steps, recurrent, by_length, prioritized)
+        replay_buffer = make_buffer(capacity, num_steps, recurrent, by_length, prioritized)
         if recurrent:
             arguments.setdefault("num_steps", num_steps)
     if explorer is None:
@@ -137,13 +138,3 @@ def q_learning(
         explorer=explorer,
         **arguments,
     )
-
-
-def _buffer(capacity: int | None, num_steps: int, recurrent: bool, by_length: bool, prioritized: Any) -> Any:
-    if recurrent and prioritized:
-        return parts.replay_buffers.PrioritizedEpisodicReplayBuffer(capacity, **prioritized)
-    if recurrent:
-        return parts.replay_buffers.EpisodicReplayBuffer(capacity, by_length=by_length)
-    if prioritized:
-        return parts.replay_buffers.PrioritizedReplayBuffer(capacity, num_steps=num_steps, **prioritized)
-    return parts.replay_buffers.ReplayBuffer(capacity, num_steps)
