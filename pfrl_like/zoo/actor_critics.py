@@ -1,8 +1,10 @@
 """Builder of agents with a policy and critics that learn from replay; policies and critics for other builders."""
 
+import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 from pfrl_like.utils.checks import check_counts
@@ -10,13 +12,16 @@ from pfrl_like.zoo.builder import Spaces, add_module, compose_agent, make_adam, 
 from pfrl_like.zoo.composition import Given, parts
 from pfrl_like.zoo.networks import Layers, in_sequence
 
-PolicyKind = Literal["squashed", "deterministic", "gaussian", "categorical"]
-_POLICIES: dict[str, PolicyKind] = {
+Head = Literal["squashed", "gaussian", "deterministic", "categorical"]
+
+_HEADS: dict[str, Head] = {
     **dict.fromkeys(["SoftActorCritic", "TQC", "REDQ", "CrossQ"], "squashed"),
     **dict.fromkeys(["DDPG", "TD3"], "deterministic"),
     "DiscreteSAC": "categorical",
 }
 _N_CRITICS = {"DDPG": 1, "REDQ": 10}
+#: Arguments of single agents that have names of their own, see `actor_and_critics`.
+_NAMES = {"DDPG": {"q_func1": "q_func", "policy_optimizer": "actor_optimizer", "q_func1_optimizer": "critic_optimizer"}}
 
 
 def actor_critic(
@@ -68,76 +73,155 @@ def actor_critic(
         by_length: True to draw episodes in proportion to their lengths. Only for recurrent networks.
         prioritized: Arguments of `PrioritizedReplayBuffer`. None for a uniform buffer.
         noise: Standard deviation of the noise of the actions. Only for DDPG and TD3.
-        **arguments: Other arguments of the agent. Parts such as `policy`, `q_func1`, `q_func1_optimizer`,
-            `replay_buffer` and `explorer` take the place of the default ones.
+        **arguments: Other arguments of the agent. A composition replaces the part of that name, for example `policy`,
+            `q_func1`, `q_func1_optimizer`, `replay_buffer` or `explorer`.
 
     Raises:
         ValueError: If the name is unknown, or if the spaces or a setting do not fit the agent.
     """
-    if name not in _POLICIES:
-        raise ValueError(f"name is {name!r}, expected one of {', '.join(_POLICIES)}")
-    kind = _POLICIES[name]
-    n_critics = _N_CRITICS.get(name, 2) if n_critics is None else n_critics
-    check_counts(least=min(_N_CRITICS.get(name, 2), 2), n_critics=n_critics)
+    if name not in _HEADS:
+        raise ValueError(f"name is {name!r}, expected one of {', '.join(_HEADS)}")
+    usual = _N_CRITICS.get(name, 2)
+    n_critics = usual if n_critics is None else n_critics
+    check_counts(least=min(usual, 2), n_critics=n_critics)
     if name == "DDPG" and n_critics != 1:
-        raise ValueError(f"n_critics is {n_critics}, but DDPG has one critic: leave it out, or use TD3")
-    batch_norm = name == "CrossQ" if batch_norm is None else batch_norm
-    n_quantiles = 25 if name == "TQC" and n_quantiles is None else n_quantiles
-    critic_sizes = tuple(hidden_sizes if critic_hidden_sizes is None else critic_hidden_sizes)
-    layers = Layers(tuple(hidden_sizes), activation, recurrent=recurrent)
-    memory = recurrent and not batch_norm
-    critic_layers = Layers(critic_sizes, activation, layer_norm, recurrent=memory, batch_norm=batch_norm)
-    critic = functools.partial(make_critic, critic_layers, spaces, kind != "categorical", n_quantiles)
-    adam = functools.partial(make_adam, lr=lr, eps=adam_eps, betas=adam_betas)
-    policy_optimizer = "actor_optimizer" if name == "DDPG" else "policy_optimizer"
-    policy = functools.partial(make_policy, layers, spaces, kind)
-    policy_adam = functools.partial(adam, lr_factor=policy_lr_factor)
-    add_module(arguments, "policy", policy_optimizer, policy, policy_adam)
-    if name == "DDPG":
-        add_module(arguments, "q_func", "critic_optimizer", critic, adam)
-    elif "q_funcs" not in arguments:
-        add_critics(arguments, n_critics, critic, adam, n_named=0 if name == "REDQ" else 2)
+        raise ValueError(f"n_critics is {n_critics}, but DDPG has one critic: leave the setting out, or use TD3")
+    head = _HEADS[name]
     if "replay_buffer" not in arguments:
         arguments["replay_buffer"] = make_buffer(capacity, num_steps, recurrent, by_length, prioritized)
-    if recurrent:
-        arguments = {"num_steps": num_steps, "recurrent": True} | arguments
-    if kind == "deterministic":
+    if head == "deterministic":
         arguments.setdefault("explorer", parts.explorers.AdditiveGaussian(noise, low=-1.0, high=1.0))
     elif "entropy_target" not in arguments:
-        target = -spaces.action_size() if kind == "squashed" else round(0.5 * math.log(spaces.n_actions()), 3)
+        target = -spaces.action_size() if head == "squashed" else round(0.5 * math.log(spaces.n_actions()), 3)
         arguments["entropy_target"] = float(target)
     arguments.setdefault("burnin_action_func", Given("env").action_space.sample)
-    return compose_agent(name, gamma=gamma, **arguments)
+    if recurrent:
+        arguments.setdefault("num_steps", num_steps)
+    batch_norm = name == "CrossQ" if batch_norm is None else batch_norm
+    n_quantiles = 25 if name == "TQC" and n_quantiles is None else n_quantiles
+    made = actor_and_critics(
+        spaces,
+        head,
+        0 if "q_funcs" in arguments else n_critics,
+        in_lists=name == "REDQ",
+        names=_NAMES.get(name, {}),
+        hidden_sizes=hidden_sizes,
+        critic_hidden_sizes=critic_hidden_sizes,
+        activation=activation,
+        layer_norm=layer_norm,
+        batch_norm=batch_norm,
+        n_quantiles=n_quantiles,
+        recurrent=recurrent,
+        lr=lr,
+        policy_lr_factor=policy_lr_factor,
+        adam_eps=adam_eps,
+        adam_betas=adam_betas,
+        **arguments,
+    )
+    return compose_agent(name, gamma=gamma, **made)
 
 
-def policy_head(kind: PolicyKind, n_in: int, spaces: Spaces) -> list[Any]:
-    """Return the last layers of a policy.
+def actor_and_critics(
+    spaces: Spaces,
+    head: Head,
+    n_critics: int = 2,
+    *,
+    in_lists: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
+    hidden_sizes: Any = (256, 256),
+    critic_hidden_sizes: Any = None,
+    activation: str = "ReLU",
+    layer_norm: bool = False,
+    batch_norm: bool = False,
+    n_quantiles: int | None = None,
+    recurrent: bool = False,
+    standardize: Any = None,
+    lr: float = 3e-4,
+    policy_lr_factor: float = 1.0,
+    adam_eps: float = 1e-8,
+    adam_betas: Any = (0.9, 0.999),
+    **arguments: Any,
+) -> dict[str, Any]:
+    """Return arguments of an agent: the policy, the critics, and an optimiser for each of them.
+
+    The arguments are `policy`, `q_func1`, `q_func2`, `policy_optimizer`, `q_func1_optimizer` and `q_func2_optimizer`;
+    further critics are in the lists `further_q_funcs` and `further_q_func_optimizers`. Those in `arguments` stay as
+    they are.
 
     Args:
-        kind: "squashed" for a Gaussian squashed by tanh, "deterministic" for actions bounded by tanh, "gaussian" for a
-            Gaussian whose mean is bounded by tanh, or "categorical" for discrete actions.
-        n_in: Number of inputs.
         spaces: Spaces of the environment.
+        head: Last layers of the policy, as in `head_of`. If "categorical", the critics take only the observation.
+        n_critics: Number of critics.
+        in_lists: True to return all critics in the lists `q_funcs` and `q_func_optimizers`.
+        names: Names of the agent's arguments that differ from those above, keyed by those above.
+        hidden_sizes: Sizes of the hidden layers.
+        critic_hidden_sizes: Sizes of the hidden layers of the critics. If None, as those of the policy.
+        activation: Name of a module of `torch.nn`.
+        layer_norm: True to normalise the hidden layers of the critics (arXiv:2110.02034).
+        batch_norm: True for batch normalisation in the critics, which are then not recurrent.
+        n_quantiles: Number of quantiles of each critic. If None, the critics return expected returns.
+        recurrent: True for a GRU in place of the last hidden layer. The agent has the same argument.
+        standardize: Layer that standardises observations, for example `Standardize`. None for observations as they are.
+        lr: Learning rate of Adam.
+        policy_lr_factor: Learning rate of the policy, as a multiple of `lr`.
+        adam_eps: Epsilon of Adam.
+        adam_betas: Coefficients of Adam's two running averages.
+        **arguments: Other arguments of the agent, which are returned, too.
     """
-    linear, policies = parts.nn.Linear, parts.policies
-    if kind == "categorical":
-        return [linear(n_in, spaces.n_actions()), policies.SoftmaxCategoricalHead()]
-    size = spaces.action_size()
-    if kind == "squashed":
-        return [linear(n_in, 2 * size), policies.SquashedGaussianHead()]
-    if kind == "deterministic":
-        return [linear(n_in, size), parts.nn.Tanh(), policies.DeterministicHead()]
-    gaussian = policies.GaussianHeadWithStateIndependentCovariance(size, "diagonal", parts.torch.exp)
-    return [linear(n_in, size), parts.nn.Tanh(), gaussian]
+    layers = Layers(tuple(hidden_sizes), activation, recurrent=recurrent, standardize=standardize)
+    sizes = layers.hidden_sizes if critic_hidden_sizes is None else tuple(critic_hidden_sizes)
+    critic_layers = dataclasses.replace(layers, hidden_sizes=sizes, layer_norm=layer_norm, batch_norm=batch_norm)
+    critic_layers = dataclasses.replace(critic_layers, recurrent=recurrent and not batch_norm)
+    policy = functools.partial(policy_of, layers, spaces, head)
+    critic = functools.partial(critic_of, critic_layers, spaces, head != "categorical", n_quantiles)
+    adam = functools.partial(make_adam, lr=lr, eps=adam_eps, betas=adam_betas)
+    policy_adam = functools.partial(adam, lr_factor=policy_lr_factor)
+    modules = ["policy", *[f"q_func{i + 1}" for i in range(n_critics)]]
+    pairs = [(names.get(each, each), names.get(f"{each}_optimizer", f"{each}_optimizer")) for each in modules]
+    add_module(arguments, *pairs[0], policy, policy_adam)
+    for pair in pairs[1:]:
+        add_module(arguments, *pair, critic, adam)
+    lists = ("q_funcs", "q_func_optimizers") if in_lists else ("further_q_funcs", "further_q_func_optimizers")
+    for name, listed in zip(lists, zip(*pairs[1 if in_lists else 3 :], strict=True), strict=False):
+        arguments[name] = [arguments.pop(each) for each in listed]
+    return arguments | ({"recurrent": True} if recurrent else {})
 
 
-def make_policy(layers: Layers, spaces: Spaces, kind: PolicyKind) -> Any:
-    """Return a policy with these hidden layers. The kinds are those of `policy_head`."""
+def policy_of(layers: Layers, spaces: Spaces, head: Head) -> Any:
+    """Return a policy.
+
+    Args:
+        layers: Hidden layers.
+        spaces: Spaces of the environment.
+        head: Last layers of the policy, as in `head_of`.
+    """
     body = layers.body(spaces.obs)
-    return layers.sequence([*body.layers, *policy_head(kind, body.size, spaces)])
+    n_outputs, last = head_of(spaces, head)
+    return layers.sequence([*body.layers, layers.linear(body.size, n_outputs), *last])
 
 
-def make_critic(layers: Layers, spaces: Spaces, takes_action: bool = True, n_quantiles: int | None = None) -> Any:
+def head_of(spaces: Spaces, head: Head) -> tuple[int, list[Any]]:
+    """Return the number of outputs of a policy's last linear layer, and the layers after it.
+
+    Args:
+        spaces: Spaces of the environment.
+        head: "squashed" for a Gaussian squashed by tanh, "gaussian" for a Gaussian whose mean is bounded by tanh and
+            whose variance is the same in all states, "deterministic" for actions bounded by tanh, or "categorical" for
+            discrete actions.
+    """
+    policies = parts.policies
+    if head == "categorical":
+        return spaces.n_actions(), [policies.SoftmaxCategoricalHead()]
+    size = spaces.action_size()
+    if head == "squashed":
+        return 2 * size, [policies.SquashedGaussianHead()]
+    if head == "deterministic":
+        return size, [parts.nn.Tanh(), policies.DeterministicHead()]
+    gaussian = policies.GaussianHeadWithStateIndependentCovariance(size, "diagonal", parts.torch.exp)
+    return size, [parts.nn.Tanh(), gaussian]
+
+
+def critic_of(layers: Layers, spaces: Spaces, takes_action: bool = True, n_quantiles: int | None = None) -> Any:
     """Return a critic.
 
     Args:
@@ -155,24 +239,3 @@ def make_critic(layers: Layers, spaces: Spaces, takes_action: bool = True, n_qua
     else:
         last = [linear] if takes_action else [linear, parts.q_functions.DiscreteActionValueHead()]
     return layers.sequence([*body.layers, *last])
-
-
-def add_critics(
-    arguments: dict[str, Any], n: int, make: Callable[[], Any], adam: Callable[[Any], Any], n_named: int = 2
-) -> None:
-    """Add critics and their optimisers to the arguments of an agent, unless these contain them.
-
-    Args:
-        arguments: Arguments of the agent: `q_func1`, `q_func1_optimizer`, ..., and lists of the further critics.
-        n: Number of critics.
-        make: Function that returns a critic.
-        adam: Function that returns the optimiser of a critic.
-        n_named: Number of critics that are not in the lists. If 0, the lists are `q_funcs` and `q_func_optimizers`.
-    """
-    critics = [f"q_func{i + 1}" for i in range(n)]
-    for critic in critics:
-        add_module(arguments, critic, f"{critic}_optimizer", make, adam)
-    prefix = "further_" if n_named else ""
-    for suffix in ("", "_optimizer"):
-        if listed := [arguments.pop(f"{critic}{suffix}") for critic in critics[n_named:]]:
-            arguments[f"{prefix}q_func{suffix}s"] = listed

@@ -54,11 +54,15 @@ def compose_agent(name: str, **arguments: Any) -> Call:
     parameters = inspect.signature(resolve(f"agents.{name}")).parameters
     for key, value in arguments.items():
         variable(key, value)
-    is_first = lambda key: key in arguments and parameters[key].default is inspect.Parameter.empty  # noqa: E731
+    is_first = lambda key: key in arguments and _is_required_by_position(parameters[key])  # noqa: E731
     required = [*itertools.takewhile(is_first, parameters)]
     others = {key: arguments[key] for key in [*parameters, *arguments] if key in arguments and key not in required}
     agent: Call = getattr(parts.agents, name)(*[arguments[key] for key in required], **others)
     return agent
+
+
+def _is_required_by_position(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
 
 
 def make_buffer(

@@ -10,7 +10,8 @@ _OF_AGENTS = {
         Sequential SiLU Softmax Tanh Unflatten""",
     "torch": "exp linspace optim.Adam optim.AdamW optim.RMSprop optim.SGD",
     "pfrl_like.nn": """Branched ConcatObsAndAction ConditionalVAE DictEncoder EmpiricalNormalization
-        FactorizedNoisyLinear ObsEncoder RecurrentBranched RecurrentSequential ReturnConditionedTransformer ToFloat""",
+        FactorizedNoisyLinear ObsEncoder RecurrentBranched RecurrentSequential ReturnConditionedTransformer Standardize
+        ToFloat""",
     "pfrl_like.initializers": "init_orthogonal",
     "pfrl_like.agents": """A2C A3C ACER AL AWAC AWR BC BCQ BEAR COMBO CQL CRR CalQL CategoricalDQN CategoricalDoubleDQN
         CrossQ DDPG DPP DQN DecisionTransformer DiscreteAWR DiscreteBC DiscreteBCQ DiscreteCQL

@@ -98,6 +98,7 @@ class Layers:
         noise: Initial scale of the noise of linear layers (arXiv:1706.10295). None for layers without noise.
         recurrent: True for a GRU in place of the last hidden layer.
         batch_norm: True for batch normalisation of each hidden layer, and of the input of critics (arXiv:1902.05605).
+        standardize: Layer that standardises observations. None if observations remain as they are.
     """
 
     hidden_sizes: tuple[int, ...]
@@ -107,6 +108,7 @@ class Layers:
     noise: float | None = None
     recurrent: bool = False
     batch_norm: bool = False
+    standardize: Any = None
 
     def linear(self, n_in: int, n_out: int, gain: float = math.sqrt(2)) -> Any:
         """Return a linear layer. `gain` is the factor of orthogonal initial weights."""
@@ -138,15 +140,20 @@ class Layers:
         """Return the layers as one module, which is a `RecurrentSequential` if the hidden layers are recurrent."""
         return _own.RecurrentSequential(*layers) if self.recurrent else in_sequence(layers)
 
+    def first(self, space: Any) -> Body:
+        """Return the layers that make one float vector of an observation."""
+        first = first_layers(space)
+        return first if self.standardize is None else Body((*first.layers, self.standardize), first.size)
+
     def body(self, space: Any) -> Body:
         """Return the first layers and the hidden layers for an observation space."""
-        first = first_layers(space)
+        first = self.first(space)
         layers, size = self.hidden(first.size)
         return Body((*first.layers, *layers), size, first.is_vector, first.has_images)
 
     def critic_body(self, obs_space: Any, action_size: int) -> Body:
         """Return the first layers and the hidden layers for pairs (observation, action)."""
-        first = first_layers(obs_space)
+        first = self.first(obs_space)
         encoder = () if first.is_vector else (_own.ObsEncoder(in_sequence(first.layers)),)
         n_in = first.size + action_size
         norm = (parts.nn.BatchNorm1d(n_in),) if self.batch_norm else ()

@@ -19,6 +19,7 @@ def q_learning(
     layer_norm: bool = False,
     noise: float | None = None,
     recurrent: bool = False,
+    standardize: Any = None,
     n_atoms: int = 51,
     v_min: float = -100.0,
     v_max: float = 100.0,
@@ -30,7 +31,7 @@ def q_learning(
     lr: float = 1e-3,
     adam_eps: float = 1e-8,
     gamma: float = 0.99,
-    capacity: int = 50_000,
+    capacity: int | None = 50_000,
     num_steps: int = 1,
     by_length: bool = True,
     prioritized: Any = None,
@@ -54,6 +55,7 @@ def q_learning(
         noise: Initial scale of noisy linear layers (arXiv:1706.10295), which explore in place of epsilon-greedy. None
             for layers without noise.
         recurrent: True for a GRU in place of the last hidden layer. The replay buffer then has episodes.
+        standardize: Layer that standardises observations, for example `Standardize`. None for observations as they are.
         n_atoms: Number of returns of a categorical Q-function (arXiv:1707.06887).
         v_min: Lowest return of a categorical Q-function.
         v_max: Highest return of a categorical Q-function.
@@ -65,7 +67,7 @@ def q_learning(
         lr: Learning rate of Adam.
         adam_eps: Epsilon of Adam.
         gamma: Discount factor per step.
-        capacity: Maximum number of steps in the replay buffer.
+        capacity: Maximum number of steps in the replay buffer. None for no limit.
         num_steps: Number of steps of n-step returns.
         by_length: True to draw episodes in proportion to their lengths. Only for recurrent networks.
         prioritized: Arguments of `PrioritizedReplayBuffer`. None for a uniform buffer.
@@ -80,7 +82,8 @@ def q_learning(
     """
     n_actions = spaces.n_actions()
     if q_function is None:
-        layers = Layers(tuple(hidden_sizes), activation, layer_norm, noise=noise, recurrent=recurrent)
+        options = {"noise": noise, "recurrent": recurrent, "standardize": standardize}
+        layers = Layers(tuple(hidden_sizes), activation, layer_norm, **options)
         body = layers.body(spaces.obs)
         hidden, size = body.layers, body.size
         if "IQN" in name or name == "FQF":
@@ -113,6 +116,8 @@ def q_learning(
         params = q_function.parameters()
         if name == "FQF":
             params = _heads.fqf_parameter_groups(q_function, lr=lr * fraction_lr, lr_factor=fraction_lr)
+        if "imitator" in arguments:
+            params = parts.nn.ModuleList([q_function, arguments["imitator"]]).parameters()
         optimizer = parts.torch.optim.Adam(params, lr=lr, eps=adam_eps)
     if replay_buffer is None:
         replay_buffer = make_buffer(capacity, num_steps, recurrent, by_length, prioritized)
