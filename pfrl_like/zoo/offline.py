@@ -1,34 +1,32 @@
 """Builder of the agents that learn from recorded data."""
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.zoo.builder import Spaces, compose_agent
+from pfrl_like.zoo.actor_critics import Head, actor_and_critics, head_of, policy_of
+from pfrl_like.zoo.builder import Spaces, compose_agent, make_buffer
 from pfrl_like.zoo.composition import parts, variable
 from pfrl_like.zoo.networks import Layers, in_sequence
 from pfrl_like.zoo.value_based import q_learning
 
-#: Kind of the policy of each agent, see `_head`. The policy of BCQ is a perturbation of actions.
-_POLICIES = {
-    **dict.fromkeys(["BC", "DecisionTransformer", "TD3PlusBC", "ReBRAC"], "deterministic"),
+#: Last layers of each agent's policy. The policy of BCQ is a perturbation of actions.
+_HEADS: dict[str, Head] = {
+    **dict.fromkeys(["BC", "BCQ", "DecisionTransformer", "TD3PlusBC", "ReBRAC"], "deterministic"),
     **dict.fromkeys(["AWAC", "AWR", "IQL"], "gaussian"),
     **dict.fromkeys(["BEAR", "CQL", "CalQL", "COMBO", "CRR", "EDAC"], "squashed"),
     **dict.fromkeys(["DiscreteAWR", "DiscreteBC", "DiscreteDecisionTransformer"], "categorical"),
-    "BCQ": "perturbation",
 }
 #: Agents that have no critics.
 _IMITATORS = ("BC", "DiscreteBC", "DecisionTransformer", "DiscreteDecisionTransformer")
-#: Agents whose actions are discrete, and that are variants of DQN.
+#: Agents with a Q-function of discrete actions.
 _VALUE_BASED = ("DiscreteBCQ", "DiscreteCQL")
-#: Agents whose policy has an entropy near a target.
+#: Agents that learn the temperature of their policy.
 _SOFT = ("BEAR", "CQL", "CalQL", "COMBO", "EDAC")
 #: Agents of this builder.
-NAMES = (*_POLICIES, *_VALUE_BASED)
+NAMES = (*_HEADS, *_VALUE_BASED)
 
 _own = parts.pfrl_like.nn
-_Adam = Callable[[Any, float], Any]
 
 
 def offline(
@@ -38,6 +36,7 @@ def offline(
     hidden_sizes: Any = (256, 256),
     activation: str = "ReLU",
     layer_norm: bool = False,
+    recurrent: bool = False,
     actor_lr: float = 3e-4,
     critic_lr: float = 3e-4,
     imitator_lr: float = 3e-4,
@@ -64,6 +63,7 @@ def offline(
         hidden_sizes: Sizes of the hidden layers.
         activation: Name of a module of `torch.nn`.
         layer_norm: True to normalise the hidden layers of critics, value functions and Q-functions.
+        recurrent: True for a GRU in place of the last hidden layer. The replay buffer then has episodes.
         actor_lr: Learning rate of the policy.
         critic_lr: Learning rate of critics, value functions and Q-functions. In DiscreteBCQ also of the imitator.
         imitator_lr: Learning rate of the model of actions in BCQ and BEAR.
@@ -89,48 +89,51 @@ def offline(
     """
     if name not in NAMES:
         raise ValueError(f"name is {name!r}, expected one of {', '.join(NAMES)}")
-    policy_layers = Layers(tuple(hidden_sizes), activation, standardize=_standardize(spaces, obs_mean, obs_std))
-    critic_layers = dataclasses.replace(policy_layers, layer_norm=layer_norm)
-    if name == "DiscreteBCQ":
-        arguments.setdefault("imitator", _policy("categorical", policy_layers, spaces))
+    standardize = _standardize(spaces, obs_mean, obs_std)
+    layers = Layers(tuple(hidden_sizes), activation, recurrent=recurrent, standardize=standardize)
+    of_critics: dict[str, Any] = {
+        "hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm, "recurrent": recurrent,
+        "standardize": standardize, "lr": critic_lr, "adam_eps": adam_eps,
+    }  # fmt: skip
     if name in _VALUE_BASED:
-        arguments = {"explorer": parts.explorers.Greedy()} | arguments
-        network = {"hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm}
-        settings = {"lr": critic_lr, "adam_eps": adam_eps, "gamma": gamma, "capacity": capacity}
-        return q_learning(name, spaces, standardize=critic_layers.standardize, **network, **settings, **arguments)
+        if name == "DiscreteBCQ":
+            arguments.setdefault("imitator", policy_of(layers, spaces, "categorical"))
+        arguments.setdefault("explorer", parts.explorers.Greedy())
+        return q_learning(name, spaces, gamma=gamma, capacity=capacity, **of_critics, **arguments)
 
-    def adam(module: Any, lr: float) -> Any:
-        return None if module is None else parts.torch.optim.Adam(module.parameters(), lr=lr, eps=adam_eps)
+    def add(part: str, optimizer: str, lr: float, module: Any) -> None:
+        module = variable(part, arguments.setdefault(part, module))
+        arguments.setdefault(optimizer, parts.torch.optim.Adam(module.parameters(), lr=lr, eps=adam_eps))
 
-    sequences = name.endswith("DecisionTransformer")
-    if sequences:
-        if arguments.get("target_return") is None:
-            raise TypeError(f"target_return is missing, the return that {name} aims at in each episode: pass a number")
-        sizes = {"hidden_size": hidden_size, "context_size": context_size, "n_layers": n_layers, "n_heads": n_heads}
-        policy = _transformer(name, policy_layers, spaces, **sizes, dropout=dropout)
+    has_sequences = name.endswith("DecisionTransformer")
+    if has_sequences:
+        sizes = {"context_size": context_size, "n_layers": n_layers, "n_heads": n_heads, "dropout": dropout}
+        policy = _transformer(name, layers, spaces, hidden_size=hidden_size, **sizes)
+    elif name == "BCQ":
+        policy = _pair_network(layers, spaces, spaces.action_size(), parts.nn.Tanh())
     else:
-        policy = _policy(_POLICIES[name], policy_layers, spaces)
-    policy = arguments.setdefault("policy", policy)
-    arguments.setdefault("optimizer" if name in _IMITATORS else "policy_optimizer", adam(policy, actor_lr))
-    buffer = parts.replay_buffers.EpisodicReplayBuffer if sequences else parts.replay_buffers.ReplayBuffer
-    arguments.setdefault("replay_buffer", buffer(capacity))
+        policy = policy_of(layers, spaces, _HEADS[name])
+    add("policy", "optimizer" if name in _IMITATORS else "policy_optimizer", actor_lr, policy)
+    arguments.setdefault("replay_buffer", make_buffer(capacity, recurrent=recurrent or has_sequences))
+    flags = {"recurrent": True} if recurrent else {}
     if name in _IMITATORS:
-        return compose_agent(name, **arguments)
-    if name.endswith("AWR") or name == "IQL":
-        v_func = arguments.setdefault("v_func", _value(critic_layers, spaces))
-        arguments.setdefault("v_func_optimizer", adam(v_func, critic_lr))
-    if not name.endswith("AWR"):
-        size = spaces.action_size()
-        n_critics = n_critics or (10 if name == "EDAC" else 2)
-        _add_critics(arguments, n_critics, lambda: critic_layers.critic(spaces.obs, size), adam, critic_lr)
-        if name in ("BCQ", "BEAR"):
-            imitator = arguments.setdefault("imitator", _autoencoder(policy_layers, spaces, latent_size or 2 * size))
-            arguments.setdefault("imitator_optimizer", adam(imitator, imitator_lr))
-        if name in _SOFT:
-            arguments.setdefault("entropy_target", -size)
-        if name in ("TD3PlusBC", "ReBRAC"):
-            arguments.setdefault("explorer", parts.explorers.Greedy())
-    return compose_agent(name, gamma=gamma, **arguments)
+        if has_sequences and arguments.get("target_return") is None:
+            raise TypeError(f"target_return is missing, the return that {name} aims at in each episode: pass a number")
+        return compose_agent(name, **flags, **arguments)
+    if name in ("AWR", "DiscreteAWR", "IQL"):
+        add("v_func", "v_func_optimizer", critic_lr, _value(dataclasses.replace(layers, layer_norm=layer_norm), spaces))
+    if name in ("BCQ", "BEAR"):
+        model = _autoencoder(layers, spaces, latent_size or 2 * spaces.action_size())
+        add("imitator", "imitator_optimizer", imitator_lr, model)
+    if name in _SOFT:
+        arguments.setdefault("entropy_target", -float(spaces.action_size()))
+    if name in ("ReBRAC", "TD3PlusBC"):
+        arguments.setdefault("explorer", parts.explorers.Greedy())
+    if "AWR" not in name:
+        n_critics = (10 if name == "EDAC" else 2) if n_critics is None else n_critics
+        check_counts(least=2, n_critics=n_critics)
+        arguments = actor_and_critics(spaces, _HEADS[name], n_critics, **of_critics, **arguments)
+    return compose_agent(name, gamma=gamma, **arguments | flags)
 
 
 def _standardize(spaces: Spaces, mean: Any, std: Any) -> Any:
@@ -144,55 +147,26 @@ def _standardize(spaces: Spaces, mean: Any, std: Any) -> Any:
     return variable("standardize", _own.Standardize([*map(float, mean)], [*map(float, std)]))
 
 
-def _head(kind: str, n_in: int, spaces: Spaces) -> list[Any]:
-    """Return the last layers of a policy."""
-    linear, policies = parts.nn.Linear, parts.policies
-    if kind == "categorical":
-        return [linear(n_in, spaces.n_actions()), policies.SoftmaxCategoricalHead()]
-    size = spaces.action_size()
-    if kind == "squashed":
-        return [linear(n_in, 2 * size), policies.SquashedGaussianHead()]
-    if kind == "deterministic":
-        return [linear(n_in, size), parts.nn.Tanh(), policies.DeterministicHead()]
-    gaussian = policies.GaussianHeadWithStateIndependentCovariance(size, "diagonal", parts.torch.exp)
-    return [linear(n_in, size), parts.nn.Tanh(), gaussian]
-
-
-def _policy(kind: str, layers: Layers, spaces: Spaces) -> Any:
-    if kind == "perturbation":
-        size = spaces.action_size()
-        return in_sequence([layers.critic(spaces.obs, size, size), parts.nn.Tanh()])
-    body = layers.body(spaces.obs)
-    return in_sequence([*body.layers, *_head(kind, body.size, spaces)])
+def _transformer(name: str, layers: Layers, spaces: Spaces, **settings: Any) -> Any:
+    first, size, discrete = layers.first(spaces.obs), settings["hidden_size"], name.startswith("Discrete")
+    embedding = in_sequence([*first.layers, layers.linear(first.size, size)])
+    n_outputs, last = head_of(spaces, _HEADS[name])
+    head = in_sequence([layers.linear(size, n_outputs), *last])
+    return _own.ReturnConditionedTransformer(embedding, n_outputs, head, discrete=discrete, **settings)
 
 
 def _value(layers: Layers, spaces: Spaces) -> Any:
     body = layers.body(spaces.obs)
-    return in_sequence([*body.layers, layers.linear(body.size, 1, 1.0)])
-
-
-def _transformer(name: str, layers: Layers, spaces: Spaces, **settings: Any) -> Any:
-    first, size, discrete = layers.first(spaces.obs), settings["hidden_size"], name.startswith("Discrete")
-    embedding = in_sequence([*first.layers, parts.nn.Linear(first.size, size)])
-    n_actions = spaces.n_actions() if discrete else spaces.action_size()
-    head = in_sequence(_head(_POLICIES[name], size, spaces))
-    return _own.ReturnConditionedTransformer(embedding, n_actions, head, discrete=discrete, **settings)
+    return layers.sequence([*body.layers, layers.linear(body.size, 1, 1.0)])
 
 
 def _autoencoder(layers: Layers, spaces: Spaces, latent_size: int) -> Any:
-    size = spaces.action_size()
-    encoder = layers.critic(spaces.obs, size, 2 * latent_size)
-    decoder = layers.critic(spaces.obs, latent_size, size)
+    encoder = _pair_network(layers, spaces, 2 * latent_size)
+    decoder = _pair_network(layers, spaces, spaces.action_size(), n_in=latent_size)
     return _own.ConditionalVAE(encoder, decoder, latent_size)
 
 
-def _add_critics(arguments: dict[str, Any], n: int, make: Callable[[], Any], adam: _Adam, lr: float) -> None:
-    """Add critics and their optimisers to the arguments of an agent."""
-    check_counts(least=2, n_critics=n)
-    for i in (1, 2):
-        critic = arguments.setdefault(f"q_func{i}", make())
-        arguments.setdefault(f"q_func{i}_optimizer", adam(critic, lr))
-    if n > 2:
-        further = [variable(f"q_func{i}", make()) for i in range(3, n + 1)]
-        further = arguments.setdefault("further_q_funcs", further)
-        arguments.setdefault("further_q_func_optimizers", [adam(critic, lr) for critic in further])
+def _pair_network(layers: Layers, spaces: Spaces, n_out: int, *last: Any, n_in: int | None = None) -> Any:
+    """Return a network of pairs (observation, action), or of pairs (observation, vector of `n_in` numbers)."""
+    body = layers.critic_body(spaces.obs, spaces.action_size() if n_in is None else n_in)
+    return layers.sequence([*body.layers, layers.linear(body.size, n_out), *last])

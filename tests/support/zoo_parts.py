@@ -17,8 +17,9 @@ def evaluated(value: Any, given: dict[str, Any], seed: int = 0) -> Any:
 def run_source(value: Any, given: dict[str, Any], seed: int = 0) -> Any:
     """The result of the source of a composition, which is run with the caller's objects."""
     imports = [import_of(path) for path in names_of(value)]
-    lines = [f"from {each.module} import {each.imported}" if each.imported else f"import {each.module}" for each in imports]
+    lines = [f"from {each.module} import {each.imported}" for each in imports if each.imported]
+    modules = [f"import {each.module}" for each in imports if not each.imported]
     scope = dict(given)
     set_random_seed(seed)
-    exec("\n".join([*lines, *statements(value, "result = ")]), scope)
+    exec("\n".join([*lines, *modules, *statements(value, "result = ")]), scope)
     return scope["result"]

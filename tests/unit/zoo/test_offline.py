@@ -12,6 +12,7 @@ from zoo_parts import evaluated, run_source
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.train_agent_offline import DatasetSource
+from pfrl_like.policies import SquashedGaussianHead
 from pfrl_like.runs.loop import Clock
 from pfrl_like.zoo.builder import Spaces
 from pfrl_like.zoo.composition import Given, from_json, names_of, parts, to_json
@@ -117,11 +118,10 @@ def test_observations_are_standardised_for_all_networks(name: str) -> None:
             result.append(agent.batch_act([obs]))
     np.testing.assert_allclose(*result, rtol=1e-5)
     source = "\n".join(statements(compose(name, obs_mean=mean, obs_std=std), "agent = "))
-    assert source.count("nn.Linear(3, ") == 0 or name != "CQL"
     assert source.count("Standardize(") == 1
 
 
-@pytest.mark.parametrize("name", ["BC", "DiscreteCQL", "IQL", "CQL", "AWR"])
+@pytest.mark.parametrize("name", ["AWR", "BC", "DiscreteCQL", "IQL"])
 def test_recurrent_agents_learn_from_data(name: str) -> None:
     agent = evaluated(compose(name, recurrent=True), {})
     learn(agent, recorded(name, VECTOR), 1)
@@ -129,19 +129,13 @@ def test_recurrent_agents_learn_from_data(name: str) -> None:
 
 
 def test_a_composition_replaces_a_part() -> None:
-    policy = torch.nn.Sequential(torch.nn.Linear(3, 4), parts_of_policy())
+    policy = torch.nn.Sequential(torch.nn.Linear(3, 4), SquashedGaussianHead())
     buffer = parts.replay_buffers.ReplayBuffer(7)
     composition = compose("IQL", policy=Given("policy"), replay_buffer=buffer, imitator_lr=1.0)
     agent = evaluated(composition, {"policy": policy})
     assert agent.policy is policy
     assert agent.policy_optimizer.param_groups[0]["params"] == [*policy.parameters()]
     assert agent.replay_buffer.capacity == 7
-
-
-def parts_of_policy() -> Any:
-    from pfrl_like.policies import SquashedGaussianHead
-
-    return SquashedGaussianHead()
 
 
 def test_learning_rates_are_those_of_their_networks() -> None:
