@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pfrl_like.utils.env_values import action_size_of, space_kind
-from pfrl_like.zoo.composition import Call, parts, variable
+from pfrl_like.zoo.composition import Call, evaluate, parts, variable
 from pfrl_like.zoo.names import resolve
 
 
@@ -121,3 +121,9 @@ def add_module(
     module = variable(name, arguments[name])
     if optimizer not in arguments:
         arguments[optimizer] = variable(optimizer, None if module is None else adam(module))
+
+
+def named_arguments(agent: Call) -> dict[str, Any]:
+    """Return the arguments of an agent's call, by name."""
+    names = inspect.signature(evaluate(agent._function, {})).parameters
+    return {**dict(zip(names, agent._args, strict=False)), **agent._kwargs}
