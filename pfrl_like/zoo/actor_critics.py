@@ -1,142 +1,40 @@
-"""Builders of agents with a policy and critics that learn from replay."""
+"""Builder of agents with a policy and critics that learn from replay; policies and critics for other builders."""
 
+import functools
 import math
-from collections.abc import Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any, Literal
 
-from pfrl_like.zoo.builder import Spaces, compose_agent, make_buffer, passes_settings_to
-from pfrl_like.zoo.composition import Given, parts, variable
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.zoo.builder import Spaces, add_module, compose_agent, make_adam, make_buffer
+from pfrl_like.zoo.composition import Given, parts
 from pfrl_like.zoo.networks import Layers, in_sequence
 
-Head = Literal["squashed", "deterministic", "categorical"]
-
-_HEADS: dict[str, Head] = {"DDPG": "deterministic", "TD3": "deterministic", "DiscreteSAC": "categorical"}
+PolicyKind = Literal["squashed", "deterministic", "gaussian", "categorical"]
+_POLICIES: dict[str, PolicyKind] = {
+    **dict.fromkeys(["SoftActorCritic", "TQC", "REDQ", "CrossQ"], "squashed"),
+    **dict.fromkeys(["DDPG", "TD3"], "deterministic"),
+    "DiscreteSAC": "categorical",
+}
 _N_CRITICS = {"DDPG": 1, "REDQ": 10}
-#: Names of arguments of single agents.
-_NAMES = {"DDPG": {"q_func1": "q_func", "policy_optimizer": "actor_optimizer", "q_func_optimizer": "critic_optimizer"}}
 
 
-def actor_and_critics(
+def actor_critic(
+    name: str,
     spaces: Spaces,
-    head: Head,
-    n_critics: int = 2,
-    in_lists: bool = False,
-    names: Mapping[str, str] = MappingProxyType({}),
     *,
     hidden_sizes: Any = (256, 256),
     critic_hidden_sizes: Any = None,
     activation: str = "ReLU",
     layer_norm: bool = False,
-    batch_norm: bool = False,
+    batch_norm: bool | None = None,
+    n_critics: int | None = None,
     n_quantiles: int | None = None,
     recurrent: bool = False,
     lr: float = 3e-4,
     policy_lr_factor: float = 1.0,
     adam_eps: float = 1e-8,
-    adam_betas: Any = None,
-    **arguments: Any,
-) -> dict[str, Any]:
-    """Return arguments of an agent: the policy, the critics, and an optimiser for each of them.
-
-    The arguments are `policy`, `q_func1`, `q_func2`, `policy_optimizer`, `q_func1_optimizer` and `q_func2_optimizer`;
-    further critics are in the lists `further_q_funcs` and `further_q_func_optimizers`. Parts that are in `arguments`
-    stay as they are.
-
-    Args:
-        spaces: Spaces of the environment.
-        head: Last layers of the policy, as in `policy_of`. If "categorical", the critics take only the observation.
-        n_critics: Number of critics.
-        in_lists: True to return all critics in the lists `q_funcs` and `q_func_optimizers`.
-        names: Names of the agent's arguments that differ from those above, keyed by those above.
-        hidden_sizes: Sizes of the hidden layers.
-        critic_hidden_sizes: Sizes of the hidden layers of the critics. If None, as those of the policy.
-        activation: Name of a module of `torch.nn`.
-        layer_norm: True to normalise the hidden layers of the critics (arXiv:2110.02034).
-        batch_norm: True for batch normalisation in the critics. They are then not recurrent.
-        n_quantiles: Number of quantiles of each critic. If None, critics return the expected return.
-        recurrent: True for a GRU after the hidden layers of policy and critics. The agent has the same argument.
-        lr: Learning rate of Adam.
-        policy_lr_factor: Learning rate of the policy, as a multiple of `lr`.
-        adam_eps: Epsilon of Adam.
-        adam_betas: Coefficients of Adam's running averages. If None, Adam's default.
-        **arguments: Other arguments of the agent, which are returned, too.
-    """
-    made = dict(arguments)
-    if "policy" not in made:
-        made["policy"] = policy_of(Layers(tuple(hidden_sizes), activation, recurrent=recurrent), spaces, head)
-    sizes = tuple(hidden_sizes if critic_hidden_sizes is None else critic_hidden_sizes)
-    is_recurrent = recurrent and not batch_norm
-    layers = Layers(sizes, activation, layer_norm, batch_norm=batch_norm, recurrent=is_recurrent)
-    critics = [names.get(f"q_func{i + 1}", f"q_func{i + 1}") for i in range(n_critics)]
-    for critic in critics:
-        if critic not in made:
-            made[critic] = critic_of(layers, spaces, head != "categorical", n_quantiles)
-    options = {"eps": adam_eps} | ({} if adam_betas is None else {"betas": tuple(adam_betas)})
-    optimizers = [names.get(f"{part}_optimizer", f"{part}_optimizer") for part in ("policy", *critics)]
-    for part, optimizer in zip(("policy", *critics), optimizers, strict=True):
-        module = variable(part, made[part])
-        if optimizer not in made:
-            rate = lr * policy_lr_factor if part == "policy" else lr
-            adam = None if module is None else parts.torch.optim.Adam(module.parameters(), lr=rate, **options)
-            made[optimizer] = variable(optimizer, adam)
-    n_named = 0 if in_lists else 2
-    for kind, listed in (("q_funcs", critics[n_named:]), ("q_func_optimizers", optimizers[1 + n_named :])):
-        if listed:
-            made[kind if in_lists else f"further_{kind}"] = [made.pop(each) for each in listed]
-    if recurrent:
-        made["recurrent"] = True
-    return made
-
-
-def policy_of(layers: Layers, spaces: Spaces, head: Head) -> Any:
-    """Return a policy.
-
-    Args:
-        layers: Hidden layers.
-        spaces: Spaces of the environment.
-        head: "squashed" for a Gaussian squashed by tanh, "deterministic" for actions bounded by tanh, or "categorical"
-            for discrete actions.
-    """
-    body = layers.body(spaces.obs)
-    if head == "categorical":
-        n_outputs, last = spaces.n_actions(), [parts.policies.SoftmaxCategoricalHead()]
-    elif head == "squashed":
-        n_outputs, last = 2 * spaces.action_size(), [parts.policies.SquashedGaussianHead()]
-    else:
-        n_outputs, last = spaces.action_size(), [parts.nn.Tanh(), parts.policies.DeterministicHead()]
-    return layers.sequence([*body.layers, layers.linear(body.size, n_outputs), *last])
-
-
-def critic_of(layers: Layers, spaces: Spaces, takes_action: bool = True, n_quantiles: int | None = None) -> Any:
-    """Return a critic.
-
-    Args:
-        layers: Hidden layers.
-        spaces: Spaces of the environment.
-        takes_action: True for Q(s, a), False for Q(s, .) of discrete actions.
-        n_quantiles: Number of quantiles of each value. If None, the critic returns expected returns.
-    """
-    body = layers.critic_body(spaces.obs, spaces.action_size()) if takes_action else layers.body(spaces.obs)
-    n_values = 1 if takes_action else spaces.n_actions()
-    if n_quantiles is not None:
-        outputs = [
-            layers.linear(body.size, n_quantiles * n_values, 1.0),
-            parts.nn.Unflatten(-1, (n_quantiles, n_values)),
-        ]
-        last = [parts.q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(in_sequence(outputs))]
-    else:
-        last = [layers.linear(body.size, n_values, 1.0)]
-        last += [] if takes_action else [parts.q_functions.DiscreteActionValueHead()]
-    return layers.sequence([*body.layers, *last])
-
-
-@passes_settings_to(actor_and_critics)
-def actor_critic(
-    name: str,
-    spaces: Spaces,
-    *,
-    n_critics: int | None = None,
+    adam_betas: Any = (0.9, 0.999),
     gamma: float = 0.99,
     capacity: int = 200_000,
     num_steps: int = 1,
@@ -147,39 +45,134 @@ def actor_critic(
 ) -> Any:
     """Compose SoftActorCritic, TQC, REDQ, CrossQ, DiscreteSAC, DDPG or TD3.
 
-    Actions are in [-1, 1], or Discrete for DiscreteSAC. Until the first update of the policy they are random.
+    Actions are vectors in [-1, 1]; those of DiscreteSAC are Discrete. They are random until the policy's first update.
 
     Args:
         name: Class of the agent.
         spaces: Spaces of the environment.
-        n_critics: Number of critics. If None, 10 for REDQ and 2 for the others. DDPG has one.
+        hidden_sizes: Sizes of the hidden layers.
+        critic_hidden_sizes: Sizes of the hidden layers of the critics. If None, as those of the policy.
+        activation: Name of a module of `torch.nn`.
+        layer_norm: True to normalise the hidden layers of the critics (arXiv:2110.02034).
+        batch_norm: True for batch normalisation in the critics, which are then not recurrent. If None, only in CrossQ.
+        n_critics: Number of critics. If None, 10 in REDQ, 1 in DDPG, and 2 in the others.
+        n_quantiles: Number of quantiles of each critic. If None, 25 in TQC, and no quantiles in the others.
+        recurrent: True for a GRU in place of the last hidden layer. The replay buffer then has episodes.
+        lr: Learning rate of Adam.
+        policy_lr_factor: Learning rate of the policy, as a multiple of `lr`.
+        adam_eps: Epsilon of Adam.
+        adam_betas: Coefficients of Adam's two running averages.
         gamma: Discount factor per step.
         capacity: Maximum number of steps in the replay buffer.
         num_steps: Number of steps of n-step returns.
         by_length: True to draw episodes in proportion to their lengths. Only for recurrent networks.
         prioritized: Arguments of `PrioritizedReplayBuffer`. None for a uniform buffer.
-        noise: Standard deviation of the noise with which DDPG and TD3 explore.
-        **arguments: Settings of `actor_and_critics`, and other arguments of the agent. They may contain each of its
-            parts.
+        noise: Standard deviation of the noise of the actions. Only for DDPG and TD3.
+        **arguments: Other arguments of the agent. Parts such as `policy`, `q_func1`, `q_func1_optimizer`,
+            `replay_buffer` and `explorer` take the place of the default ones.
+
+    Raises:
+        ValueError: If the name is unknown, or if the spaces or a setting do not fit the agent.
     """
-    head = _HEADS.get(name, "squashed")
-    recurrent = bool(arguments.get("recurrent"))
+    if name not in _POLICIES:
+        raise ValueError(f"name is {name!r}, expected one of {', '.join(_POLICIES)}")
+    kind = _POLICIES[name]
+    n_critics = _N_CRITICS.get(name, 2) if n_critics is None else n_critics
+    check_counts(least=min(_N_CRITICS.get(name, 2), 2), n_critics=n_critics)
+    if name == "DDPG" and n_critics != 1:
+        raise ValueError(f"n_critics is {n_critics}, but DDPG has one critic: leave it out, or use TD3")
+    batch_norm = name == "CrossQ" if batch_norm is None else batch_norm
+    n_quantiles = 25 if name == "TQC" and n_quantiles is None else n_quantiles
+    critic_sizes = tuple(hidden_sizes if critic_hidden_sizes is None else critic_hidden_sizes)
+    layers = Layers(tuple(hidden_sizes), activation, recurrent=recurrent)
+    memory = recurrent and not batch_norm
+    critic_layers = Layers(critic_sizes, activation, layer_norm, recurrent=memory, batch_norm=batch_norm)
+    critic = functools.partial(make_critic, critic_layers, spaces, kind != "categorical", n_quantiles)
+    adam = functools.partial(make_adam, lr=lr, eps=adam_eps, betas=adam_betas)
+    policy_optimizer = "actor_optimizer" if name == "DDPG" else "policy_optimizer"
+    policy = functools.partial(make_policy, layers, spaces, kind)
+    policy_adam = functools.partial(adam, lr_factor=policy_lr_factor)
+    add_module(arguments, "policy", policy_optimizer, policy, policy_adam)
+    if name == "DDPG":
+        add_module(arguments, "q_func", "critic_optimizer", critic, adam)
+    elif "q_funcs" not in arguments:
+        add_critics(arguments, n_critics, critic, adam, n_named=0 if name == "REDQ" else 2)
     if "replay_buffer" not in arguments:
         arguments["replay_buffer"] = make_buffer(capacity, num_steps, recurrent, by_length, prioritized)
-        if recurrent:
-            arguments.setdefault("num_steps", num_steps)
-    arguments.setdefault("burnin_action_func", Given("env").action_space.sample)
-    if head == "deterministic":
-        if "explorer" not in arguments:
-            arguments["explorer"] = parts.explorers.AdditiveGaussian(noise, low=-1.0, high=1.0)
+    if recurrent:
+        arguments = {"num_steps": num_steps, "recurrent": True} | arguments
+    if kind == "deterministic":
+        arguments.setdefault("explorer", parts.explorers.AdditiveGaussian(noise, low=-1.0, high=1.0))
     elif "entropy_target" not in arguments:
-        size = -spaces.action_size() if head == "squashed" else round(0.5 * math.log(spaces.n_actions()), 3)
-        arguments["entropy_target"] = float(size)
-    if name == "CrossQ":
-        arguments.setdefault("batch_norm", True)
-    if name == "TQC":
-        arguments.setdefault("n_quantiles", 25)
-    if n_critics is None:
-        n_critics = 0 if "q_funcs" in arguments else _N_CRITICS.get(name, 2)
-    made = actor_and_critics(spaces, head, n_critics, name == "REDQ", _NAMES.get(name, {}), **arguments)
-    return compose_agent(name, gamma=gamma, **made)
+        target = -spaces.action_size() if kind == "squashed" else round(0.5 * math.log(spaces.n_actions()), 3)
+        arguments["entropy_target"] = float(target)
+    arguments.setdefault("burnin_action_func", Given("env").action_space.sample)
+    return compose_agent(name, gamma=gamma, **arguments)
+
+
+def policy_head(kind: PolicyKind, n_in: int, spaces: Spaces) -> list[Any]:
+    """Return the last layers of a policy.
+
+    Args:
+        kind: "squashed" for a Gaussian squashed by tanh, "deterministic" for actions bounded by tanh, "gaussian" for a
+            Gaussian whose mean is bounded by tanh, or "categorical" for discrete actions.
+        n_in: Number of inputs.
+        spaces: Spaces of the environment.
+    """
+    linear, policies = parts.nn.Linear, parts.policies
+    if kind == "categorical":
+        return [linear(n_in, spaces.n_actions()), policies.SoftmaxCategoricalHead()]
+    size = spaces.action_size()
+    if kind == "squashed":
+        return [linear(n_in, 2 * size), policies.SquashedGaussianHead()]
+    if kind == "deterministic":
+        return [linear(n_in, size), parts.nn.Tanh(), policies.DeterministicHead()]
+    gaussian = policies.GaussianHeadWithStateIndependentCovariance(size, "diagonal", parts.torch.exp)
+    return [linear(n_in, size), parts.nn.Tanh(), gaussian]
+
+
+def make_policy(layers: Layers, spaces: Spaces, kind: PolicyKind) -> Any:
+    """Return a policy with these hidden layers. The kinds are those of `policy_head`."""
+    body = layers.body(spaces.obs)
+    return layers.sequence([*body.layers, *policy_head(kind, body.size, spaces)])
+
+
+def make_critic(layers: Layers, spaces: Spaces, takes_action: bool = True, n_quantiles: int | None = None) -> Any:
+    """Return a critic.
+
+    Args:
+        layers: Hidden layers.
+        spaces: Spaces of the environment.
+        takes_action: True for Q(s, a), False for Q(s, .) of discrete actions.
+        n_quantiles: Number of quantiles of each value. If None, the critic returns expected returns.
+    """
+    n_values = 1 if takes_action else spaces.n_actions()
+    body = layers.critic_body(spaces.obs, spaces.action_size()) if takes_action else layers.body(spaces.obs)
+    linear = layers.linear(body.size, n_values * (n_quantiles or 1), 1.0)
+    if n_quantiles is not None:
+        quantiles = in_sequence([linear, parts.nn.Unflatten(-1, (n_quantiles, n_values))])
+        last = [parts.q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(quantiles)]
+    else:
+        last = [linear] if takes_action else [linear, parts.q_functions.DiscreteActionValueHead()]
+    return layers.sequence([*body.layers, *last])
+
+
+def add_critics(
+    arguments: dict[str, Any], n: int, make: Callable[[], Any], adam: Callable[[Any], Any], n_named: int = 2
+) -> None:
+    """Add critics and their optimisers to the arguments of an agent, unless these contain them.
+
+    Args:
+        arguments: Arguments of the agent: `q_func1`, `q_func1_optimizer`, ..., and lists of the further critics.
+        n: Number of critics.
+        make: Function that returns a critic.
+        adam: Function that returns the optimiser of a critic.
+        n_named: Number of critics that are not in the lists. If 0, the lists are `q_funcs` and `q_func_optimizers`.
+    """
+    critics = [f"q_func{i + 1}" for i in range(n)]
+    for critic in critics:
+        add_module(arguments, critic, f"{critic}_optimizer", make, adam)
+    prefix = "further_" if n_named else ""
+    for suffix in ("", "_optimizer"):
+        if listed := [arguments.pop(f"{critic}{suffix}") for critic in critics[n_named:]]:
+            arguments[f"{prefix}q_func{suffix}s"] = listed

@@ -4,13 +4,11 @@ import dataclasses
 import inspect
 import itertools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from pfrl_like.utils.env_values import action_size_of, space_kind
 from pfrl_like.zoo.composition import Call, evaluate, parts, variable
 from pfrl_like.zoo.names import resolve
-
-Builder = TypeVar("Builder", bound=Callable[..., Any])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,22 +89,37 @@ def make_buffer(
     return buffers.ReplayBuffer(capacity, num_steps)
 
 
-def passes_settings_to(inner: Callable[..., Any]) -> Callable[[Builder], Builder]:
-    """Decorate a builder that passes its other keyword arguments on. `inspect.signature` then shows them, too.
+def make_adam(module: Any, lr: float, eps: float = 1e-8, betas: Any = (0.9, 0.999), lr_factor: float = 1.0) -> Any:
+    """Return Adam.
 
     Args:
-        inner: Function that takes these keyword arguments.
+        module: Module that is optimised.
+        lr: Learning rate.
+        eps: Epsilon.
+        betas: Coefficients of the two running averages.
+        lr_factor: Factor of the learning rate of these parameters. A schedule of the learning rate keeps it.
     """
+    groups = module.parameters()
+    if lr_factor != 1:
+        groups = [{"params": groups, "lr": lr * lr_factor, "lr_factor": lr_factor}]
+    options = {} if tuple(betas) == (0.9, 0.999) else {"betas": tuple(betas)}
+    return parts.torch.optim.Adam(groups, lr=lr, eps=eps, **options)
 
-    def decorate(builder: Builder) -> Builder:
-        *own, rest = inspect.signature(builder).parameters.values()
-        names = {each.name for each in own}
-        passed = [
-            each
-            for each in inspect.signature(inner).parameters.values()
-            if each.kind is each.KEYWORD_ONLY and each.name not in names
-        ]
-        builder.__signature__ = inspect.Signature([*own, *passed, rest])  # type: ignore[attr-defined]
-        return builder
 
-    return decorate
+def add_module(
+    arguments: dict[str, Any], name: str, optimizer: str, make: Callable[[], Any], adam: Callable[[Any], Any]
+) -> None:
+    """Add a module and its optimiser to the arguments of an agent, unless these contain them.
+
+    Args:
+        arguments: Arguments of the agent.
+        name: Argument of the module. Where it is None, the optimiser is None, too.
+        optimizer: Argument of the optimiser.
+        make: Function that returns the module.
+        adam: Function that returns the optimiser of the module.
+    """
+    if name not in arguments:
+        arguments[name] = make()
+    module = variable(name, arguments[name])
+    if optimizer not in arguments:
+        arguments[optimizer] = variable(optimizer, None if module is None else adam(module))

@@ -153,6 +153,11 @@ class Layers:
         layers, size = self.hidden(n_in)
         return Body((*encoder, _own.ConcatObsAndAction(), *norm, *layers), size)
 
+    def critic(self, obs_space: Any, action_size: int, n_out: int = 1) -> Any:
+        """Return a network of (observation, action), with `n_out` outputs."""
+        body = self.critic_body(obs_space, action_size)
+        return self.sequence([*body.layers, self.linear(body.size, n_out, 1.0)])
+
 
 def in_sequence(layers: Any) -> Any:
     """Return the layers as one module."""

@@ -112,7 +112,7 @@ def q_learning(
     if optimizer is None:
         params = q_function.parameters()
         if name == "FQF":
-            params = _heads.fqf_parameter_groups(q_function, lr_factor=fraction_lr)
+            params = _heads.fqf_parameter_groups(q_function, lr=lr * fraction_lr, lr_factor=fraction_lr)
         optimizer = parts.torch.optim.Adam(params, lr=lr, eps=adam_eps)
     if replay_buffer is None:
         replay_buffer = make_buffer(capacity, num_steps, recurrent, by_length, prioritized)
