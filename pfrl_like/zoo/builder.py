@@ -61,6 +61,12 @@ def compose_agent(name: str, **arguments: Any) -> Call:
     return agent
 
 
+def named_arguments(agent: Call) -> dict[str, Any]:
+    """Return the arguments of an agent's call, by name."""
+    names = inspect.signature(evaluate(agent._function, {})).parameters
+    return {**dict(zip(names, agent._args, strict=False)), **agent._kwargs}
+
+
 def _is_required_by_position(parameter: inspect.Parameter) -> bool:
     return parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
 
@@ -121,9 +127,3 @@ def add_module(
     module = variable(name, arguments[name])
     if optimizer not in arguments:
         arguments[optimizer] = variable(optimizer, None if module is None else adam(module))
-
-
-def named_arguments(agent: Call) -> dict[str, Any]:
-    """Return the arguments of an agent's call, by name."""
-    names = inspect.signature(evaluate(agent._function, {})).parameters
-    return {**dict(zip(names, agent._args, strict=False)), **agent._kwargs}
