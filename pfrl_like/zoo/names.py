@@ -89,6 +89,11 @@ def import_of(path: str) -> Import:
     return _import(*_entry(path))
 
 
+def is_known(path: str) -> bool:
+    """True if the table has this name."""
+    return path in _TABLE
+
+
 def is_storable(path: str) -> bool:
     """True if a stored composition may contain this name."""
     return path in _STORABLE
