@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
         return [*dict.fromkeys([*own, *inspect.signature(resolve(f"agents.{self.class_name}")).parameters])]
 
 
-_Q, _SAC, _DDPG = value_based.q_learning, actor_critics.soft_actor_critic, actor_critics.ddpg
+_Q, _ACTOR_CRITIC = value_based.q_learning, actor_critics.actor_critic
 AGENTS: dict[str, Recipe] = {
     "dqn": Recipe("DQN", _Q),
     "double_dqn": Recipe("DoubleDQN", _Q),
@@ -52,6 +52,13 @@ AGENTS: dict[str, Recipe] = {
     "double_pal": Recipe("DoublePAL", _Q),
     "dpp": Recipe("DPP", _Q),
     "munchausen_dqn": Recipe("MunchausenDQN", _Q),
+    "sac": Recipe("SoftActorCritic", _ACTOR_CRITIC),
+    "tqc": Recipe("TQC", _ACTOR_CRITIC),
+    "redq": Recipe("REDQ", _ACTOR_CRITIC),
+    "crossq": Recipe("CrossQ", _ACTOR_CRITIC),
+    "discrete_sac": Recipe("DiscreteSAC", _ACTOR_CRITIC),
+    "ddpg": Recipe("DDPG", _ACTOR_CRITIC),
+    "td3": Recipe("TD3", _ACTOR_CRITIC),
 }
 
 
