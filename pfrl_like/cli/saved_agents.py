@@ -12,8 +12,6 @@ from pfrl_like.envs import make_env
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import eval_performance
 from pfrl_like.experiments.checkpoints import saved_in
-from pfrl_like.ope.estimates import student_quantile
-from pfrl_like.ope.evaluate import evaluate_offline
 from pfrl_like.storage.attributes import COMPOSITION, KIND, MAX_COMPOSITION
 from pfrl_like.storage.directory import has_manifest, load_directory
 from pfrl_like.storage.json_file import read_json
@@ -26,6 +24,8 @@ _CONFIDENCE = 0.95
 
 def evaluate(arguments: argparse.Namespace) -> int:
     """Print the score of a saved agent."""
+    from pfrl_like.ope.estimates import student_quantile  # with its package, it takes long to import
+
     directory = agent_directory(arguments.directory)
     agent = load_agent(directory)
     set_random_seed(arguments.seed)
@@ -48,7 +48,7 @@ def watch(arguments: argparse.Namespace) -> int:
         if path is None:
             print(f"{_title(agent, env)}: mean {eval_performance(env, agent, None, arguments.episodes)['mean']:.6g}")
             return 0
-        from pfrl_like.experiments.record_video import record_video
+        from pfrl_like.experiments import record_video
 
         path = _with_ending(path, ".gif" if arguments.gif else ".mp4")
         _, returns = record_video(agent, env, path, n_episodes=arguments.episodes, seed=arguments.seed)
@@ -58,6 +58,8 @@ def watch(arguments: argparse.Namespace) -> int:
 
 def estimate(arguments: argparse.Namespace) -> int:
     """Print estimates of the return of a saved agent from recorded data."""
+    from pfrl_like.ope import evaluate_offline
+
     agent = load_agent(agent_directory(arguments.directory)).agent
     try:
         dataset, _ = load_dataset(arguments.dataset)
