@@ -46,7 +46,7 @@ _OF_SCRIPTS = {
 
 
 class Import(NamedTuple):
-    """How a script imports and writes a name.
+    """Import of a name in a script, and its text.
 
     Attributes:
         module: Module that is imported, for example "torch".
