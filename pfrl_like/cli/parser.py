@@ -20,7 +20,7 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         130 after Ctrl-C, when each seed has saved a checkpoint.""",
         (
             "train --agent dqn --env CartPole-v1",
-            "train --agent sac --env Pendulum-v1 --steps 10000 --seeds 3 --set lr=1e-3 --set hidden_sizes=[64,64]",
+            "train --agent sac --env Pendulum-v1 --steps 10000 --seeds 3 --set lr=1e-3 --set 'hidden_sizes=[64, 64]'",
             "train --config results/20261123-2212-dqn-cartpole-seed0/run.toml --seed 1",
         ),
     ),

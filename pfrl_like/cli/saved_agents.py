@@ -5,6 +5,7 @@ import contextlib
 import math
 import os
 import re
+import warnings
 from typing import Any
 
 from pfrl_like.cli.options import argument_error, load_dataset
@@ -32,9 +33,11 @@ def evaluate(arguments: argparse.Namespace) -> int:
     with contextlib.closing(_environment(directory, arguments.env, arguments.seed)) as env:
         result = eval_performance(env, agent, None, arguments.episodes)
     n, mean, std = result["episodes"], result["mean"], result["stdev"]
-    half = student_quantile((1 + _CONFIDENCE) / 2, n - 1) * std / math.sqrt(n) if n > 1 else math.nan
-    interval = f"{_CONFIDENCE:.0%} interval [{mean - half:.6g}, {mean + half:.6g}]"
-    print(f"{_title(agent, env)}: mean {mean:.6g}, std {std:.6g}, {interval} of {n} episodes ({directory})")
+    interval = ""
+    if n > 1:
+        half = student_quantile((1 + _CONFIDENCE) / 2, n - 1) * std / math.sqrt(n)
+        interval = f", std {std:.6g}, {_CONFIDENCE:.0%} interval [{mean - half:.6g}, {mean + half:.6g}]"
+    print(f"{_title(agent, env)}: mean {mean:.6g}{interval}, episodes {n} ({directory})")
     return 0
 
 
@@ -58,7 +61,7 @@ def watch(arguments: argparse.Namespace) -> int:
 
 def estimate(arguments: argparse.Namespace) -> int:
     """Print estimates of the return of a saved agent from recorded data."""
-    from pfrl_like.ope import evaluate_offline
+    from pfrl_like.ope import UnreliableEstimateWarning, evaluate_offline
 
     agent = load_agent(agent_directory(arguments.directory)).agent
     try:
@@ -68,7 +71,9 @@ def estimate(arguments: argparse.Namespace) -> int:
     set_random_seed(arguments.seed)
     options = {"gamma": arguments.gamma, "n_steps": arguments.steps, "estimators": arguments.estimators}
     try:
-        estimates = evaluate_offline(agent, dataset, **options, show_progress=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnreliableEstimateWarning)  # an estimate is printed with its warning
+            estimates = evaluate_offline(agent, dataset, **options, show_progress=False)
     except (ValueError, TypeError) as error:
         names = {"n_steps": "--steps", "gamma": "--gamma", "estimators": "--estimators"}
         raise argument_error(names.get(str(error).split(" ", 1)[0], "--dataset"), error) from error
@@ -90,7 +95,7 @@ def export(arguments: argparse.Namespace) -> int:
             raise argument_error("FILE", error) from error
     for side, ports in (("input", signature.inputs), ("output", signature.outputs)):
         for port in ports:
-            print(f"{side}: {port}")
+            print(f"{side} {port.name}: {port.dtype} [{', '.join(map(str, port.shape))}] {port.part}".rstrip())
     return 0
 
 

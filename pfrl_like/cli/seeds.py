@@ -9,6 +9,10 @@ import subprocess
 import sys
 from typing import Any
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: Exit statuses of a child that a signal has ended.
+_INTERRUPTED = {*(-signum for signum in _SIGNALS), *(128 + signum for signum in _SIGNALS)}
+
 
 def train_seeds(arguments: argparse.Namespace) -> int:
     """Train several seeds, and print a table of their scores.
@@ -18,7 +22,7 @@ def train_seeds(arguments: argparse.Namespace) -> int:
     first, n_seeds = arguments.seed or 0, arguments.seeds
     children = _Children(arguments.argv, quiet=arguments.quiet)
     jobs = min(arguments.jobs or os.cpu_count() or 1, n_seeds)
-    before = {signum: signal.signal(signum, children.end) for signum in (signal.SIGINT, signal.SIGTERM)}
+    before = {signum: signal.signal(signum, children.end) for signum in _SIGNALS}
     try:
         with concurrent.futures.ThreadPoolExecutor(jobs) as executor:
             results = [*executor.map(children.run, range(first, first + n_seeds))]
@@ -93,7 +97,7 @@ def _print_table(first: int, results: list[tuple[int | None, str]]) -> None:
     """Print a line for each seed: its score and its directory, or how it ended."""
     print(f"{'seed':<6}{'score':<12}directory")
     for seed, (status, line) in enumerate(results, first):
-        score, outdir = f"failed ({status})", line
+        score, outdir = "interrupted" if status in _INTERRUPTED else f"failed ({status})", line
         if status is None:
             score, outdir = "not started", ""
         elif match := re.fullmatch(r"score (\S+) in (.+)", line):

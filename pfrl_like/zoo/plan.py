@@ -54,7 +54,9 @@ class Plan:
 
     def env_objects(self) -> list[str]:
         """Return the names of the caller's objects of which an environment is made."""
-        return ["env"] if self.base_env is None else givens_of([self.base_env, self.wrappers])
+        if self.base_env is None:
+            return ["env"]
+        return [name for name in givens_of([self.base_env, self.wrappers]) if name != "env"]
 
     def all_objects(self) -> list[str]:
         """Return the names of all objects of the caller."""
