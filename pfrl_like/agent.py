@@ -211,6 +211,9 @@ class AttributeSavingMixin(ABC):
     #: Replacements for attributes that have no file in directories of PFRL or of older versions. Each key is the name
     #: of such an attribute. The value is the name of the attribute whose file is loaded instead.
     saved_instead: Mapping[str, str] = types.MappingProxyType({})
+    #: Composition of the agent, as JSON values, or None. `pfrl_like.make` sets it. `save` writes it into the directory,
+    #: and `pfrl_like.load_agent` reads it there. `load` ignores it.
+    composition: Mapping[str, Any] | None = None
 
     def saved_state(self) -> dict[str, Any]:
         """Return all other state, such as counters: a dict of finite numbers, strings, tensors, lists and dicts."""
