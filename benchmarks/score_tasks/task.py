@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,6 @@ def _presets_of_this_tree() -> Any:
 
 
 presets = _presets_of_this_tree()
-#: Names in the presets, by class; Rainbow has the class of Categorical Double DQN there, but other layers.
-_NAMES = {agent: name for name, agent in presets.AGENTS.items() if name not in ("rainbow", "drqn")}
-_NAMES["Rainbow"] = "rainbow"
 #: Settings of training that stand beside those of the parts. The others are the same for all tasks, follow from
 #: these, or belong to the environment.
 _OF_TRAINING = {"n_envs", "processes", "reward_scale", "lr_hold"}
@@ -53,7 +51,8 @@ class Task:
 
     def preset_of(self, name: str) -> tuple[str, str]:
         """Agent and environment of the preset."""
-        return self.exceptions.get(name, (_NAMES[name], self.env_id))
+        plain = "sac" if name == "SoftActorCritic" else re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+        return self.exceptions.get(name, (plain, self.env_id))
 
 
 def task(

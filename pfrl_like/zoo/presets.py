@@ -10,7 +10,6 @@ The module imports nothing of the package, so that scripts can read presets besi
 
 import copy
 import dataclasses
-import difflib
 import fnmatch
 import functools
 import re
@@ -24,90 +23,37 @@ if TYPE_CHECKING:
 
 Table = dict[str, Any]
 
-#: Agents of each group, with their classes.
-GROUPS: dict[str, dict[str, str]] = {
-    "value_based": {
-        "dqn": "DQN",
-        "double_dqn": "DoubleDQN",
-        "rainbow": "CategoricalDoubleDQN",
-        "categorical_dqn": "CategoricalDQN",
-        "categorical_double_dqn": "CategoricalDoubleDQN",
-        "qrdqn": "QRDQN",
-        "iqn": "IQN",
-        "double_iqn": "DoubleIQN",
-        "fqf": "FQF",
-        "al": "AL",
-        "pal": "PAL",
-        "double_pal": "DoublePAL",
-        "dpp": "DPP",
-        "munchausen_dqn": "MunchausenDQN",
-        "drqn": "DQN",
-    },
-    "actor_critics": {
-        "ddpg": "DDPG",
-        "td3": "TD3",
-        "sac": "SoftActorCritic",
-        "tqc": "TQC",
-        "redq": "REDQ",
-        "crossq": "CrossQ",
-        "discrete_sac": "DiscreteSAC",
-    },
-    "on_policy": {"ppo": "PPO", "trpo": "TRPO", "a2c": "A2C", "reinforce": "REINFORCE"},
-    "asynchronous": {"a3c": "A3C", "acer": "ACER"},
-    "offline": {
-        "bc": "BC",
-        "discrete_bc": "DiscreteBC",
-        "bcq": "BCQ",
-        "discrete_bcq": "DiscreteBCQ",
-        "bear": "BEAR",
-        "cql": "CQL",
-        "cal_ql": "CalQL",
-        "discrete_cql": "DiscreteCQL",
-        "combo": "COMBO",
-        "iql": "IQL",
-        "awac": "AWAC",
-        "crr": "CRR",
-        "td3_plus_bc": "TD3PlusBC",
-        "rebrac": "ReBRAC",
-        "edac": "EDAC",
-        "awr": "AWR",
-        "discrete_awr": "DiscreteAWR",
-        "decision_transformer": "DecisionTransformer",
-        "discrete_decision_transformer": "DiscreteDecisionTransformer",
-    },
+#: Agents of each group.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "value_based": (
+        *("dqn", "double_dqn", "rainbow", "categorical_dqn", "categorical_double_dqn", "qrdqn", "iqn", "double_iqn"),
+        *("fqf", "al", "pal", "double_pal", "dpp", "munchausen_dqn", "drqn"),
+    ),
+    "actor_critics": ("ddpg", "td3", "sac", "tqc", "redq", "crossq", "discrete_sac"),
+    "on_policy": ("ppo", "trpo", "a2c", "reinforce"),
+    "asynchronous": ("a3c", "acer"),
+    "offline": (
+        *("bc", "discrete_bc", "bcq", "discrete_bcq", "bear", "cql", "cal_ql", "discrete_cql", "combo", "iql", "awac"),
+        *("crr", "td3_plus_bc", "rebrac", "edac", "awr", "discrete_awr"),
+        *("decision_transformer", "discrete_decision_transformer"),
+    ),
 }
-#: The class of each agent.
-AGENTS = {name: agent for group in GROUPS.values() for name, agent in group.items()}
 
-#: Settings of training. `steps`: environment steps, or updates of offline agents. `n_envs`: environments that are
-#: stepped together. `processes`: processes of an asynchronous agent. `reward_scale`: factor of rewards. `lr_decay`:
-#: "linear" for learning rates that fall to 0 at the last step, or "none". `lr_hold`: share of the steps before they
-#: fall. `anneal_epsilon`: true if the last epsilon of the explorer falls to 0 at the last step.
-#: `rescale_actions`: true for actions in [-1, 1]. `float32_observations`: true to cast float64 observations.
-#: `standardize_observations`: true for observations with mean 0 and standard deviation 1 in the data.
-#: `max_episode_steps`: time limit. `eval_interval`: steps between evaluations, of `eval_n_episodes` episodes.
-TRAINING = frozenset({
-    "steps", "n_envs", "processes", "reward_scale", "lr_decay", "lr_hold", "anneal_epsilon", "rescale_actions",
-    "float32_observations", "standardize_observations", "max_episode_steps", "eval_interval", "eval_n_episodes",
-})  # fmt: skip
-#: Settings of the builders of each group. Other settings are arguments of the agent's constructor.
-BUILDER_SETTINGS: dict[str, frozenset[str]] = {
-    "value_based": frozenset({
-        "hidden_sizes", "recurrent", "noise", "n_atoms", "v_min", "v_max", "n_quantiles", "n_cosines", "n_fractions",
-        "entropy_coeff", "fraction_lr", "lr", "adam_eps", "gamma", "capacity", "num_steps", "by_length", "prioritized",
-        "end_epsilon", "exploration_steps",
-    }),
-    "actor_critics": frozenset({
-        "hidden_sizes", "critic_hidden_sizes", "layer_norm", "n_quantiles", "lr", "policy_lr_factor", "gamma",
-        "capacity", "noise",
-    }),
-    "on_policy": frozenset({"hidden_sizes", "activation", "normalize", "recurrent", "lr", "adam_eps"}),
-    "asynchronous": frozenset({"hidden_sizes", "activation", "lr", "capacity", "by_length"}),
-    "offline": frozenset({
-        "hidden_sizes", "actor_lr", "critic_lr", "imitator_lr", "gamma", "n_critics", "hidden_size", "context_size",
-        "n_layers", "n_heads", "dropout",
-    }),
-}  # fmt: skip
+#: Settings of training, with their values where no preset has another one.
+TRAINING: dict[str, Any] = {
+    "steps": 100_000,  # environment steps; updates of offline agents
+    "n_envs": 1,  # environments that are stepped together
+    "processes": 2,  # of asynchronous agents
+    "reward_scale": 1.0,  # factor of the rewards in training
+    "lr_decay": "none",  # "linear" for learning rates that fall to 0 at the last step
+    "lr_hold": 0.0,  # share of the steps before they fall
+    "anneal_epsilon": False,  # True for a last epsilon of the explorer that falls to 0 at the last step
+    "rescale_actions": True,  # True for actions in [-1, 1], whatever the environment's bounds
+    "float32_observations": True,  # True to cast observations of float64
+    "standardize_observations": False,  # True for mean 0 and standard deviation 1 in the data of an offline agent
+    "max_episode_steps": None,  # time limit in place of the environment's
+    "eval_n_episodes": 10,  # episodes of each evaluation
+}
 _NOTES = ("source", "like", "score")
 _PRESETS = Path(__file__).with_name("presets")
 
@@ -132,14 +78,14 @@ class Description:
 
 
 def preset(agent: str, env_id: str | None, spaces: "Spaces | None" = None) -> dict[str, Any]:
-    """Return the settings of an agent for an environment: those of its builder, of its constructor, and of training.
+    """Return the settings of an agent for an environment: those of its builder, its constructor, and of `TRAINING`.
 
     Settings of the agent's group come first, then those of the agent; in both those of `defaults.toml`, then of the
     family of tasks, then of the task. A later setting replaces an earlier one. Another version of a known environment
     has the settings of the known one.
 
     Args:
-        agent: Name of the agent, a key of `AGENTS`.
+        agent: Name of the agent, one of `GROUPS`.
         env_id: Id of the environment. A variant is named after "@", for example "Hopper-v5@100k". None if the
             environment has no id.
         spaces: Spaces of the environment, which tell images from vectors if the environment is not known. None for
@@ -218,8 +164,8 @@ def _group_of(agent: str) -> str:
     for group, names in GROUPS.items():
         if agent in names:
             return group
-    nearest = difflib.get_close_matches(agent, AGENTS, n=1, cutoff=0.0)[0]
-    raise ValueError(f"there is no agent {agent!r}, expected one of {', '.join(AGENTS)}; the nearest is {nearest!r}")
+    known = [name for names in GROUPS.values() for name in names]
+    raise ValueError(f"agent is {agent!r}, expected one of {', '.join(known)}")
 
 
 def _family(agent: str, env_id: str | None) -> Table:

@@ -1,6 +1,5 @@
 """Presets: which settings an agent gets for an environment, and that those with scores are the settings scored."""
 
-import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -9,39 +8,36 @@ import gymnasium
 import numpy as np
 import pytest
 
-from pfrl_like import agents
-from pfrl_like.zoo import presets, value_based
+from pfrl_like.zoo import presets
+from pfrl_like.zoo.agents import AGENTS
 from pfrl_like.zoo.builder import Spaces
-from pfrl_like.zoo.presets import AGENTS, BUILDER_SETTINGS, GROUPS, TRAINING, preset
+from pfrl_like.zoo.presets import GROUPS, TRAINING, preset
 
 #: Of `benchmarks/scores.py`: equal fingerprints are equal settings. Tuned settings get new ones.
 FINGERPRINTS = Path(__file__).parents[2] / "data" / "score_fingerprints.json"
-ACTIONS = gymnasium.spaces.Discrete(2)
-VECTOR = Spaces(gymnasium.spaces.Box(-1, 1, (3,), np.float32), ACTIONS)
-IMAGE = Spaces(gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8), ACTIONS)
-NESTED_IMAGE = Spaces(gymnasium.spaces.Dict({"camera": IMAGE.obs, "speed": VECTOR.obs}), ACTIONS)
+CHOICES, TORQUES = gymnasium.spaces.Discrete(2), gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+VECTOR, IMAGE = gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
+OF_VECTOR, OF_IMAGE = Spaces(VECTOR, CHOICES), Spaces(IMAGE, CHOICES)
+OF_BOTH = Spaces(gymnasium.spaces.Dict({"camera": IMAGE, "speed": VECTOR}), CHOICES)
 
 
-def names_of(group: str) -> list[tuple[str, str]]:
-    """Agent and environment of each preset of a group, and of a new task."""
-    known = [(agent, env_id) for env_id, agent in presets.preset_names() if agent in GROUPS[group]]
-    return [*known, *((agent, "MyTask-v0") for agent in GROUPS[group])]
+def test_every_agent_has_a_group() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(AGENTS)
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_setting_has_a_meaning(group: str) -> None:
-    for agent, env_id in names_of(group):
-        of_constructor = inspect.signature(getattr(agents, AGENTS[agent])).parameters
-        for spaces in (VECTOR, IMAGE):
-            unknown = preset(agent, env_id, spaces).keys() - TRAINING - BUILDER_SETTINGS[group] - of_constructor.keys()
-            assert not unknown, (agent, env_id)
-
-
-def test_builder_of_dqn_accepts_every_preset() -> None:
-    assert BUILDER_SETTINGS["value_based"] <= inspect.signature(value_based.q_learning).parameters.keys()
-    for agent, env_id in names_of("value_based"):
-        settings = {key: value for key, value in preset(agent, env_id).items() if key not in TRAINING}
-        value_based.q_learning(AGENTS[agent], VECTOR, **settings)
+def test_builders_accept_every_preset(group: str) -> None:
+    known = [(agent, env_id) for env_id, agent in presets.preset_names() if agent in GROUPS[group]]
+    for agent, env_id in [*known, *((agent, "MyTask-v0") for agent in GROUPS[group])]:
+        recipe = AGENTS[agent]
+        for obs in (VECTOR, IMAGE):
+            settings = preset(agent, env_id, Spaces(obs, TORQUES))
+            assert settings.keys() <= {*recipe.keywords(), *TRAINING}, (agent, env_id)
+            if settings.get("normalize") and obs is IMAGE or agent.endswith("decision_transformer"):
+                continue
+            action = CHOICES if group == "value_based" or agent.startswith("discrete") else TORQUES
+            settings = {**recipe.settings, **{key: settings[key] for key in settings.keys() - TRAINING.keys()}}
+            recipe.build(recipe.class_name, Spaces(obs, action), **settings)
 
 
 def test_every_agent_has_steps_and_a_learning_rate_everywhere() -> None:
@@ -79,7 +75,7 @@ def test_training_of_a_tuned_preset_is_as_scored(script: Any) -> None:
             settings, scored = preset(*each.preset_of(name)), tasks.settings_of(task, name)
             assert settings["lr_decay"] == "linear", (task, name)
             assert settings["steps"] == each.steps, (task, name)
-            anneals = {"reward_scale", "end_epsilon"} <= scored.keys()
+            anneals = {"reward_scale", "end_epsilon"} <= scored.keys() and name != "Rainbow"  # which has no epsilon
             assert settings.get("anneal_epsilon", False) == anneals, (task, name)
 
 
@@ -90,8 +86,8 @@ def test_offline_settings_are_those_of_the_benchmark(script: Any) -> None:
         "temperature_lr": "temperature_optimizer_lr", "alpha_lr": "alpha_optimizer_lr",
         "standard_scaler": "standardize_observations",
     }  # fmt: skip
-    for agent, name in GROUPS["offline"].items():
-        settings = preset(agent, None)
+    for agent in GROUPS["offline"]:
+        settings, name = preset(agent, None), AGENTS[agent].class_name
         for key, value in benchmark.settings_of(name).items() if name in benchmark.ALGORITHMS else ():
             if key == "gap_threshold":
                 assert settings["alpha_threshold"] == value * settings["conservative_weight"]
@@ -111,19 +107,19 @@ def test_settings_of_an_agent_come_after_those_of_its_group_and_of_a_task_after_
 
 
 def test_new_task_has_defaults_by_its_observations() -> None:
-    assert preset("dqn", "MyTask-v0", VECTOR) == preset("dqn", None) == preset("dqn", "MyTask-v0")
-    for spaces in (IMAGE, NESTED_IMAGE):
+    assert preset("dqn", "MyTask-v0", OF_VECTOR) == preset("dqn", None) == preset("dqn", "MyTask-v0")
+    for spaces in (OF_IMAGE, OF_BOTH):
         settings = preset("dqn", "MyTask-v0", spaces)
         assert (settings["capacity"], settings["minibatch_size"]) == (50_000, 32)
-        assert settings != preset("dqn", "MyTask-v0", VECTOR)
-    assert preset("sac", "CarRacing-v3", IMAGE) == preset("sac", None, IMAGE)
+        assert settings != preset("dqn", "MyTask-v0", OF_VECTOR)
+    assert preset("sac", "CarRacing-v3", OF_IMAGE) == preset("sac", None, OF_IMAGE)
 
 
 def test_only_games_of_the_arcade_learning_environment_have_the_settings_of_atari() -> None:
     for env_id in ("ALE/Pong-v5", "BreakoutNoFrameskip-v4"):
         assert preset("dqn", env_id)["capacity"] == 1_000_000
-    for agent in GROUPS["value_based"] | GROUPS["actor_critics"]:
-        for spaces in (VECTOR, IMAGE):
+    for agent in (*GROUPS["value_based"], *GROUPS["actor_critics"]):
+        for spaces in (OF_VECTOR, OF_IMAGE):
             settings = preset(agent, "MyTask-v0", spaces)
             assert settings["capacity"] <= 100_000 and settings["replay_start_size"] == 1_000
             assert settings.get("target_update_interval", 0) <= 1_000
@@ -133,7 +129,7 @@ def test_preset_is_tuned_only_with_scores() -> None:
     assert presets.is_tuned("dqn", "CartPole-v1")
     assert presets.is_tuned("drqn", "CartPole-v1@positions")
     for agent, env_id in [
-        ("munchausen_dqn", "CartPole-v1"), ("drqn", "CartPole-v1"), ("dqn", "CartPole-v0"), ("dqn", "ALE/Pong-v5"),
+        ("munchausen_dqn", "CartPole-v1"), ("drqn", "CartPole-v1"), ("rainbow", "CartPole-v1"), ("dqn", "CartPole-v0"), ("dqn", "ALE/Pong-v5"),
         ("td3", "Hopper-v5@100k"), ("dqn", None), ("cql", "Pendulum-v1"),
     ]:  # fmt: skip
         assert not presets.is_tuned(agent, env_id), (agent, env_id)
@@ -154,8 +150,8 @@ def test_variant_has_settings_of_its_own() -> None:
             preset(agent, env_id)
 
 
-def test_unknown_agent_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(ValueError, match=r"there is no agent 'dqm', expected one of dqn, .*; the nearest is 'dqn'$"):
+def test_unknown_agent_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"^agent is 'dqm', expected one of dqn, double_dqn, .*discrete_decision_tr"):
         preset("dqm", "CartPole-v1")
 
 
