@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pfrl_like.utils.env_values import action_size_of, space_kind
-from pfrl_like.zoo.composition import Call, parts, variable
+from pfrl_like.zoo.composition import Call, evaluate, parts, variable
 from pfrl_like.zoo.names import resolve
 
 
@@ -59,6 +59,12 @@ def compose_agent(name: str, **arguments: Any) -> Call:
     others = {key: arguments[key] for key in [*parameters, *arguments] if key in arguments and key not in required}
     agent: Call = getattr(parts.agents, name)(*[arguments[key] for key in required], **others)
     return agent
+
+
+def named_arguments(agent: Call) -> dict[str, Any]:
+    """Return the arguments of an agent's call, by name."""
+    names = inspect.signature(evaluate(agent._function, {})).parameters
+    return {**dict(zip(names, agent._args, strict=False)), **agent._kwargs}
 
 
 def _is_required_by_position(parameter: inspect.Parameter) -> bool:

@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 
 from pfrl_like.utils.env_values import numbers_of_choices, space_kind
-from pfrl_like.zoo.builder import Spaces, compose_agent
+from pfrl_like.zoo.builder import Spaces, compose_agent, make_adam, make_buffer
 from pfrl_like.zoo.composition import parts, variable
-from pfrl_like.zoo.networks import Layers
+from pfrl_like.zoo.networks import Body, Layers
 
 _own = parts.pfrl_like.nn
 #: Arguments that the constructors require.
@@ -95,10 +95,10 @@ def _networks(name: str, layers: Layers, spaces: Spaces, given: dict[str, Any]) 
         return {"model": given.pop("policy", None) or _policy(layers, spaces), **given}
     if name != "TRPO" and not given and layers.body(spaces.obs).has_images:
         body, last, features = _split(layers, spaces)
-        policy, vf = variable("policy", _policy(last, features)), variable("vf", _network(last, features.obs, 1))
+        policy, vf = variable("policy", _policy(last, features)), variable("vf", _value(last, features))
         return {"model": layers.sequence([*body, _own.Branched(policy, vf)])}
     policy = variable("policy", given.pop("policy", None) or _policy(layers, spaces))
-    vf = variable("vf", given.pop("vf", None) or _network(layers, spaces.obs, 1))
+    vf = variable("vf", given.pop("vf", None) or _value(layers, spaces))
     if name == "TRPO":
         return {"policy": policy, "vf": vf, **given}
     return {"model": (_own.RecurrentBranched if layers.recurrent else _own.Branched)(policy, vf)}
@@ -158,7 +158,7 @@ def acer(
         else:
             model = _acer_head(layers, spaces, layers.hidden_sizes, n_samples)
     if replay_buffer is None:
-        replay_buffer = parts.replay_buffers.EpisodicReplayBuffer(capacity, by_length=by_length)
+        replay_buffer = make_buffer(capacity, recurrent=True, by_length=by_length)
     made = {"model": model, "replay_buffer": replay_buffer}
     return _agent(name, made, optimizer, lr, adam_eps, recurrent, arguments)
 
@@ -170,10 +170,11 @@ def _acer_head(layers: Layers, spaces: Spaces, advantage_sizes: tuple[int, ...],
     policy = variable("policy", _policy(layers, spaces))
     if space_kind(spaces.action) == "discrete":
         q_head = parts.q_functions.DiscreteActionValueHead()
-        q_function = variable("q_function", _network(layers, spaces.obs, spaces.n_actions(), 1.0, q_head))
-        return parts.agents.acer.ACERDiscreteActionHead(policy, q_function)
-    vf = variable("vf", _network(layers, spaces.obs, 1))
-    advantage = dataclasses.replace(layers, hidden_sizes=advantage_sizes).critic(spaces.obs, spaces.action_size())
+        q_function = _network(layers, layers.body(spaces.obs), spaces.n_actions(), 1.0, q_head)
+        return parts.agents.acer.ACERDiscreteActionHead(policy, variable("q_function", q_function))
+    vf = variable("vf", _value(layers, spaces))
+    layers = dataclasses.replace(layers, hidden_sizes=advantage_sizes)
+    advantage = _network(layers, layers.critic_body(spaces.obs, spaces.action_size()), 1)
     return parts.agents.acer.ACERContinuousActionHead(policy, vf, variable("advantage", advantage), n_samples)
 
 
@@ -183,7 +184,7 @@ def _agent(
     """Return the agent made of the parts `made`, of Adam, unless there is an optimiser, and of other arguments."""
     trained, key = ("vf", "vf_optimizer") if name == "TRPO" else ("model", "optimizer")
     if optimizer is None:
-        optimizer = parts.torch.optim.Adam(made[trained].parameters(), lr=lr, eps=adam_eps)
+        optimizer = make_adam(made[trained], lr, adam_eps)
     recurrence = {"recurrent": True} if recurrent else {}
     defaults = {key: optimizer, **_REQUIRED.get(name, {}), **recurrence, "act_deterministically": True}
     return compose_agent(name, **{**made, **defaults, **arguments})
@@ -207,10 +208,14 @@ def _policy(layers: Layers, spaces: Spaces) -> Any:
     else:
         choices = numbers_of_choices(spaces.action)
         size, head = sum(choices), heads.MultiCategoricalHead(choices)
-    return _network(layers, spaces.obs, size, 0.01, head)
+    return _network(layers, layers.body(spaces.obs), size, 0.01, head)
 
 
-def _network(layers: Layers, space: Any, n_out: int, gain: float = 1.0, *head: Any) -> Any:
-    """Return a network from observations to `n_out` numbers, or to the output of a head."""
-    body = layers.body(space)
+def _value(layers: Layers, spaces: Spaces) -> Any:
+    """Return a network from observations to state values, [B, 1]."""
+    return _network(layers, layers.body(spaces.obs), 1)
+
+
+def _network(layers: Layers, body: Body, n_out: int, gain: float = 1.0, *head: Any) -> Any:
+    """Return a network that begins with `body` and has `n_out` outputs, or ends in a head."""
     return layers.sequence([*body.layers, layers.linear(body.size, n_out, gain), *head])

@@ -1,0 +1,87 @@
+"""The table of agents that `make` knows, by name."""
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pfrl_like.zoo import actor_critics, offline, on_policy, value_based
+from pfrl_like.zoo.names import resolve
+
+
+class Recipe(NamedTuple):
+    """How an agent is composed and trained.
+
+    Attributes:
+        class_name: Class in `pfrl_like.agents`.
+        build: Builder, called as `build(class_name, spaces, **settings)`.
+        runner: "online", "async" (several processes) or "offline" (from a dataset).
+        settings: Settings that make this agent different from the class's usual one.
+    """
+
+    class_name: str
+    build: Callable[..., Any]
+    runner: str = "online"
+    settings: dict[str, Any] = {}
+
+    def keywords(self) -> list[str]:
+        """Return the names of all settings: those of the builder, then those of the agent's constructor."""
+        own = [
+            name
+            for name, parameter in inspect.signature(self.build).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        ]
+        return [*dict.fromkeys([*own, *inspect.signature(resolve(f"agents.{self.class_name}")).parameters])]
+
+
+_Q, _ACTOR_CRITIC = value_based.q_learning, actor_critics.actor_critic
+AGENTS: dict[str, Recipe] = {
+    "dqn": Recipe("DQN", _Q),
+    "double_dqn": Recipe("DoubleDQN", _Q),
+    "drqn": Recipe("DQN", _Q, settings={"recurrent": True}),
+    "rainbow": Recipe("CategoricalDoubleDQN", _Q),
+    "categorical_dqn": Recipe("CategoricalDQN", _Q),
+    "categorical_double_dqn": Recipe("CategoricalDoubleDQN", _Q),
+    "qrdqn": Recipe("QRDQN", _Q),
+    "iqn": Recipe("IQN", _Q),
+    "double_iqn": Recipe("DoubleIQN", _Q),
+    "fqf": Recipe("FQF", _Q),
+    "al": Recipe("AL", _Q),
+    "pal": Recipe("PAL", _Q),
+    "double_pal": Recipe("DoublePAL", _Q),
+    "dpp": Recipe("DPP", _Q),
+    "munchausen_dqn": Recipe("MunchausenDQN", _Q),
+    "sac": Recipe("SoftActorCritic", _ACTOR_CRITIC),
+    "tqc": Recipe("TQC", _ACTOR_CRITIC),
+    "redq": Recipe("REDQ", _ACTOR_CRITIC),
+    "crossq": Recipe("CrossQ", _ACTOR_CRITIC),
+    "discrete_sac": Recipe("DiscreteSAC", _ACTOR_CRITIC),
+    "ddpg": Recipe("DDPG", _ACTOR_CRITIC),
+    "td3": Recipe("TD3", _ACTOR_CRITIC),
+}
+
+
+def find_agent(name: str) -> tuple[str, Recipe]:
+    """Return the name in the table and the recipe of an agent.
+
+    Args:
+        name: Name in the table, or name of the class, in any spelling: "sac", "SoftActorCritic", "td3+bc".
+
+    Raises:
+        ValueError: If there is no such agent. The message contains the most similar name.
+        TypeError: If `name` is not a string.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"agent is {name!r:.80} ({type(name).__name__}), expected a name such as 'dqn'")
+    spellings = {_letters(key): key for key in AGENTS}
+    spellings |= {_letters(recipe.class_name): key for key, recipe in reversed(AGENTS.items())} | spellings
+    if _letters(name) in spellings:
+        key = spellings[_letters(name)]
+        return key, AGENTS[key]
+    nearest = spellings[difflib.get_close_matches(_letters(name), spellings, n=1, cutoff=0.0)[0]]
+    raise ValueError(f"agent is {name!r}, expected one of {', '.join(AGENTS)}; the nearest is {nearest!r}")
+
+
+def _letters(name: str) -> str:
+    return re.sub("[^a-z0-9]", "", name.lower().replace("+", "plus"))

@@ -1,0 +1,120 @@
+"""The plan of a run: what `make` makes, what the script prints, and what is stored beside an agent."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.zoo.composition import Call, Given, evaluate, givens_of, names_of, to_json
+
+#: Environments of a run have the seeds `SEEDS_PER_RUN * seed + i`. The last of them is for evaluation.
+SEEDS_PER_RUN = 1_000
+#: Objects that the functions of a script pass to each other. All other `Given`s are objects of the caller.
+_OF_SCRIPT = {"agent", "env", "eval_env", "dataset", "env_of_process", "steps", "eval_interval", "outdir"}
+
+
+@dataclasses.dataclass
+class Plan:
+    """Compositions and numbers of a run.
+
+    Attributes:
+        agent_name: Name of the agent in the table of `zoo.agents`.
+        env_name: Id or class of the environment, for titles.
+        seed: Seed of all random streams.
+        threads: Number of torch's threads.
+        steps: Number of training steps.
+        base_env: Call that makes an environment. None if the caller passes an environment.
+        wrappers: Calls that wrap the environment `Given("env")`, in order.
+        training_wrappers: Further ones that the evaluation environment does not have.
+        n_envs: Number of environments that are stepped together. 0 for one environment that is no vector.
+        dataset: Composition of the dataset of an offline agent. None for the others.
+        agent: Composition of the agent.
+        train: Call of the runner.
+        notes: Sentences about the plan, for readers.
+    """
+
+    agent_name: str
+    env_name: str
+    seed: int
+    threads: int
+    steps: int
+    base_env: Call | None
+    wrappers: list[Call]
+    training_wrappers: list[Call]
+    n_envs: int
+    dataset: Any
+    agent: Call
+    train: Call
+    notes: list[str]
+
+    def objects(self) -> list[str]:
+        """Return the names of the caller's objects that the agent consists of."""
+        return [name for name in givens_of([self.agent, self.train]) if name not in _OF_SCRIPT]
+
+    def env_objects(self) -> list[str]:
+        """Return the names of the caller's objects of which an environment is made."""
+        return ["env"] if self.base_env is None else givens_of([self.base_env, self.wrappers])
+
+    def all_objects(self) -> list[str]:
+        """Return the names of all objects of the caller."""
+        return [*self.env_objects(), *self.objects(), *(["dataset"] if isinstance(self.dataset, Given) else [])]
+
+    def names(self) -> list[str]:
+        """Return the paths of all names in the script."""
+        parts = [self.base_env, self.wrappers, self.training_wrappers, self.dataset, self.agent, self.train]
+        return names_of(parts)
+
+    def make_env(self, given: Mapping[str, Any], seed: int, test: bool = False) -> Any:
+        """Make an environment. Its episodes and random actions follow from the seed.
+
+        Args:
+            given: The caller's objects, by name.
+            seed: Seed of the environment and of its action space.
+            test: True for an environment for evaluation.
+        """
+        env = given["env"] if self.base_env is None else evaluate(self.base_env, given)
+        for wrapper in [*self.wrappers, *([] if test else self.training_wrappers)]:
+            env = evaluate(wrapper, {"env": env})
+        env.reset(seed=seed)
+        env.action_space.seed(seed)
+        return env
+
+    def env_of_process(self, given: Mapping[str, Any], index: int, test: bool) -> Any:
+        """Make the environment of one of several processes."""
+        return self.make_env(given, SEEDS_PER_RUN * self.seed + index, test)
+
+    def make_training_env(self, given: Mapping[str, Any]) -> Any:
+        """Make the environment, or the vector of environments, in which the agent is trained."""
+        first = SEEDS_PER_RUN * self.seed
+        if not self.n_envs:
+            return self.make_env(given, first)
+        return SerialVectorEnv([self.make_env(given, first + i) for i in range(self.n_envs)])
+
+    def make_dataset(self, given: Mapping[str, Any]) -> Any:
+        """Return the dataset of an offline agent. None for the others."""
+        dataset = evaluate(self.dataset, given)
+        return dataset[0] if isinstance(self.dataset, Call) else dataset  # the functions return an environment, too
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON. The agent's composition is at its top level, see `composition.to_json`."""
+        rest = {"env": [self.base_env, self.wrappers, self.training_wrappers], "dataset": self.dataset}
+        numbers = ("agent_name", "env_name", "seed", "threads", "steps", "n_envs")
+        return to_json(self.agent) | {
+            "run": {name: getattr(self, name) for name in numbers}
+            | {name: to_json(part) for name, part in (rest | {"train": self.train}).items()}
+        }
+
+
+def call_with(call: Call, given: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
+    """Evaluate a call with further keyword arguments, which replace its own.
+
+    Raises:
+        TypeError: If the function has no parameter of this name.
+    """
+    function: Callable[..., Any] = evaluate(call._function, given)
+    args = [evaluate(part, given) for part in call._args]
+    kwargs = {name: evaluate(part, given) for name, part in call._kwargs.items() if name not in options}
+    positional = dict(zip(inspect.signature(function).parameters, args, strict=False))
+    return function(**(positional | kwargs | dict(options)))
+
