@@ -1,15 +1,16 @@
 import argparse
 import contextlib
+import datetime
 import json
 import math
 import pathlib
+import re
 import subprocess
 from unittest import mock
 
 import numpy as np
 import pytest
-from experiment_fakes import Bare, Counting, Recorder
-from run_parts import record
+from experiment_fakes import Bare, Counting
 
 from pfrl_like.experiments import (
     LinearInterpolationHook,
@@ -17,8 +18,9 @@ from pfrl_like.experiments import (
     collect_demonstrations,
     generate_exp_id,
     is_under_git_control,
+    new_run_directory,
     prepare_output_dir,
-    train_agent,
+    run_directory_name,
     train_agent_with_evaluation,
 )
 from pfrl_like.replay_buffers import ReplayBuffer
@@ -34,8 +36,8 @@ def _here(tmp_path, monkeypatch):
 def repository(tmp_path):
     run = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
     (tmp_path / "file").write_text("1")
-    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
-        subprocess.run([*run, *command], check=True)
+    for command in ("init -q", "add .", "commit -qm first", "commit --allow-empty -qm second"):
+        subprocess.run([*run, *command.split()], check=True)
     return tmp_path
 
 
@@ -117,6 +119,38 @@ def test_a_value_of_the_environment_in_a_changed_file_is_masked_and_commits_stay
     assert (outdir / "git-head.txt").read_text().strip() == head in (outdir / "git-log.txt").read_text()
 
 
+def test_the_log_has_the_newest_commits_and_says_how_many_it_lacks(repository, monkeypatch):
+    monkeypatch.setitem(prepare_output_dir.__globals__, "_MAX_COMMITS", 1)
+    log = (repository / prepare_output_dir({}, basedir="runs", argv=["a"]) / "git-log.txt").read_text()
+    assert "second" in log and "first" not in log and log.endswith("\n[cut: 1 older commits of 2]\n")
+
+
+def test_a_long_diff_is_cut_after_a_line_and_hides_a_secret_at_the_cut(repository, monkeypatch):
+    monkeypatch.setitem(prepare_output_dir.__globals__, "_MAX_CHARACTERS", 200)
+    monkeypatch.setenv("WANDB_API_KEY", "0123-abc")
+    (repository / "file").write_text("0123-abc\n" * 100)
+    diff = (repository / prepare_output_dir({}, basedir="runs", argv=["a"]) / "git-diff.txt").read_text()
+    assert len(diff) < 300 and "0123" not in diff
+    assert re.fullmatch(rf".*\n\+{re.escape(MASK)}\n\[cut: the last \S+ of \S+ characters\]\n", diff, re.DOTALL)
+
+
+NOW = datetime.datetime(2026, 11, 23, 22, 12, 59)
+
+
+def test_the_name_of_a_run_says_when_who_and_where():
+    assert run_directory_name("CartPole-v1", "DQN", 0, now=NOW) == "20261123-2212-dqn-cartpole-seed0"
+    assert run_directory_name("games:ALE/Pong-v5", "My (2)", 3, now=NOW) == "20261123-2212-my-2-ale-pong-seed3"
+    assert run_directory_name(Counting(3), Bare(), 1, now=NOW) == "20261123-2212-bare-counting-seed1"
+    with pytest.raises(ValueError, match="agent is '&', expected a name with a letter a-z or a digit"):
+        run_directory_name("CartPole-v1", "&", 0)
+
+
+def test_every_run_gets_a_directory_of_its_own(tmp_path):
+    paths = [new_run_directory(tmp_path / "runs", "CartPole-v1", "dqn", 0, now=NOW) for _ in range(3)]
+    first = str(tmp_path / "runs" / "20261123-2212-dqn-cartpole-seed0")
+    assert paths == [first, f"{first}-2", f"{first}-3"] and all(pathlib.Path(path).is_dir() for path in paths)
+
+
 def test_linear_interpolation_reaches_and_keeps_its_end():
     seen = []
     hook = LinearInterpolationHook(5, 1.0, 0.0, lambda env, agent, value: seen.append(value))
@@ -155,32 +189,10 @@ def test_demonstrations_of_nothing_are_refused(agent, tmp_path, extent):
     assert not (tmp_path / "run").exists()
 
 
-def test_pruned_trial_ends_the_run(agent, tmp_path, caplog):
+def test_pruned_trial_ends_the_run(agent, tmp_path):
     optuna = pytest.importorskip("optuna")
     trial = mock.Mock(**{"should_prune.side_effect": [False, True]})
     hooks = [OptunaPrunerHook(trial)]
-    with pytest.raises(optuna.TrialPruned) as raised:
+    with pytest.raises(optuna.TrialPruned):
         train_agent_with_evaluation(agent, Counting(3), 30, None, 1, 3, tmp_path, evaluation_hooks=hooks)
     assert trial.report.call_args_list == [mock.call(3.0, 3), mock.call(3.0, 6)]
-    assert record(tmp_path)["outcome"] == "pruned" and not hasattr(raised.value, "__notes__") and not caplog.records
-    assert agent.saved[-1] == str(tmp_path / "6_finish") and (tmp_path / "report.html").exists()
-
-
-@pytest.mark.parametrize("raises", [True, False])
-def test_optuna_counts_a_trial_that_a_hook_of_the_clock_ends_as_pruned(raises, tmp_path):
-    optuna = pytest.importorskip("optuna")
-
-    def objective(trial):
-        def prune(clock):
-            if clock.t == 4 and raises:
-                raise optuna.TrialPruned
-            if clock.t == 4:
-                clock.stop("pruned")
-
-        train_agent(Recorder(), Counting(3), 9, tmp_path, hooks=[prune])
-        raise optuna.TrialPruned
-
-    study = optuna.create_study()
-    study.optimize(objective, n_trials=1)
-    assert study.trials[0].state == optuna.trial.TrialState.PRUNED
-    assert record(tmp_path)["outcome"] == ("pruned" if raises else "stopped: pruned")
