@@ -1,28 +1,28 @@
 """Builder of the agents that learn from recorded data."""
 
 import dataclasses
+import functools
 from typing import Any
 
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.zoo.actor_critics import Head, actor_and_critics, head_of, policy_of
-from pfrl_like.zoo.builder import Spaces, compose_agent, make_buffer
+from pfrl_like.zoo.builder import Spaces, add_module, compose_agent, make_adam, make_buffer
 from pfrl_like.zoo.composition import parts, variable
 from pfrl_like.zoo.networks import Layers, in_sequence
 from pfrl_like.zoo.value_based import q_learning
 
-#: Last layers of each agent's policy. The policy of BCQ is a perturbation of actions.
+#: Last layers of each agent's policy.
 _HEADS: dict[str, Head] = {
     **dict.fromkeys(["BC", "BCQ", "DecisionTransformer", "TD3PlusBC", "ReBRAC"], "deterministic"),
     **dict.fromkeys(["AWAC", "AWR", "IQL"], "gaussian"),
     **dict.fromkeys(["BEAR", "CQL", "CalQL", "COMBO", "CRR", "EDAC"], "squashed"),
     **dict.fromkeys(["DiscreteAWR", "DiscreteBC", "DiscreteDecisionTransformer"], "categorical"),
 }
-#: Agents that have no critics.
-_IMITATORS = ("BC", "DiscreteBC", "DecisionTransformer", "DiscreteDecisionTransformer")
+_TRANSFORMERS = ("DecisionTransformer", "DiscreteDecisionTransformer")
+#: Agents that have neither critics nor a value function.
+_IMITATORS = ("BC", "DiscreteBC", *_TRANSFORMERS)
 #: Agents with a Q-function of discrete actions.
 _VALUE_BASED = ("DiscreteBCQ", "DiscreteCQL")
-#: Agents that learn the temperature of their policy.
-_SOFT = ("BEAR", "CQL", "CalQL", "COMBO", "EDAC")
 #: Agents of this builder.
 NAMES = (*_HEADS, *_VALUE_BASED)
 
@@ -84,56 +84,53 @@ def offline(
             name, for example `policy`, `q_func1`, `policy_optimizer` or `replay_buffer`.
 
     Raises:
-        TypeError: If a Decision Transformer has no `target_return`.
-        ValueError: If the name is unknown, if the spaces do not match it, or if a setting is outside its range.
+        ValueError: If the name is unknown, if the spaces do not match it, if a setting is outside its range, or if a
+            Decision Transformer has no `target_return`.
     """
     if name not in NAMES:
         raise ValueError(f"name is {name!r}, expected one of {', '.join(NAMES)}")
+    if name in _TRANSFORMERS and arguments.get("target_return") is None:
+        raise ValueError(f"target_return is missing, the return that {name} aims at in each episode: pass a number")
     standardize = _standardize(spaces, obs_mean, obs_std)
     layers = Layers(tuple(hidden_sizes), activation, recurrent=recurrent, standardize=standardize)
     of_critics: dict[str, Any] = {
         "hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm, "recurrent": recurrent,
         "standardize": standardize, "lr": critic_lr, "adam_eps": adam_eps,
     }  # fmt: skip
+    arguments = _defaults(name, spaces) | arguments
     if name in _VALUE_BASED:
         if name == "DiscreteBCQ":
             arguments.setdefault("imitator", policy_of(layers, spaces, "categorical"))
-        arguments.setdefault("explorer", parts.explorers.Greedy())
         return q_learning(name, spaces, gamma=gamma, capacity=capacity, **of_critics, **arguments)
-
-    def add(part: str, optimizer: str, lr: float, module: Any) -> None:
-        module = variable(part, arguments.setdefault(part, module))
-        arguments.setdefault(optimizer, parts.torch.optim.Adam(module.parameters(), lr=lr, eps=adam_eps))
-
-    has_sequences = name.endswith("DecisionTransformer")
-    if has_sequences:
-        sizes = {"context_size": context_size, "n_layers": n_layers, "n_heads": n_heads, "dropout": dropout}
-        policy = _transformer(name, layers, spaces, hidden_size=hidden_size, **sizes)
-    elif name == "BCQ":
-        policy = _pair_network(layers, spaces, spaces.action_size(), parts.nn.Tanh())
-    else:
-        policy = policy_of(layers, spaces, _HEADS[name])
-    add("policy", "optimizer" if name in _IMITATORS else "policy_optimizer", actor_lr, policy)
-    arguments.setdefault("replay_buffer", make_buffer(capacity, recurrent=recurrent or has_sequences))
+    adam = functools.partial(make_adam, eps=adam_eps)
+    sizes = {"context_size": context_size, "n_layers": n_layers, "n_heads": n_heads, "dropout": dropout}
+    policy = functools.partial(_policy, name, layers, spaces, hidden_size=hidden_size, **sizes)
+    optimizer = "optimizer" if name in _IMITATORS else "policy_optimizer"
+    add_module(arguments, "policy", optimizer, policy, functools.partial(adam, lr=actor_lr))
+    arguments.setdefault("replay_buffer", make_buffer(capacity, recurrent=recurrent or name in _TRANSFORMERS))
     flags = {"recurrent": True} if recurrent else {}
     if name in _IMITATORS:
-        if has_sequences and arguments.get("target_return") is None:
-            raise TypeError(f"target_return is missing, the return that {name} aims at in each episode: pass a number")
-        return compose_agent(name, **flags, **arguments)
+        return compose_agent(name, **arguments | flags)
     if name in ("AWR", "DiscreteAWR", "IQL"):
-        add("v_func", "v_func_optimizer", critic_lr, _value(dataclasses.replace(layers, layer_norm=layer_norm), spaces))
+        value = functools.partial(_value, dataclasses.replace(layers, layer_norm=layer_norm), spaces)
+        add_module(arguments, "v_func", "v_func_optimizer", value, functools.partial(adam, lr=critic_lr))
     if name in ("BCQ", "BEAR"):
-        model = _autoencoder(layers, spaces, latent_size or 2 * spaces.action_size())
-        add("imitator", "imitator_optimizer", imitator_lr, model)
-    if name in _SOFT:
-        arguments.setdefault("entropy_target", -float(spaces.action_size()))
-    if name in ("ReBRAC", "TD3PlusBC"):
-        arguments.setdefault("explorer", parts.explorers.Greedy())
-    if "AWR" not in name:
+        model = functools.partial(_autoencoder, layers, spaces, latent_size)
+        add_module(arguments, "imitator", "imitator_optimizer", model, functools.partial(adam, lr=imitator_lr))
+    if name not in ("AWR", "DiscreteAWR"):
         n_critics = (10 if name == "EDAC" else 2) if n_critics is None else n_critics
         check_counts(least=2, n_critics=n_critics)
         arguments = actor_and_critics(spaces, _HEADS[name], n_critics, **of_critics, **arguments)
     return compose_agent(name, gamma=gamma, **arguments | flags)
+
+
+def _defaults(name: str, spaces: Spaces) -> dict[str, Any]:
+    """Return arguments of single agents that stand for those that are not given."""
+    if name in ("BEAR", "CQL", "CalQL", "COMBO", "EDAC"):
+        return {"entropy_target": -float(spaces.action_size())}
+    if name in ("ReBRAC", "TD3PlusBC", *_VALUE_BASED):
+        return {"explorer": parts.explorers.Greedy()}
+    return {}
 
 
 def _standardize(spaces: Spaces, mean: Any, std: Any) -> Any:
@@ -147,12 +144,19 @@ def _standardize(spaces: Spaces, mean: Any, std: Any) -> Any:
     return variable("standardize", _own.Standardize([*map(float, mean)], [*map(float, std)]))
 
 
-def _transformer(name: str, layers: Layers, spaces: Spaces, **settings: Any) -> Any:
-    first, size, discrete = layers.first(spaces.obs), settings["hidden_size"], name.startswith("Discrete")
+def _policy(name: str, layers: Layers, spaces: Spaces, **settings: Any) -> Any:
+    """Return a policy. `settings` are those of a Decision Transformer."""
+    if name == "BCQ":  # a perturbation of actions
+        size = spaces.action_size()
+        return _pair_network(layers, spaces, size, size, parts.nn.Tanh())
+    head = _HEADS[name]
+    if name not in _TRANSFORMERS:
+        return policy_of(layers, spaces, head)
+    first, size = layers.first(spaces.obs), settings["hidden_size"]
+    n_outputs, last = head_of(spaces, head)
     embedding = in_sequence([*first.layers, layers.linear(first.size, size)])
-    n_outputs, last = head_of(spaces, _HEADS[name])
-    head = in_sequence([layers.linear(size, n_outputs), *last])
-    return _own.ReturnConditionedTransformer(embedding, n_outputs, head, discrete=discrete, **settings)
+    outputs = in_sequence([layers.linear(size, n_outputs), *last])
+    return _own.ReturnConditionedTransformer(embedding, n_outputs, outputs, discrete=head == "categorical", **settings)
 
 
 def _value(layers: Layers, spaces: Spaces) -> Any:
@@ -160,13 +164,14 @@ def _value(layers: Layers, spaces: Spaces) -> Any:
     return layers.sequence([*body.layers, layers.linear(body.size, 1, 1.0)])
 
 
-def _autoencoder(layers: Layers, spaces: Spaces, latent_size: int) -> Any:
-    encoder = _pair_network(layers, spaces, 2 * latent_size)
-    decoder = _pair_network(layers, spaces, spaces.action_size(), n_in=latent_size)
-    return _own.ConditionalVAE(encoder, decoder, latent_size)
+def _autoencoder(layers: Layers, spaces: Spaces, latent_size: int | None) -> Any:
+    size = spaces.action_size()
+    latent_size = 2 * size if latent_size is None else latent_size
+    encoder = _pair_network(layers, spaces, size, 2 * latent_size)
+    return _own.ConditionalVAE(encoder, _pair_network(layers, spaces, latent_size, size), latent_size)
 
 
-def _pair_network(layers: Layers, spaces: Spaces, n_out: int, *last: Any, n_in: int | None = None) -> Any:
-    """Return a network of pairs (observation, action), or of pairs (observation, vector of `n_in` numbers)."""
-    body = layers.critic_body(spaces.obs, spaces.action_size() if n_in is None else n_in)
+def _pair_network(layers: Layers, spaces: Spaces, n_in: int, n_out: int, *last: Any) -> Any:
+    """Return a network of pairs (observation, vector of `n_in` numbers)."""
+    body = layers.critic_body(spaces.obs, n_in)
     return layers.sequence([*body.layers, layers.linear(body.size, n_out), *last])

@@ -4,7 +4,9 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium import spaces
+from torch import nn
 
 from pfrl_like.zoo.composition import givens_of, names_of
 from pfrl_like.zoo.names import import_of
@@ -53,3 +55,22 @@ def from_source(composition: Any, **given: Any) -> Any:
     scope: dict[str, Any] = {}
     exec("\n".join(lines + function), scope)
     return scope["main"](**given)
+
+
+def parameters(agent: Any) -> torch.Tensor:
+    """All parameters of an agent's modules, in one vector."""
+    modules = [getattr(agent, name) for name in agent.saved_attributes]
+    params = [param for module in modules if isinstance(module, nn.Module) for param in module.parameters()]
+    return torch.cat([param.detach().flatten() for param in params])
+
+
+def drive(agent: Any, env: RandomEnv, n_steps: int = 7) -> None:
+    """Steps without a runner's files, and a greedy action."""
+    seen, ends = env.reset()[0], False
+    agent.dry_run(seen, env.action_space)
+    for _ in range(n_steps):
+        seen = env.reset()[0] if ends else seen
+        seen, reward, ends, _, _ = env.step(agent.act(seen))
+        agent.observe(seen, reward, ends, False)
+    with agent.eval_mode():
+        assert env.action_space.contains(agent.act(seen))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from composed_agents import ACTIONS, OBS, RandomEnv, from_source
+from composed_agents import ACTIONS, OBS, RandomEnv, drive, from_source, parameters
 from torch import nn
 
 from pfrl_like.envs import SerialVectorEnv
@@ -44,25 +44,6 @@ def made(name: str, obs: str = "vector", action: str = "Discrete", **settings: A
     return evaluate(compose(name, obs, action, **settings), {})
 
 
-def parameters(agent: Any) -> torch.Tensor:
-    modules = [getattr(agent, name) for name in agent.saved_attributes]
-    params = [param for module in modules if isinstance(module, nn.Module) for param in module.parameters()]
-    return torch.cat([param.detach().flatten() for param in params])
-
-
-def drive(agent: Any, obs: str, action: str) -> None:
-    """Steps in an environment without a runner's files."""
-    env = RandomEnv(OBS[obs], ACTIONS[action])
-    seen, ends = env.reset()[0], False
-    agent.dry_run(seen, env.action_space)
-    for _ in range(7):
-        seen = env.reset()[0] if ends else seen
-        seen, reward, ends, _, _ = env.step(agent.act(seen))
-        agent.observe(seen, reward, ends, False)
-    with agent.eval_mode():
-        assert env.action_space.contains(agent.act(seen))
-
-
 @pytest.mark.representatives(44)  # of 132: each agent with each kind of observation, and each kind of action twice
 @pytest.mark.parametrize(("name", "obs", "action", "recurrent"), CASES)
 def test_printed_source_of_a_stored_composition_makes_an_agent_that_acts_and_learns(
@@ -76,7 +57,7 @@ def test_printed_source_of_a_stored_composition_makes_an_agent_that_acts_and_lea
     before = parameters(agent)
     assert torch.equal(before, parameters(made(name, obs, action, recurrent=recurrent)))
     assert (agent.memory is not None) == recurrent
-    drive(agent, obs, action)
+    drive(agent, RandomEnv(OBS[obs], ACTIONS[action]))
     after = parameters(agent)
     assert torch.isfinite(after).all()
     assert not torch.equal(before, after)
@@ -99,7 +80,7 @@ def test_copies_for_other_processes_share_memory(name: str) -> None:
         for attribute in agent.shared_attributes:
             if isinstance(getattr(agent, attribute), nn.Module):
                 getattr(agent, attribute).share_memory()
-        drive(agent, "image", action)
+        drive(agent, RandomEnv(OBS["image"], ACTIONS[action]))
         assert all(param.is_shared() for param in agent.shared_model.parameters())
 
 
@@ -120,7 +101,7 @@ def test_networks_of_images_have_one_body_and_those_of_vectors_are_separate() ->
 def test_observations_are_normalized_for_vectors_only() -> None:
     agent = made("PPO", normalize=True)
     assert isinstance(agent.obs_normalizer, EmpiricalNormalization)
-    drive(agent, "vector", "Discrete")
+    drive(agent, RandomEnv(OBS["vector"], ACTIONS["Discrete"]))
     assert agent.obs_normalizer.count == 4
     for name, obs in (("A2C", "vector"), ("PPO", "image"), ("TRPO", "Dict")):
         with pytest.raises(ValueError, match=f"normalize is True for {name} .* set normalize=False"):
