@@ -93,9 +93,8 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     options = {name: config.get(name) if value is None else value for name, value in given.items()}
     if options["env"] is None and options["dataset"] is not None:
         options["env"] = PACKAGED.get(options["dataset"])
-    is_path = options["dataset"] is not None and os.path.exists(options["dataset"])
-    if is_path:
-        options["dataset"] = os.path.abspath(options["dataset"])
+    if os.path.exists(options["dataset"] or ""):
+        options["dataset"] = os.path.abspath(str(options["dataset"]))
     for name in ("agent", "env"):
         if options[name] is None:
             hint = "; only the datasets cartpole and pendulum say it" if name == "env" and options["dataset"] else ""

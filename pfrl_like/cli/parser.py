@@ -28,7 +28,10 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "train an offline agent from recorded data",
         """Trains an agent from a dataset. Options and results are those of `train`. The environment, which only
         evaluates the agent, is the one in which the data were recorded, if the dataset says it.""",
-        ("fit --agent cql --dataset pendulum", "fit --agent discrete_bc --dataset data.npz --env CartPole-v1 --steps 5000"),
+        (
+            "fit --agent cql --dataset pendulum",
+            "fit --agent discrete_bc --dataset data.npz --env CartPole-v1 --steps 5000",
+        ),
     ),
     "evaluate": (
         "print the score of a saved agent",

@@ -53,7 +53,8 @@ class _Children:
     def __init__(self, argv: list[str], *, quiet: bool) -> None:
         self._argv, self._quiet = argv, quiet
         self._children: list[subprocess.Popen[str]] = []
-        self._is_ended, self.ended_by = False, None
+        self._is_ended = False
+        self.ended_by: int | None = None
         self._errors: set[str] = set()
 
     def end(self, signum: int | None = None, _: Any = None) -> None:

@@ -55,9 +55,9 @@ def _train(made: Made, outdir: str, quiet: bool) -> int:
         print("\n".join([f"{plan.agent_name} in {plan.env_name}, seed {plan.seed}: {how} {outdir}", *plan.notes]))
         sys.stdout.flush()
     hooks = [] if quiet or sys.stderr.isatty() else [PrintScore()]  # on a terminal, the progress bar has the score
-    options = {"resume": True, "checkpoint_freq": max(plan.steps // _N_CHECKPOINTS, 1), "evaluation_hooks": hooks}
+    interval = max(plan.steps // _N_CHECKPOINTS, 1)
     try:
-        made.train(outdir=outdir, **options)
+        made.train(outdir=outdir, resume=True, checkpoint_freq=interval, evaluation_hooks=hooks)
     except PfrlLikeError as error:
         print(f"training failed: {error}\nThe run is in {outdir}", file=sys.stderr)
         return 1

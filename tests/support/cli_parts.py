@@ -1,0 +1,36 @@
+"""Commands in processes of their own, and a training command that takes a second."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+#: A tiny agent in a small environment; the number of steps and the directory are missing.
+TRAIN = (
+    *("train", "--agent", "dqn", "--env", "CartPole-v1"),
+    *("--set", "hidden_sizes=[8]", "--set", "replay_start_size=20", "--set", "minibatch_size=4"),
+    *("--set", "update_interval=1", "--set", "eval_n_episodes=1"),
+)
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Start a command in a folder, as the leader of a process group."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-m", "pfrl_like", *words]
+    return subprocess.Popen(command, cwd=folder, env=environ, start_new_session=True, **pipes)
+
+
+def run(folder: Path, *words: str) -> tuple[int, str, str]:
+    """The exit status of a command, and what it prints to stdout and stderr."""
+    with start(folder, *words) as process:
+        out, err = process.communicate()
+    return process.returncode, out, err
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """The files run.json of all runs in a folder, by name."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*/run.json"))]

@@ -1,0 +1,58 @@
+"""Commands that print lists, scripts and reports."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_parts import TRAIN
+
+from pfrl_like.cli import main
+from pfrl_like.zoo.agents import AGENTS
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a successful command prints."""
+    assert main(words) == 0
+    return capsys.readouterr().out
+
+
+def test_agents_presets_and_datasets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    agents = printed(capsys, "list")
+    assert [line.split()[0] for line in agents.splitlines()] == [*AGENTS]
+    assert "offline  CQL: " in agents and "async    A3C: " in agents
+    presets = printed(capsys, "list", "presets")
+    assert "CartPole-v1" in presets and "untuned" in presets and " tuned: " in presets
+    assert "d4rl:NAME" in printed(capsys, "list", "datasets")
+
+
+def test_only_the_newest_versions_of_installed_environments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    ids = printed(capsys, "list", "envs").split()
+    assert {"CartPole-v1", "Pendulum-v1"} <= {*ids} and "CartPole-v0" not in ids
+    assert not [each for each in ids if each.startswith("phys2d/")] or "jax" in sys.modules
+
+
+def test_show_prints_a_script_with_the_settings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    script = printed(capsys, "show", "sac", "Pendulum-v1", "--set", "lr=0.5", "--seed", "7", "--steps", "9")
+    assert "lr=0.5" in script and "SEED = 7" in script and "steps=9" in script
+    compile(script, "script", "exec")
+
+
+def test_report_lists_runs_and_writes_their_reports(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main([*TRAIN, "--steps", "40", "--quiet", "--outdir", str(tmp_path / "runs")]) == 0
+    (outdir,) = (tmp_path / "runs").iterdir()
+    (outdir / "report.html").unlink()
+    capsys.readouterr()
+    for path in (outdir, tmp_path / "runs"):
+        title, row = printed(capsys, "report", str(path)).splitlines()
+        assert title.split()[:2] == ["agent", "environment"] and row.split()[:3] == ["DQN", "CartPole-v1", "40"]
+        assert f"finished, {outdir / 'report.html'}" in row and (outdir / "report.html").exists()
+    assert main(["report", str(tmp_path)]) == 2
+    assert "contains no run.json" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_command_whose_reader_ends_prints_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m pfrl_like list envs | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stderr == "" and len(done.stdout.splitlines()) == 1 and done.returncode in (0, 1)

@@ -1,0 +1,165 @@
+"""The commands `train` and `fit`."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from cli_parts import TRAIN, records, run
+
+from pfrl_like.cli import main
+from pfrl_like.datasets import get_pendulum
+from pfrl_like.runs.run_files import RECORD
+from pfrl_like.storage.manifest import WriterLock
+
+STEPS = "--steps", "60"
+FIT = (
+    *("fit", "--agent", "cql", "--steps", "10"),
+    *("--set", "hidden_sizes=[8]", "--set", "minibatch_size=4", "--set", "eval_n_episodes=1"),
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def only_run(folder: Path) -> Path:
+    """The only run directory below `results`."""
+    (outdir,) = (folder / "results").iterdir()
+    return outdir
+
+
+def test_a_run_has_a_dated_directory_checkpoints_scores_and_its_settings(folder: Path) -> None:
+    status, out, err = run(folder, *TRAIN, *STEPS, "--set", "lr=1e-4")
+    outdir = only_run(folder)
+    assert (status, err) == (0, "") and outdir.name[8:9] == "-" and outdir.name.endswith("-dqn-cartpole-seed0")
+    lines = out.splitlines()
+    assert lines[0] == f"dqn in CartPole-v1, seed 0: starting results/{outdir.name}"
+    assert lines[-2].startswith("step 60: score ") and lines[-1].endswith(f" in results/{outdir.name}")
+    assert {"6_checkpoint", "54_checkpoint", "60_finish", "best"} <= {path.name for path in outdir.iterdir()}
+    config = tomllib.loads((outdir / "run.toml").read_text())
+    assert [config[name] for name in ("agent", "env", "seed", "steps", "threads")] == ["dqn", "CartPole-v1", 0, 60, 1]
+    assert config["settings"]["lr"] == 1e-4 and config["settings"]["hidden_sizes"] == [8]
+    assert json.loads(config["composition"]["json"])["run"]["steps"] == 60
+
+
+def test_a_run_continues_until_it_has_finished(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, *STEPS]) == 0
+    outdir = only_run(folder)
+    record = json.loads((outdir / RECORD).read_text())
+    (outdir / RECORD).write_text(json.dumps(record | {"outcome": "running"}))  # as after a kill
+    (outdir / "60_finish").rename(folder / "saved")
+    (outdir / RECORD).chmod(0o600)
+    assert main([*TRAIN, *STEPS]) == 0
+    assert f"resuming results/{outdir.name}" in capsys.readouterr().out
+    (again,) = records(folder / "results")
+    assert (again["resumed"]["t"], again["resumed"]["resume"], again["outcome"]) == (54, "exact", "finished")
+    assert main([*TRAIN, *STEPS]) == 0
+    out = capsys.readouterr().out
+    assert "has finished before" in out and out.endswith(f" in results/{outdir.name}\n")
+    assert only_run(folder) == outdir
+
+
+def test_other_settings_seeds_locked_runs_and_new_start_another_run(folder: Path) -> None:
+    assert main([*TRAIN, *STEPS, "--quiet"]) == 0
+    outdir = only_run(folder)
+    (outdir / RECORD).unlink()  # the run is unfinished
+    lock = WriterLock(str(outdir))
+    others = ((), ("--seed", "1"), ("--set", "lr=0.5"), ("--steps", "61"))
+    for number, options in enumerate(others, 2):
+        assert main([*TRAIN, *STEPS, "--quiet", *options]) == 0
+        assert len([*(folder / "results").iterdir()]) == number
+    lock.release()
+    assert main([*TRAIN, *STEPS, "--quiet", "--new"]) == 0
+    assert len([*(folder / "results").iterdir()]) == 6 and not (outdir / RECORD).exists()
+    assert main([*TRAIN, *STEPS, "--quiet"]) == 0
+    assert (outdir / RECORD).exists()
+
+
+def test_quiet_prints_only_the_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, "--steps", "30", "--quiet"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("score ") and line.endswith(f"in results/{only_run(folder).name}")
+
+
+def test_a_config_trains_again_and_options_replace_its_values(folder: Path) -> None:
+    assert main([*TRAIN, *STEPS, "--quiet", "--set", "max_grad_norm=None"]) == 0
+    first = only_run(folder)
+    config = str(first / "run.toml")
+    assert main(["train", "--config", config, "--outdir", "b", "--quiet"]) == 0
+    (again,) = (folder / "b").iterdir()
+    assert (again / "run.toml").read_text() == Path(config).read_text()
+    assert (again / "scores.txt").read_text().split("\n")[-2].split("\t")[3:] == (
+        (first / "scores.txt").read_text().split("\n")[-2].split("\t")[3:]
+    )
+    changes = "--seed", "3", "--steps", "30", "--set", "gamma=0.5"
+    assert main(["train", "--config", config, "--outdir", "c", "--quiet", *changes]) == 0
+    (other,) = (tomllib.loads(path.read_text()) for path in (folder / "c").glob("*/run.toml"))
+    assert (other["seed"], other["steps"], other["settings"]["gamma"]) == (3, 30, 0.5)
+    assert other["settings"]["hidden_sizes"] == [8] and other["settings"]["max_grad_norm"] == "None"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("train", "--env", "CartPole-v1"), "the option --agent is required"),
+        (("train", "--agent", "dqn"), "the option --env is required"),
+        (("train", "--agent", "dqnn", "--env", "CartPole-v1"), "argument --agent: agent is 'dqnn'"),
+        (("train", "--agent", "dqn", "--env", "CartPol-v1"), "argument --env: env is 'CartPol-v1'"),
+        (("train", "--agent", "dqn", "--env", "Pendulum-v1"), "argument --agent: "),
+        ((*TRAIN, "--set", "lrr=1"), "argument --set: dqn has no setting 'lrr'; the nearest is 'lr'"),
+        ((*TRAIN, "--dataset", "pendulum"), "argument --dataset: dataset is given, but DQN learns online"),
+        ((*FIT, "--dataset", "nothing.npz", "--env", "Pendulum-v1"), "argument --dataset: nothing.npz: "),
+        ((*FIT, "--dataset", "nothing.npz"), "only the datasets cartpole and pendulum say it"),
+        (("train", "--config", "nothing.toml"), "argument --config: nothing.toml: "),
+        (("train", "--config", "odd.toml"), "argument --config: odd.toml has the key 'learning_rate'"),
+        (("train", "--config", "broken.toml"), "argument --config: "),
+    ],
+)
+def test_an_invalid_option_is_named(
+    words: tuple[str, ...], text: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "odd.toml").write_text("learning_rate = 1")
+    (folder / "broken.toml").write_text("agent =")
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("python -m pfrl_like: error: ") and text in line
+    assert not (folder / "results").exists()
+
+
+def test_failed_training_has_status_1_and_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TRAIN, *STEPS, "--set", "lr=1e30"]) == 1
+    assert "training failed: " in capsys.readouterr().err
+    assert only_run(folder).exists()
+
+
+def test_fit_learns_from_packaged_data_and_from_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*FIT, "--dataset", "pendulum"]) == 0
+    assert "cql in Pendulum-v1, seed 0: starting" in capsys.readouterr().out
+    get_pendulum()[0].dump(folder / "data.npz")
+    assert main([*FIT, "--dataset", "data.npz", "--env", "Pendulum-v1"]) == 0
+    assert main([*FIT, "--dataset", "data.npz", "--env", "Pendulum-v1"]) == 0
+    configs = [tomllib.loads(path.read_text()) for path in sorted((folder / "results").glob("*/run.toml"))]
+    assert [config["dataset"] for config in configs] == ["pendulum", str(folder / "data.npz")]
+
+
+@pytest.mark.slow
+def test_a_module_in_the_current_directory_registers_environments(folder: Path) -> None:
+    text = "import gymnasium\ngymnasium.register('Mine-v0', 'gymnasium.envs.classic_control:CartPoleEnv', None, 20)\n"
+    (folder / "mine.py").write_text(text)
+    status, out, err = run(folder, *TRAIN, "--env", "mine:Mine-v0", *STEPS)
+    assert (status, err) == (0, "") and "-dqn-mine-seed0" in out
+
+
+@pytest.mark.slow
+def test_a_recorded_run_can_be_repeated(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for seed in ("0", "1"):
+        assert run(folder, *TRAIN, *STEPS, "--seed", seed)[0] == 0
+    first, second = sorted(str(path) for path in (folder / "results").iterdir())
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    status, out, _ = run(folder, "diff-runs", first, second, "--rerun")
+    assert status == 1 and "steps: at step 1 " in out and "failed" not in out and "not reproducible" not in out
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
