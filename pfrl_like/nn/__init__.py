@@ -11,7 +11,7 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.nn.mlp_bn import MLPBN
 from pfrl_like.nn.noisy_chain import to_factorized_noisy
 from pfrl_like.nn.noisy_linear import FactorizedNoisyLinear
-from pfrl_like.nn.observation_layers import DictEncoder, ObsEncoder, ToFloat
+from pfrl_like.nn.observation_layers import DictEncoder, ObsEncoder, Standardize, ToFloat
 from pfrl_like.nn.recurrent import Recurrent
 from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.nn.recurrent_sequential import RecurrentSequential
@@ -20,5 +20,5 @@ __all__ = [
     "ActivityPenalty", "BoundByTanh", "Branched", "ConcatObsAndAction", "ConditionalVAE", "DictEncoder",
     "EmpiricalNormalization", "FactorizedNoisyLinear", "Lambda", "LargeAtariCNN", "MLP", "MLPBN", "ObsEncoder",
     "Recurrent", "RecurrentBranched", "RecurrentSequential", "ReturnConditionedTransformer", "SmallAtariCNN",
-    "ToFloat", "to_factorized_noisy",
+    "Standardize", "ToFloat", "to_factorized_noisy",
 ]  # fmt: skip

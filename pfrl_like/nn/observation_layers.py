@@ -1,6 +1,6 @@
-"""First layers of networks: conversion of integers and images to floats, and encoders of nested observations."""
+"""First layers of networks: conversion and standardisation of numbers, and encoders of nested observations."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +36,37 @@ class ToFloat(nn.Module):
     def extra_repr(self) -> str:
         """Return the arguments."""
         return f"divisor={self.divisor}, channels_last={self.channels_last}"
+
+
+@ignores_training
+class Standardize(nn.Module):
+    """Subtracts a mean and divides by a standard deviation, for example those of the observations in a dataset.
+
+    Networks may share this layer: it has no parameters that are learnt.
+
+    Args:
+        mean: Mean of each feature, [n].
+        std: Standard deviation of each feature, [n], positive.
+
+    Raises:
+        ValueError: If the lengths differ, or if a standard deviation is not positive.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        if len(mean) != len(std):
+            raise ValueError(f"mean has {len(mean)} numbers, but std has {len(std)}: expected one of each per feature")
+        if not all(number > 0 for number in std):
+            raise ValueError(f"std is {std!r:.80}, expected positive numbers: add a small number, for example 1e-3")
+        self.register_buffer("mean", torch.as_tensor(mean, dtype=torch.get_default_dtype()))
+        self.register_buffer("std", torch.as_tensor(std, dtype=torch.get_default_dtype()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the standardised features, [..., n]."""
+        return (x - self.mean) / self.std
 
 
 @ignores_training

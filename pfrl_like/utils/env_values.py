@@ -302,6 +302,18 @@ def action_size_of(space: Any) -> int:
     return int(space.shape[0])
 
 
+def numbers_of_choices(space: Any) -> list[int]:
+    """Return the number of choices in each dimension of the actions: `nvec`, or 2 for each bit of MultiBinary actions.
+
+    Raises:
+        ValueError: If the actions are neither MultiDiscrete nor MultiBinary with one axis.
+    """
+    kind = space_kind(space)
+    if kind not in ("multi_discrete", "multi_binary") or len(space.shape) != 1:
+        raise ValueError(f"the action space is {space}, expected MultiDiscrete or MultiBinary of one axis")
+    return [int(n) for n in space.nvec] if kind == "multi_discrete" else [2] * int(space.shape[0])
+
+
 class Allowed:
     """Action mask for explorers, in the place of an `ActionValue`, if the agent has no action values.
 

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 #: Names of which agents are composed. A stored composition may contain these.
 _OF_AGENTS = {
-    "torch.nn": """Conv2d Embedding Flatten GELU GRU Identity LSTM LayerNorm Linear ModuleList ReLU Sequential SiLU
-        Softmax Tanh Unflatten""",
+    "torch.nn": """BatchNorm1d Conv2d Embedding Flatten GELU GRU Identity LSTM LayerNorm Linear ModuleList ReLU
+        Sequential SiLU Softmax Tanh Unflatten""",
     "torch": "exp linspace optim.Adam optim.AdamW optim.RMSprop optim.SGD",
     "pfrl_like.nn": """Branched ConcatObsAndAction ConditionalVAE DictEncoder EmpiricalNormalization
-        FactorizedNoisyLinear ObsEncoder RecurrentBranched RecurrentSequential ReturnConditionedTransformer ToFloat""",
+        FactorizedNoisyLinear ObsEncoder RecurrentBranched RecurrentSequential ReturnConditionedTransformer Standardize
+        ToFloat""",
     "pfrl_like.initializers": "init_orthogonal",
     "pfrl_like.agents": """A2C A3C ACER AL AWAC AWR BC BCQ BEAR COMBO CQL CRR CalQL CategoricalDQN CategoricalDoubleDQN
         CrossQ DDPG DPP DQN DecisionTransformer DiscreteAWR DiscreteBC DiscreteBCQ DiscreteCQL
@@ -18,7 +19,8 @@ _OF_AGENTS = {
         QRDQN REDQ REINFORCE ReBRAC SoftActorCritic TD3 TD3PlusBC TQC TRPO acer.ACERDiscreteActionHead
         acer.ACERContinuousActionHead""",
     "pfrl_like.encoders": "Encoder",
-    "pfrl_like.explorers": "AdditiveGaussian AdditiveOU Boltzmann ConstantEpsilonGreedy Greedy LinearDecayEpsilonGreedy",
+    "pfrl_like.explorers": """AdditiveGaussian AdditiveOU Boltzmann ConstantEpsilonGreedy Greedy
+        LinearDecayEpsilonGreedy""",
     "pfrl_like.policies": """DeterministicHead GaussianHeadWithDiagonalCovariance GaussianHeadWithFixedCovariance
         GaussianHeadWithStateIndependentCovariance MultiCategoricalHead SoftmaxCategoricalHead SquashedGaussianHead""",
     "pfrl_like.q_functions": """CosineBasisLinear DiscreteActionValueHead DistributionalDuelingDQN
@@ -44,7 +46,7 @@ _OF_SCRIPTS = {
 
 
 class Import(NamedTuple):
-    """How a script imports and writes a name.
+    """Import of a name in a script, and its text.
 
     Attributes:
         module: Module that is imported, for example "torch".

@@ -1,5 +1,6 @@
 """Compositions as Python source."""
 
+import textwrap
 from typing import Any
 
 from pfrl_like.zoo.composition import Attribute, Call, Given, Name, calls_of
@@ -66,10 +67,12 @@ def _literal(value: Any) -> str:
 
 
 def _joined(start: str, items: list[tuple[str, Any]], end: str, width: int) -> str:
-    """Return the items on one line if they fit, else one item a line."""
+    """Return the items on one line if they fit, else one item a line. Numbers of long lists fill the lines."""
     line = f"{start}{', '.join(before + expression(value) for before, value in items)}{end}"
     if not items or (len(line) <= width and "\n" not in line):
         return line
     lines = [before + expression(value, width=width - 4 - len(before)) + "," for before, value in items]
+    if all(not before and isinstance(value, int | float) for before, value in items):
+        lines = textwrap.wrap(" ".join(lines), width - 4, break_on_hyphens=False)
     inside = "\n".join("    " + line for each in lines for line in each.split("\n"))
     return f"{start}\n{inside}\n{end.removeprefix(',')}"

@@ -3,9 +3,9 @@
 import math
 from typing import Any
 
+from pfrl_like.zoo.builder import Spaces, compose_agent, make_buffer
 from pfrl_like.zoo.composition import Given, parts
 from pfrl_like.zoo.networks import Layers, in_sequence
-from pfrl_like.zoo.builder import Spaces, compose_agent
 
 _heads = parts.q_functions
 
@@ -19,6 +19,7 @@ def q_learning(
     layer_norm: bool = False,
     noise: float | None = None,
     recurrent: bool = False,
+    standardize: Any = None,
     n_atoms: int = 51,
     v_min: float = -100.0,
     v_max: float = 100.0,
@@ -30,7 +31,7 @@ def q_learning(
     lr: float = 1e-3,
     adam_eps: float = 1e-8,
     gamma: float = 0.99,
-    capacity: int = 50_000,
+    capacity: int | None = 50_000,
     num_steps: int = 1,
     by_length: bool = True,
     prioritized: Any = None,
@@ -54,6 +55,7 @@ def q_learning(
         noise: Initial scale of noisy linear layers (arXiv:1706.10295), which explore in place of epsilon-greedy. None
             for layers without noise.
         recurrent: True for a GRU in place of the last hidden layer. The replay buffer then has episodes.
+        standardize: Layer that standardises observations, for example `Standardize`. None for observations as they are.
         n_atoms: Number of returns of a categorical Q-function (arXiv:1707.06887).
         v_min: Lowest return of a categorical Q-function.
         v_max: Highest return of a categorical Q-function.
@@ -65,7 +67,7 @@ def q_learning(
         lr: Learning rate of Adam.
         adam_eps: Epsilon of Adam.
         gamma: Discount factor per step.
-        capacity: Maximum number of steps in the replay buffer.
+        capacity: Maximum number of steps in the replay buffer. None for no limit.
         num_steps: Number of steps of n-step returns.
         by_length: True to draw episodes in proportion to their lengths. Only for recurrent networks.
         prioritized: Arguments of `PrioritizedReplayBuffer`. None for a uniform buffer.
@@ -80,40 +82,45 @@ def q_learning(
     """
     n_actions = spaces.n_actions()
     if q_function is None:
-        layers = Layers(tuple(hidden_sizes), activation, layer_norm, noise=noise)
-        hidden, size = _hidden(layers, spaces.obs, recurrent)
+        options = {"noise": noise, "recurrent": recurrent, "standardize": standardize}
+        layers = Layers(tuple(hidden_sizes), activation, layer_norm, **options)
+        body = layers.body(spaces.obs)
+        hidden, size = body.layers, body.size
         if "IQN" in name or name == "FQF":
             embedding = in_sequence([_heads.CosineBasisLinear(n_cosines, size), parts.nn.ReLU()])
             last = layers.linear(size, n_actions)
             if name == "FQF":
                 proposal = parts.nn.Linear(size, n_fractions)
                 q_function = _heads.FullyParametrizedQFunction(
-                    in_sequence(hidden), embedding, last, proposal, entropy_coeff
+                    layers.sequence(hidden), embedding, last, proposal, entropy_coeff
                 )
             else:
                 kind = "RecurrentImplicitQuantileQFunction" if recurrent else "ImplicitQuantileQFunction"
-                psi = _sequence(hidden, recurrent)
+                psi = layers.sequence(hidden)
                 q_function = getattr(_heads, kind)(psi, embedding, last)
         elif name.startswith("Categorical"):
             outputs = [layers.linear(size, n_actions * n_atoms), parts.nn.Unflatten(-1, (n_actions, n_atoms))]
-            model = _sequence([*hidden, *outputs, parts.nn.Softmax(-1)], recurrent)
+            model = in_sequence([*outputs, parts.nn.Softmax(-1)])
             returns = parts.torch.linspace(v_min, v_max, n_atoms)
-            q_function = _heads.DistributionalSingleModelStateQFunctionWithDiscreteAction(model, returns)
+            last = _heads.DistributionalSingleModelStateQFunctionWithDiscreteAction(model, returns)
+            q_function = layers.sequence([*hidden, last])
         elif name == "QRDQN":
             shape = n_quantiles, n_actions
             outputs = [layers.linear(size, math.prod(shape)), parts.nn.Unflatten(-1, shape)]
-            model = _sequence([*hidden, *outputs], recurrent)
-            q_function = _heads.QuantileSingleModelStateQFunctionWithDiscreteAction(model)
+            last = _heads.QuantileSingleModelStateQFunctionWithDiscreteAction(in_sequence(outputs))
+            q_function = layers.sequence([*hidden, last])
         else:
             head = _heads.DiscreteActionValueHead()
-            q_function = _sequence([*hidden, layers.linear(size, n_actions), head], recurrent)
+            q_function = layers.sequence([*hidden, layers.linear(size, n_actions), head])
     if optimizer is None:
         params = q_function.parameters()
         if name == "FQF":
-            params = _heads.fqf_parameter_groups(q_function, lr_factor=fraction_lr)
+            params = _heads.fqf_parameter_groups(q_function, lr=lr * fraction_lr, lr_factor=fraction_lr)
+        if "imitator" in arguments:
+            params = parts.nn.ModuleList([q_function, arguments["imitator"]]).parameters()
         optimizer = parts.torch.optim.Adam(params, lr=lr, eps=adam_eps)
     if replay_buffer is None:
-        replay_buffer = _buffer(capacity, num_steps, recurrent, by_length, prioritized)
+        replay_buffer = make_buffer(capacity, num_steps, recurrent, by_length, prioritized)
         if recurrent:
             arguments.setdefault("num_steps", num_steps)
     if explorer is None:
@@ -131,25 +138,3 @@ def q_learning(
         explorer=explorer,
         **arguments,
     )
-
-
-def _hidden(layers: Layers, space: Any, recurrent: bool) -> tuple[list[Any], int]:
-    """Return the layers before the last one, and the number of their outputs."""
-    body = layers.body(space)
-    if not recurrent:
-        return [*body.layers], body.size
-    return [*body.layers, parts.nn.GRU(body.size, body.size)], body.size
-
-
-def _sequence(layers: list[Any], recurrent: bool) -> Any:
-    return parts.pfrl_like.nn.RecurrentSequential(*layers) if recurrent else in_sequence(layers)
-
-
-def _buffer(capacity: int, num_steps: int, recurrent: bool, by_length: bool, prioritized: Any) -> Any:
-    if recurrent and prioritized:
-        return parts.replay_buffers.PrioritizedEpisodicReplayBuffer(capacity, **prioritized)
-    if recurrent:
-        return parts.replay_buffers.EpisodicReplayBuffer(capacity, by_length=by_length)
-    if prioritized:
-        return parts.replay_buffers.PrioritizedReplayBuffer(capacity, num_steps=num_steps, **prioritized)
-    return parts.replay_buffers.ReplayBuffer(capacity, num_steps)

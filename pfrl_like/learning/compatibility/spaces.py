@@ -12,12 +12,13 @@ from torch.distributions import Categorical
 from pfrl_like.distributions import ProductOfCategoricals, SquashedGaussian
 from pfrl_like.nn import BoundByTanh
 from pfrl_like.policies import DeterministicHead
-from pfrl_like.utils.env_values import space_kind
+from pfrl_like.utils.env_values import numbers_of_choices, space_kind
 
 #: Suitable last layers of a policy, keyed by the kind of action space.
 _HEADS = {
     "discrete": "SoftmaxCategoricalHead",
     "multi_discrete": "MultiCategoricalHead",
+    "multi_binary": "MultiCategoricalHead",
     "box": "GaussianHeadWithStateIndependentCovariance",
 }
 #: Lower and upper bound of the actions: numbers, or arrays of the actions' shape.
@@ -44,8 +45,8 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
     if isinstance(distribution, Categorical):
         expected, size, space_size = "discrete", int(distribution.probs.shape[-1]), getattr(action_space, "n", None)
     elif isinstance(distribution, ProductOfCategoricals):
-        expected, size = "multi_discrete", list(distribution.nvec)
-        space_size = [int(n) for n in getattr(action_space, "nvec", [])]
+        expected, size = "multi_binary" if kind == "multi_binary" else "multi_discrete", list(distribution.nvec)
+        space_size = numbers_of_choices(action_space) if kind == expected else None
     else:
         expected, size, space_size = "box", tuple(distribution.event_shape), getattr(action_space, "shape", None)
     if kind != expected:
@@ -55,7 +56,7 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
     if size != space_size:
         raise ValueError(f"{argument} gives actions of size {size}, expected {space_size} as in {action_space}")
     start = getattr(action_space, "start", 0)
-    if kind == "discrete" and start != 0:
+    if kind in ("discrete", "multi_discrete") and np.any(start != 0):
         raise ValueError(f"the first action of {action_space} is {start}, expected 0: shift the actions in a wrapper")
 
 

@@ -277,6 +277,9 @@ def test_a_reward_of_nan_is_refused_before_anything_is_changed(kind: str) -> Non
         (None, spaces.Box(-1, 1, (3,)), ValueError, r"actions of size \(2,\), expected \(3,\)"),
         (MultiCategoricalHead([1, 1]), spaces.MultiDiscrete([1, 2]), ValueError, r"\[1, 1\]"),
         (MultiCategoricalHead([1, 1]), spaces.Discrete(2), TypeError, "SoftmaxCategoricalHead"),
+        (MultiCategoricalHead([1, 1]), spaces.MultiBinary(2), ValueError, r"\[1, 1\], expected \[2, 2\]"),
+        (MultiCategoricalHead([1, 1]), spaces.MultiDiscrete([1, 1], start=[0, 1]), ValueError, "the first action of"),
+        (SoftmaxCategoricalHead(), spaces.MultiBinary(2), TypeError, "ends in MultiCategoricalHead"),
     ],
 )
 @pytest.mark.parametrize("kind", ["PPO", "REINFORCE", "TRPO"])
