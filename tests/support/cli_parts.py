@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 TRAIN = (
     *("train", "--agent", "dqn", "--env", "CartPole-v1"),
     *("--set", "hidden_sizes=[8]", "--set", "replay_start_size=20", "--set", "minibatch_size=4"),
-    *("--set", "update_interval=1", "--set", "eval_n_episodes=1"),
+    *("--set", "update_interval=1", "--set", "n_times_update=1", "--set", "eval_n_episodes=1"),
 )
 
 

@@ -80,11 +80,11 @@ def wait_for(folder: Path, pattern: str, process: subprocess.Popen[str], count: 
 @pytest.mark.slow
 def test_killed_and_interrupted_seeds_finish_at_the_next_start(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    command = *TRAIN, "--steps", "4000", "--seeds", "3", "--jobs", "2"
+    command = *TRAIN, "--steps", "1000", "--seeds", "3", "--jobs", "2"
     for signum, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
-        before = len([*results.glob("*/*_*")])
+        before = len([*results.glob("*/*_checkpoint")])
         with start(tmp_path, *command) as process:
-            wait_for(results, "*/*_*", process, before + 1)
+            wait_for(results, "*/*_checkpoint", process, before + 1)
             os.killpg(process.pid, signum)
             process.communicate()
         assert process.returncode == status
@@ -93,7 +93,7 @@ def test_killed_and_interrupted_seeds_finish_at_the_next_start(tmp_path: Path) -
     assert status == 0 and "resuming results/" in out
     finished = records(results)
     assert [record["outcome"] for record in finished] == ["finished"] * 3
-    assert [record["t"] for record in finished] == [4000] * 3
+    assert [record["t"] for record in finished] == [1000] * 3
     assert [Path(record["outdir"]).name[-5:] for record in finished] == ["seed0", "seed1", "seed2"]
     status, out, _ = run(tmp_path, *command)
     assert (status, out.count("has finished before")) == (0, 3) and len(records(results)) == 3

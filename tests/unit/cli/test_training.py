@@ -14,13 +14,13 @@ from pfrl_like.storage.manifest import WriterLock
 
 STEPS = "--steps", "60"
 FIT = (
-    *("fit", "--agent", "cql", "--steps", "10"),
+    *("fit", "--agent", "cql", "--steps", "2"),
     *("--set", "hidden_sizes=[8]", "--set", "minibatch_size=4", "--set", "eval_n_episodes=1"),
 )
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_waiting_for_the_disk: None) -> Path:
     """The current directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
