@@ -219,7 +219,9 @@ def _agent_of(path: str, given: Mapping[str, Any], device: torch.device) -> Any:
         reason = "an older version or an agent that `make` did not make has saved the directory"
         raise CheckpointError(path, f"has no {COMPOSITION}, because {reason}: {advice}")
     with _rejecting(path):
-        composition = from_json(read_json(snapshot.open(COMPOSITION), MAX_COMPOSITION))
+        stored = read_json(snapshot.open(COMPOSITION), MAX_COMPOSITION)
+        stored.pop("run", None)  # how the agent was trained
+        composition = from_json(stored)
         call, cls = _agent_call(composition)
         saved = snapshot.manifest.get("class")
         if saved != (kind := f"{cls.__module__}.{cls.__qualname__}"):
