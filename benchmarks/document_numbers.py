@@ -1,11 +1,11 @@
 """Computes the numbers of the documents from the results, and prints what differs.
 
     python benchmarks/document_numbers.py           # what differs
-    python benchmarks/document_numbers.py --write   # writes the rows of scores and the figures in sentences anew
+    python benchmarks/document_numbers.py --write   # writes rows, figures in sentences and scores of presets anew
 
 The documents are the README, the guide, this folder's README and that of the examples. A row with a number is one that
 a script prints of the results, or its table is among `UNMEASURED`. Sentences with numbers of the results or of the code
-are `SENTENCES`; any other number with a unit, outside of code, is among `SETTINGS`.
+are `SENTENCES`; any other number with a unit, outside of code, is among `SETTINGS`. Presets have scores, too.
 """
 
 import contextlib
@@ -42,7 +42,10 @@ from pfrl_like.runs import secrets
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+PRESETS = ROOT / "pfrl_like" / "zoo" / "presets"
 Line = dict[str, Any]
+#: Agents whose scores are not those of their presets: Rainbow is scored with a dueling head, which the builder lacks.
+WITHOUT_PRESET = ("Rainbow",)
 
 #: Titles of tables that have numbers of which none is measured here.
 UNMEASURED = {
@@ -375,8 +378,54 @@ def with_figures(sentence: str, text: str, known: dict[str, Any]) -> str:
     return re.sub(pattern, renewed, text, count=1)
 
 
+def preset_scores() -> dict[str, str]:
+    """The score of each preset as the results give it today, by the first line of its table."""
+    found: dict[str, str] = {}
+    results = scores.read_results(RESULTS / "scores.jsonl")
+    for task, name in ((task, name) for task, each in scores.TASKS.items() for name in each.agents):
+        if name in WITHOUT_PRESET:
+            continue
+        lines = [line for line in results if (line["task"], line["agent"]) == (task, name)]
+        values = np.array([line["score"] for line in lines if "error" not in line])
+        if len(values) > 0:
+            agent, env_id = scores.TASKS[task].preset_of(name)
+            mean, low, high = scores.mean_and_interval(values)
+            failed = f", failed = {len(lines) - len(values)}" if len(lines) > len(values) else ""
+            found[f'["{env_id}".{agent}]'] = (
+                f'score = {{ task = "{task}", agent = "{name}", mean = {mean:.1f}, low = {low:.1f}, high = {high:.1f}, '
+                f"seeds = {len(values)}{failed} }}"
+            )
+    return found
+
+
+def with_scores(text: str, today: dict[str, str]) -> str:
+    """A file of presets with today's scores; tables that it lacks, of its environments, are added."""
+    text = re.sub(r"^score = .*\n", "", text, flags=re.MULTILINE)
+    scored = {f"{table}\n": f"{table}\n{score}\n" for table, score in today.items()}
+    text = re.sub(r"^\[.*\]\n", lambda found: scored.get(found[0], found[0]), text, flags=re.MULTILINE)
+    tables = {line for line in text.splitlines() if line.startswith("[")}
+    environments = {table.rpartition(".")[0] for table in tables}
+    lacking = [table for table in today if table not in tables and table.rpartition(".")[0] in environments]
+    return text + "".join(f"\n{table}\n{today[table]}\n" for table in lacking)
+
+
+def wrong_scores(files: dict[str, str]) -> list[str]:
+    """Files of presets whose scores are not today's."""
+    today = preset_scores()
+    return [f"{name}: scores are not today's" for name, text in files.items() if with_scores(text, today) != text]
+
+
+def preset_files() -> dict[str, str]:
+    """The text of each file of presets that has scores."""
+    paths = [path for path in sorted(PRESETS.glob("*.toml")) if path.stem != "offline"]
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+
+
 def write() -> None:
-    """Write the rows of scores and the figures in sentences anew."""
+    """Write the rows of scores, the figures in sentences and the scores of presets anew."""
+    today = preset_scores()
+    for name, text in preset_files().items():
+        (PRESETS / name).write_text(with_scores(text, today), encoding="utf-8")
     measured = measured_tables()
     score_rows, offline_rows, *_ = measured.values()
     known = values(score_rows, offline_rows)
@@ -392,4 +441,4 @@ def write() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         write()
-    sys.exit("\n".join(differences(pages())) or None)
+    sys.exit("\n".join([*differences(pages()), *wrong_scores(preset_files())]) or None)

@@ -49,7 +49,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 60.0
 #: Seconds that a training gets to save after SIGTERM, and after which what it has taken is written down.
 PATIENCE, HEARTBEAT = 120.0, 30.0
 #: That show scores, seen from the folder of the results.
-DOCUMENTS = ("../../README.md", "../README.md")
+DOCUMENTS = ("../../README.md", "../README.md", "../../pfrl_like/zoo/presets")
 #: Of a process that somebody has ended.
 ENDED = (*(-each for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)), 128 + signal.SIGTERM)
 

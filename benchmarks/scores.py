@@ -217,6 +217,13 @@ def read_results(path: Path) -> list[dict[str, Any]]:
     ]
 
 
+def mean_and_interval(scores: np.ndarray) -> tuple[float, float, float]:
+    """Mean over seeds with its 95 % bootstrap interval."""
+    means = np.random.default_rng(0).choice(scores, (10_000, len(scores))).mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(scores.mean()), float(low), float(high)
+
+
 def print_table(results: list[dict[str, Any]]) -> None:
     """Mean over seeds with its 95 % bootstrap interval, and how many seeds reach the bar."""
     print("| task | agent | steps | seeds | mean score [95 %] | lowest | seeds >= bar |\n" + "| --- " * 7 + "|")
@@ -226,13 +233,12 @@ def print_table(results: list[dict[str, Any]]) -> None:
         scores = np.array([line["score"] for line in lines if "error" not in line])
         if len(scores) == 0:
             continue
-        means = np.random.default_rng(0).choice(scores, (10_000, len(scores))).mean(axis=1)
-        low, high = np.quantile(means, [0.025, 0.975])
+        mean, low, high = mean_and_interval(scores)
         failed = len(lines) - len(scores)
         seeds = f"{len(scores)} of {max(len(lines), TASKS[task].n_seeds)}" + (f", {failed} failed" if failed else "")
         reached = (scores >= TASKS[task].bar).sum()
         print(
-            f"| {task} | {name} | {TASKS[task].steps:,} | {seeds} | {scores.mean():.1f} [{low:.1f}, {high:.1f}]"
+            f"| {task} | {name} | {TASKS[task].steps:,} | {seeds} | {mean:.1f} [{low:.1f}, {high:.1f}]"
             f" | {scores.min():.1f} | {reached} (bar {TASKS[task].bar:g}) |"
         )
 

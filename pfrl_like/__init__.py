@@ -46,19 +46,22 @@ if TYPE_CHECKING:
     from pfrl_like import utils as utils
     from pfrl_like import wrappers as wrappers
     from pfrl_like.ope import load_learnable as load_learnable
+    from pfrl_like.zoo.load_agent import load_agent as load_agent
 
 #: The public modules of this package.
 _MODULES = {module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")}
+#: The modules of the functions that can be imported from this package.
+_FUNCTIONS = {"load_agent": "zoo.load_agent", "load_learnable": "ope"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public module at its first use, so that a worker process loads only the modules that it needs."""
     if name in _MODULES:
         return importlib.import_module(f"pfrl_like.{name}")
-    if name == "load_learnable":
-        return importlib.import_module("pfrl_like.ope").load_learnable
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module(f"pfrl_like.{_FUNCTIONS[name]}"), name)
     raise AttributeError(f"module 'pfrl_like' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES, "load_learnable"])
+    return sorted([*globals(), *_MODULES, *_FUNCTIONS])

@@ -9,37 +9,20 @@ from pfrl_like import agents, policies, q_functions, replay_buffers
 from pfrl_like.agents.acer import ACERDiscreteActionHead
 from pfrl_like.nn import Branched
 from score_tasks.on_policy import network
-from score_tasks.task import Task
+from score_tasks.task import nested, task
 
 TASKS = {
-    "cartpole-async-100k": Task(lambda: gymnasium.make("CartPole-v1"), 100_000, 475.0, 5, ("ACER",)),
-    "cartpole-async-200k": Task(lambda: gymnasium.make("CartPole-v1"), 200_000, 450.0, 5, ("A3C",)),
-}
-
-#: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
-SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(
-    TASKS,
-    {
-        "hidden": 64,
-        "lr": 1e-3,
-        "processes": 2,
-        "agent": {"t_max": 20, "gamma": 0.99, "beta": 1e-3, "max_grad_norm": 0.5},
-    },
-)
-
-#: What single agents have in place of that, or beside it.
-OWN: dict[tuple[str, str], dict[str, Any]] = {
-    # Early episodes are short: drawn by number and not by length, their steps would come up more often than others.
-    ("cartpole-async-100k", "ACER"): {
-        "lr": 5e-4,
-        "buffer": {"capacity": 50_000, "by_length": True},
-        "reward_scale": 0.05,
-        "agent": {"gamma": 0.98, "beta": 0.01, "n_times_replay": 4, "replay_start_size": 1_000},
-    },
+    "cartpole-async-100k": task("CartPole-v1", lambda: gymnasium.make("CartPole-v1"), 475.0, 5, ("ACER",)),
+    "cartpole-async-200k": task("CartPole-v1", lambda: gymnasium.make("CartPole-v1"), 450.0, 5, ("A3C",)),
 }
 
 
-def make_agent(task: str, name: str, env: gymnasium.Env, settings: dict[str, Any]) -> Any:
+def settings_of(preset: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a preset, as `make_agent` has them."""
+    return nested(preset, ("lr",), {"buffer": ("capacity", "by_length")})
+
+
+def make_agent(task_name: str, name: str, env: gymnasium.Env, settings: dict[str, Any]) -> Any:
     """The parts of one run, as a user would put them together."""
     sizes = env.observation_space.shape[0], settings["hidden"]
     n_actions = int(env.action_space.n)

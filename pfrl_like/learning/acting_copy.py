@@ -23,7 +23,9 @@ from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
 #: Attributes that are None in an acting copy, in addition to the optimisers and the modules that do not select actions.
-_CLEARED_ATTRIBUTES = ("gradient_steps", "_last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
+_CLEARED_ATTRIBUTES = (
+    "gradient_steps", "_last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs", "composition",
+)  # fmt: skip
 
 
 def acting_copy(agent: Any) -> Any:

@@ -1,7 +1,8 @@
 """Saving and loading of objects with `saved_attributes` in one directory, atomically.
 
 An attribute with its own saved attributes is flattened (`obs_normalizer.model-7f3a91c2.pt`), so that one manifest lists
-all files. Copies are stored under PFRL's names (`obs_normalizer/model.pt`).
+all files. Copies are stored under PFRL's names (`obs_normalizer/model.pt`). The owner's attribute `composition`, if it
+has one, is the file `composition.json`. No method reads it into an existing owner.
 """
 
 import contextlib
@@ -14,15 +15,18 @@ from typing import Any, BinaryIO, Protocol, runtime_checkable
 import torch
 
 from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
+from pfrl_like.storage.atomic import Writer
 from pfrl_like.storage.checks import check_like, checked_optimizer_state, nan_state, non_finite_parameter
 from pfrl_like.storage.directory import has_manifest, load_directory, orphan_state_files, save_directory
-from pfrl_like.storage.json_file import plain_json
+from pfrl_like.storage.json_file import dump_json, plain_json
 from pfrl_like.storage.manifest import MANIFEST, PREVIOUS
 from pfrl_like.storage.plain_tensors import plain_tensors, tensor_writer, tensors_in
 from pfrl_like.storage.tensors import load_tensors
 
 #: Key of the file that contains the tensors of the state.
 STATE_TENSORS = "state-tensors.pt"  # no attribute can have this name
+#: Key of the file that contains the composition of the owner, and its maximum size in bytes.
+COMPOSITION, MAX_COMPOSITION = "composition.json", 1 << 20
 #: Maximum depth of values that are split: one level more than JSON files may have. Deeper values raise an error when
 #: the JSON is written.
 _MAX_DEPTH = 33
@@ -140,7 +144,7 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         NonFiniteError: If a parameter is NaN or infinite. The old state in the directory is then unchanged.
     """
     parts = _Parts(owner, os.fspath(dirname))
-    files = {}
+    files: dict[str, Writer] = {}
     for name, leaf in parts.leaves.items():
         state = leaf.state_dict()
         if (fault := _non_finite(leaf, state)) is not None:
@@ -148,12 +152,14 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
             raise NonFiniteError(f"{name}.{fault}", message)
         files[f"{name}.pt"] = _writer(leaf, state, f"{parts.path} ({name})")
     states, tensors = split_state(parts.states())
+    if (composition := getattr(owner, "composition", None)) is not None:
+        files[COMPOSITION] = dump_json(composition, f"{parts.path} (composition)", MAX_COMPOSITION)
     if tensors:
         files[STATE_TENSORS] = tensor_writer(tensors, f"{parts.path} (state)")
     aliases = {f"{name.replace('.', '/')}.pt": f"{name}.pt" for name in parts.leaves}
     info = {"saved_attributes": list(owner.saved_attributes), "t": states[""].get("t")}
     kind = f"{type(owner).__module__}.{type(owner).__qualname__}"
-    options: dict[str, Any] = {"aliases": aliases, "info": info, "other_keys": (STATE_TENSORS,)}
+    options: dict[str, Any] = {"aliases": aliases, "info": info, "other_keys": (STATE_TENSORS, COMPOSITION)}
     save_directory(dirname, files, states, kind=KIND, class_name=kind, **options)
 
 
@@ -163,17 +169,24 @@ def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
     Raises:
         CheckpointError: If the owner has attributes that cannot be saved.
     """
-    limits = {STATE_TENSORS: _MAX_STATE_TENSORS}
+    return {STATE_TENSORS: _MAX_STATE_TENSORS, **_limits(_Parts(owner, os.fspath(dirname)))}
+
+
+def _limits(parts: _Parts) -> dict[str, int]:
     # The file of a module contains tensors of the same shapes as the live module.
-    for name, leaf in _Parts(owner, os.fspath(dirname)).leaves.items():
-        limits[f"{name}.pt"] = _bound(leaf, 2 if isinstance(leaf, torch.nn.Module) else _FACTOR)
-    return limits
+    factors = {name: 2 if isinstance(leaf, torch.nn.Module) else _FACTOR for name, leaf in parts.leaves.items()}
+    return {f"{name}.pt": _bound(leaf, factors[name]) for name, leaf in parts.leaves.items()}
 
 
-def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
+def load_attributes(owner: Owner, dirname: str | os.PathLike[str], *, modules_only: bool = False) -> None:
     """Load attributes that `save_attributes` or PFRL saved. All checks are done before the first change.
 
     A directory of PFRL contains only networks and optimisers. Counters therefore stay unchanged.
+
+    Args:
+        owner: The object whose attributes are loaded.
+        dirname: The directory.
+        modules_only: True to load the modules, but neither the optimisers nor the state, such as counters.
 
     Raises:
         CheckpointError: If the directory contains no complete saved state, or if the saved attributes have different
@@ -181,26 +194,29 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     """
     directory = os.fspath(dirname)
     parts = _Parts(owner, directory)
+    known = {STATE_TENSORS, COMPOSITION, *(f"{name}.pt" for name in parts.leaves)}
+    if modules_only:
+        parts.leaves = {name: leaf for name, leaf in parts.leaves.items() if isinstance(leaf, torch.nn.Module)}
     states: dict[str, Any] | None = None
     names = {name: parts.replacements.get(name, name) for name in parts.leaves}
     copies = {name: os.path.join(directory, *old.split(".")) + ".pt" for name, old in names.items()}
     has_copies = all(map(os.path.lexists, copies.values()))
     if has_manifest(directory):
         try:
-            snapshot = load_directory(directory, kind=KIND, limits=limits_of(owner, directory))
+            limits = _limits(parts) | ({} if modules_only else {STATE_TENSORS: _MAX_STATE_TENSORS})
+            snapshot = load_directory(directory, kind=KIND, limits=limits)
         except CheckpointError as error:
             if error.path != directory or not copies or not has_copies:
                 raise
             advice = f"To load files under PFRL's names, unverified, without counters, remove {MANIFEST} and {PREVIOUS}"
             raise CheckpointError(directory, f"{error.reason}. {advice}") from error
-        extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves and key != STATE_TENSORS]
-        if extra:
+        if extra := [key for key in snapshot.keys if key not in known]:
             raise CheckpointError(directory, f"contains {', '.join(extra)}, which this agent does not have")
         paths = {
             name: snapshot.open(f"{name if f'{name}.pt' in snapshot.keys else old}.pt") for name, old in names.items()
         }
-        states = dict(snapshot.state)
-        if STATE_TENSORS in snapshot.keys:
+        states = None if modules_only else dict(snapshot.state)
+        if states is not None and STATE_TENSORS in snapshot.keys:
             path = snapshot.open(STATE_TENSORS)
             join_state(states, load_tensors(path), path)
     else:

@@ -11,7 +11,7 @@ from pfrl_like.zoo.names import resolve
 
 
 class Recipe(NamedTuple):
-    """How an agent is composed and trained.
+    """Description of how an agent is composed and trained.
 
     Attributes:
         class_name: Class in `pfrl_like.agents`.
@@ -35,7 +35,8 @@ class Recipe(NamedTuple):
         return [*dict.fromkeys([*own, *inspect.signature(resolve(f"agents.{self.class_name}")).parameters])]
 
 
-_Q, _ACTOR_CRITIC = value_based.q_learning, actor_critics.actor_critic
+_Q, _ACTOR_CRITIC, _OFFLINE = value_based.q_learning, actor_critics.actor_critic, offline.offline
+#: Keys are the names of agents in presets, on the command line and in file names.
 AGENTS: dict[str, Recipe] = {
     "dqn": Recipe("DQN", _Q),
     "double_dqn": Recipe("DoubleDQN", _Q),
@@ -59,6 +60,31 @@ AGENTS: dict[str, Recipe] = {
     "discrete_sac": Recipe("DiscreteSAC", _ACTOR_CRITIC),
     "ddpg": Recipe("DDPG", _ACTOR_CRITIC),
     "td3": Recipe("TD3", _ACTOR_CRITIC),
+    "ppo": Recipe("PPO", on_policy.on_policy),
+    "trpo": Recipe("TRPO", on_policy.on_policy),
+    "a2c": Recipe("A2C", on_policy.on_policy),
+    "reinforce": Recipe("REINFORCE", on_policy.on_policy),
+    "a3c": Recipe("A3C", on_policy.on_policy, "async"),
+    "acer": Recipe("ACER", on_policy.acer, "async"),
+    "bc": Recipe("BC", _OFFLINE, "offline"),
+    "discrete_bc": Recipe("DiscreteBC", _OFFLINE, "offline"),
+    "bcq": Recipe("BCQ", _OFFLINE, "offline"),
+    "discrete_bcq": Recipe("DiscreteBCQ", _OFFLINE, "offline"),
+    "bear": Recipe("BEAR", _OFFLINE, "offline"),
+    "cql": Recipe("CQL", _OFFLINE, "offline"),
+    "cal_ql": Recipe("CalQL", _OFFLINE, "offline"),
+    "discrete_cql": Recipe("DiscreteCQL", _OFFLINE, "offline"),
+    "combo": Recipe("COMBO", _OFFLINE, "offline"),
+    "iql": Recipe("IQL", _OFFLINE, "offline"),
+    "awac": Recipe("AWAC", _OFFLINE, "offline"),
+    "crr": Recipe("CRR", _OFFLINE, "offline"),
+    "td3_plus_bc": Recipe("TD3PlusBC", _OFFLINE, "offline"),
+    "rebrac": Recipe("ReBRAC", _OFFLINE, "offline"),
+    "edac": Recipe("EDAC", _OFFLINE, "offline"),
+    "awr": Recipe("AWR", _OFFLINE, "offline"),
+    "discrete_awr": Recipe("DiscreteAWR", _OFFLINE, "offline"),
+    "decision_transformer": Recipe("DecisionTransformer", _OFFLINE, "offline"),
+    "discrete_decision_transformer": Recipe("DiscreteDecisionTransformer", _OFFLINE, "offline"),
 }
 
 

@@ -5,16 +5,17 @@ other calls, attributes of calls such as `q.parameters()`, and objects of the ca
 """
 
 import dataclasses
+import keyword
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from pfrl_like.zoo.names import resolve
+from pfrl_like.zoo.names import is_known, resolve
 
 #: Limits of a stored composition.
-_MAX_CALLS, _MAX_DEPTH, _MAX_TEXT = 4_096, 32, 1_024
+_MAX_CALLS, _MAX_DEPTH, _MAX_SIZE, _MAX_TEXT, _MAX_INT = 4_096, 32, 1 << 16, 1_024, (1 << 63) - 1
 #: Attributes that a stored composition may read.
 _ATTRIBUTES = {"parameters", "action_space", "sample"}
 
@@ -225,63 +226,114 @@ def from_json(stored: Any) -> Any:
     """Return the value that `to_json` stored. Nothing is called or imported.
 
     Raises:
-        ValueError: If `stored` is not a result of `to_json`, is too large, or contains an attribute that is not one of
-            the few that compositions read.
+        ValueError: If `stored` is not a result of `to_json`, is too large, or contains a name that is not in the table
+            or an attribute that is not one of the few that compositions read.
     """
-    calls: list[Call] = []
-    depths: list[int] = []
+    return _Reader().read(stored)
 
-    def decoded(each: Any, depth: int = 0) -> Any:
-        deepest[0] = max(deepest[0], depth)
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"nested more than {_MAX_DEPTH} levels deep")
-        if isinstance(each, list):
-            return [decoded(part, depth + 1) for part in each]
-        if isinstance(each, str):
-            return _text(each)
-        if isinstance(each, bool | int | float):
-            return each
-        if not isinstance(each, dict) or not each:
-            raise ValueError(f"got {each!r:.80}")
-        kind, content = next(iter(each.items()))
-        if kind == "attribute" and content in _ATTRIBUTES:
-            return Attribute(decoded(each["of"], depth + 1), content)
-        if kind == "call" and 0 <= content < len(calls):
-            deepest[0] = max(deepest[0], depth + depths[content])
-            return calls[content]
-        decode: Mapping[str, Callable[[], Any]] = {
-            "name": lambda: Name(_text(content)),
-            "given": lambda: Given(_text(content)),
-            "none": lambda: None,
-            "float": lambda: float(content),
-            "tuple": lambda: tuple(decoded(part, depth + 1) for part in content),
-            "dict": lambda: {_text(key): decoded(part, depth + 1) for key, part in content.items()},
-        }
-        if kind not in decode:
-            raise ValueError(f"got {each!r:.80}")
-        return decode[kind]()
 
-    try:
-        lines = stored["calls"]
-        if len(lines) > _MAX_CALLS:
-            raise ValueError(f"has {len(lines):,} calls, expected at most {_MAX_CALLS:,}")
-        for line in lines:
-            deepest = [0]
-            function = decoded(line["function"])
-            args = tuple(decoded(part) for part in line["args"])
-            kwargs = {_text(name): decoded(part) for name, part in line["kwargs"].items()}
-            variable_name = line.get("variable")
-            calls.append(Call(function, args, kwargs, None if variable_name is None else _text(variable_name)))
-            depths.append(deepest[0] + 1)
-            if depths[-1] > _MAX_DEPTH:
-                raise ValueError(f"calls are nested more than {_MAX_DEPTH} levels deep")
-        deepest = [0]
-        return decoded(stored["value"])
-    except (TypeError, KeyError, AttributeError, IndexError) as error:
-        raise ValueError(f"not a stored composition: {error!r:.200}") from error
+class _Reader:
+    """Reads a stored composition.
+
+    A call that is used several times counts each time, because modules that contain the same module many times make
+    PyTorch's traversals slow: 40 modules, each with two uses of the one before, have 2**40 paths.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[Call] = []
+        self._measures: list[tuple[int, int]] = []  # depth and size of each call
+        self._deepest = self._size = 0  # of the line that is being read
+
+    def read(self, stored: Any) -> Any:
+        calls, value = _fields(stored, "calls", "value")
+        if len(_typed(calls, list)) > _MAX_CALLS:
+            raise ValueError(f"has {len(calls):,} calls, expected at most {_MAX_CALLS:,}")
+        for line in calls:
+            self._deepest = self._size = 0
+            self._calls.append(self._call(line))
+            self._measures.append((self._deepest + 1, self._size))
+        self._deepest = self._size = 0
+        return self._value(value)
+
+    def _call(self, line: Any) -> Call:
+        optional = ("variable",) if isinstance(line, dict) and "variable" in line else ()
+        function, args, kwargs, *variables = _fields(line, "function", "args", "kwargs", *optional)
+        called = self._value(function)
+        if not isinstance(called, Name | Attribute):
+            raise ValueError(f"calls {function!r:.80}, expected a name or an attribute")
+        values = tuple(self._value(part) for part in _typed(args, list))
+        keywords = {_identifier(name): self._value(part) for name, part in _typed(kwargs, dict).items()}
+        return Call(called, values, keywords, *map(_identifier, variables))
+
+    def _value(self, stored: Any, depth: int = 0) -> Any:
+        self._measure(depth, 1)
+        if isinstance(stored, list):
+            return [self._value(part, depth + 1) for part in stored]
+        if isinstance(stored, str):
+            return _text(stored)
+        if isinstance(stored, int) and abs(stored) > _MAX_INT:
+            raise ValueError(f"has an integer of {stored.bit_length()} bits, expected at most {_MAX_INT.bit_length()}")
+        if isinstance(stored, bool | int | float):
+            return stored
+        if not isinstance(stored, dict) or len(stored) != (2 if "attribute" in stored else 1):
+            raise ValueError(f"contains {stored!r:.80}, which a composition cannot contain")
+        match stored:
+            case {"call": int(index)} if not isinstance(index, bool) and 0 <= index < len(self._calls):
+                calls_deep, size = self._measures[index]
+                self._measure(depth + calls_deep, size)
+                return self._calls[index]
+            case {"attribute": str(name), "of": owner} if name in _ATTRIBUTES:
+                return Attribute(self._owner(owner, depth + 1), name)
+            case {"name": str(path)} if is_known(path):
+                return Name(path)
+            case {"given": str(name)}:
+                return Given(_identifier(name))
+            case {"none": True}:
+                return None
+            case {"float": "nan" | "inf" | "-inf" as text}:
+                return float(text)
+            case {"tuple": list(parts)}:
+                return tuple(self._value(part, depth + 1) for part in parts)
+            case {"dict": dict(parts)}:
+                return {_text(key): self._value(part, depth + 1) for key, part in parts.items()}
+        raise ValueError(f"contains {stored!r:.200}, which a composition cannot contain")
+
+    def _owner(self, stored: Any, depth: int) -> Expression:
+        owner = self._value(stored, depth)
+        if not isinstance(owner, Call | Given | Attribute):
+            raise ValueError(f"reads an attribute of {stored!r:.80}, expected a call or an object of the caller")
+        return owner
+
+    def _measure(self, depth: int, size: int) -> None:
+        self._deepest = max(self._deepest, depth)
+        self._size += size
+        if self._deepest > _MAX_DEPTH:
+            raise ValueError(f"is nested more than {_MAX_DEPTH} levels deep")
+        if self._size > _MAX_SIZE:
+            raise ValueError(f"has more than {_MAX_SIZE:,} values, if each use of a call is counted")
+
+
+def _fields(stored: Any, *names: str) -> list[Any]:
+    """Return the values of a dict that has exactly these keys."""
+    if not isinstance(stored, dict) or stored.keys() != {*names}:
+        raise ValueError(f"contains {stored!r:.80}, expected a dict of {', '.join(names)}")
+    return [stored[name] for name in names]
+
+
+def _typed(stored: Any, kind: type) -> Any:
+    if not isinstance(stored, kind):
+        raise ValueError(f"contains {stored!r:.80}, expected a {kind.__name__}")
+    return stored
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or len(value) > _MAX_TEXT:
-        raise ValueError(f"got {value!r:.80}, expected a text of at most {_MAX_TEXT:,} characters")
+        raise ValueError(f"contains {value!r:.80}, expected a text of at most {_MAX_TEXT:,} characters")
     return value
+
+
+def _identifier(value: Any) -> str:
+    """Return a name that a script can use: no Python code."""
+    if not _text(value).isidentifier() or keyword.iskeyword(value) or value.startswith("__"):
+        raise ValueError(f"contains {value!r:.80}, expected a name of a variable or argument")
+    return str(value)

@@ -32,7 +32,7 @@ _OF_AGENTS = {
 }  # fmt: skip
 #: Names that only scripts contain: environments, runners, files.
 _OF_SCRIPTS = {
-    "gymnasium": "make wrappers.FlattenObservation wrappers.RescaleAction wrappers.TimeLimit",
+    "gymnasium": "make",
     "torch": "set_num_threads",
     "pfrl_like.datasets": "get_atari get_cartpole get_d4rl get_dataset get_minari get_pendulum",
     "pfrl_like.envs": "SerialVectorEnv",
@@ -40,13 +40,13 @@ _OF_SCRIPTS = {
         train_agent_batch_with_evaluation train_agent_offline train_agent_with_evaluation""",
     "pfrl_like.replay_buffers": "PersistentReplayBuffer",
     "pfrl_like.utils": "set_random_seed",
-    "pfrl_like.wrappers": """CastObservationToFloat32 ScaleReward VectorFrameStack atari_wrappers.make_atari
+    "pfrl_like.wrappers": """CastObservationToFloat32 NormalizeActionSpace ScaleReward VectorFrameStack atari_wrappers.make_atari
         atari_wrappers.wrap_deepmind""",
 }  # fmt: skip
 
 
 class Import(NamedTuple):
-    """How a script imports and writes a name.
+    """Import of a name in a script, and its text.
 
     Attributes:
         module: Module that is imported, for example "torch".
@@ -87,6 +87,11 @@ def import_of(path: str) -> Import:
         ValueError: If the name is not in the table.
     """
     return _import(*_entry(path))
+
+
+def is_known(path: str) -> bool:
+    """True if the table has this name."""
+    return path in _TABLE
 
 
 def is_storable(path: str) -> bool:

@@ -88,7 +88,7 @@ def says_channels_last(space: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Layers:
-    """How layers are made.
+    """Settings of layers, and methods that compose layers.
 
     Attributes:
         hidden_sizes: Sizes of the hidden layers.

@@ -17,9 +17,9 @@ from pfrl_like.agent import Agent, AsyncAgent, BatchAgent
 
 PACKAGE = Path(pfrl_like.__file__).parent
 TESTS = Path(__file__).parents[1]
-#: Lines of code that the package and the tests may have; 37,300 and 46,000 are wanted.
-MOST_LINES, MOST_LINES_OF_TESTS = 37_300, 46_000
-MOST_FILES = 340
+#: Lines of code that the package and the tests may have; 41,300 and 50,500 are wanted.
+MOST_LINES, MOST_LINES_OF_TESTS = 41_300, 50_500
+MOST_FILES = 400
 #: Files in a folder, beside `__init__.py`: one for each algorithm, each runner.
 MOST_IN_A_FOLDER = {"agents": 40, "algos": 40, "experiments": 32}
 MOST_LINES_OF_A_FILE = {"learning/off_policy.py": 350}

@@ -21,7 +21,7 @@ LAYERS = (
     {"agents"},
     {"runs"},
     {"experiments", "debug", "loggers", "metrics", "testing"},
-    {"algos", "online", "ope", "dynamics"},
+    {"algos", "online", "ope", "dynamics", "zoo"},
     {"__main__", "cli"},
     {"__init__"},
 )

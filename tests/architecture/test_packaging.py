@@ -1,5 +1,6 @@
 """README, constraints, requirements and continuous integration say the same."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -40,3 +41,11 @@ def test_links_of_documents_lead_somewhere() -> None:
 def test_every_folder_of_the_package_is_packaged() -> None:
     folders = {path.parent for path in (ROOT / "pfrl_like").rglob("*.py")}
     assert not [str(folder) for folder in folders if not (folder / "__init__.py").exists()]
+
+
+def test_every_file_of_the_package_is_packaged() -> None:
+    (patterns,) = re.findall(r'package_data={"pfrl_like": (\[.*?\])}', (ROOT / "setup.py").read_text())
+    folder = ROOT / "pfrl_like"
+    packaged = {path for pattern in ast.literal_eval(patterns) for path in folder.glob(pattern)}
+    files = {path for path in folder.rglob("*.*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert files == packaged

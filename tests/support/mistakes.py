@@ -30,7 +30,7 @@ from torch import nn
 import pfrl_like
 from pfrl_like import agents, algos, cli, experiments, explorers, ope, replay_buffers
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv, make_vec
 from pfrl_like.learning.acting import Acting
 from pfrl_like.testing import check_replay_buffer
 from pfrl_like.testing.play import play_one
@@ -194,6 +194,10 @@ AGENTS: dict[str, Mistake] = {
     "gamma is above 1": lambda folder: dqn(gamma=99),
     "gamma is text": lambda folder: dqn(gamma="0.9"),
     "unknown keyword": lambda folder: dqn(colour="red"),
+    "keyword of another library": lambda folder: dqn(batch_size=32),
+    "an abbreviated name": lambda folder: agents.SAC,  # type: ignore[attr-defined]
+    "learn with a number of steps": lambda folder: dqn().learn(total_timesteps=100),
+    "predict": lambda folder: dqn().predict(np.zeros(OBS)),
     "minibatch_size is 0": lambda folder: dqn(minibatch_size=0),
     "minibatch_size above replay_start_size": lambda folder: dqn(minibatch_size=20),
     "replay_start_size above the capacity": lambda folder: dqn(replay_start_size=200),
@@ -275,6 +279,7 @@ SPACES: dict[str, Mistake] = {
 }
 
 BUFFERS: dict[str, Mistake] = {
+    "unknown keyword": lambda folder: replay_buffers.ReplayBuffer(10, n_steps=3),  # type: ignore[call-arg]
     "capacity is 0": lambda folder: replay_buffers.ReplayBuffer(0),
     "num_steps is 0": lambda folder: replay_buffers.ReplayBuffer(10, num_steps=0),
     "alpha is negative": lambda folder: replay_buffers.PrioritizedReplayBuffer(10, alpha=-1.0),
@@ -371,6 +376,7 @@ def load_damaged_buffer(folder: Path) -> None:
 
 
 RUNNERS: dict[str, Mistake] = {
+    "unknown keyword": lambda folder: run(folder, max_episode_length=3),
     "evaluated is no agent": lambda folder: experiments.eval_performance(env(), 3, n_steps=None, n_episodes=1),
     "steps is negative": lambda folder: run(folder, steps=-1),
     "steps is a fraction": lambda folder: run(folder, steps=1.5),
@@ -389,7 +395,7 @@ RUNNERS: dict[str, Mistake] = {
     "checkpoint_freq is 0": lambda folder: run(folder, checkpoint_freq=0),
     "hooks are no list": lambda folder: run(folder, step_hooks=print),
     "on_checkpoint_failure is unknown": lambda folder: run(folder, on_checkpoint_failure="shrug"),
-    "a batch of one environment": lambda folder: batch_run(folder, env=env()),
+    "env is an unknown id": lambda folder: run(folder, env="CartPol-v1"),
     "offline with an empty dataset": lambda folder: offline_run(folder, dataset=[]),
     "offline with observations of another size": lambda folder: offline_run(folder),
     "offline with an agent that learns online": lambda folder: offline_run(
@@ -504,6 +510,7 @@ def save_nan(folder: Path) -> None:
 ENVS: dict[str, Mistake] = {
     "no environments": lambda folder: SerialVectorEnv([]),
     "environments that are numbers": lambda folder: SerialVectorEnv([3]),
+    "copies of an environment": lambda folder: make_vec(env(), 2),
     "too few actions": lambda folder: begun().step([0]),
     "too few seeds": lambda folder: SerialVectorEnv([env(), env()]).seed([1]),
     "a mask of another length": lambda folder: begun().reset([True]),
@@ -520,6 +527,7 @@ def begun() -> SerialVectorEnv:
 
 
 EXPLORERS: dict[str, Mistake] = {
+    "unknown keyword": lambda folder: explorers.Boltzmann(temperature=1.0),  # type: ignore[call-arg]
     "epsilon above 1": lambda folder: explorers.ConstantEpsilonGreedy(1.5, lambda: 0),
     "random_action_func is a number": lambda folder: explorers.ConstantEpsilonGreedy(0.1, 0),
     "random_action_func is missing": lambda folder: explorers.ConstantEpsilonGreedy(0.1),

@@ -109,7 +109,7 @@ def test_a_trial_comes_first_and_is_run_once(script: Any, tmp_path: Path, monkey
 
 def test_a_change_is_merged_into_the_settings(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = script("score_tasks")
-    monkeypatch.setattr(tasks.on_policy, "OWN", dict(tasks.on_policy.OWN))
+    monkeypatch.setattr(tasks, "CHANGES", {})
     monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
     before = tasks.settings_of("pendulum-100k", "TRPO")
     tasks.change("pendulum-100k", "TRPO", {"steps": 5, "lr": 0.5, "agent": {"vf_epochs": 3}})

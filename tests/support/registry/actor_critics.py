@@ -259,7 +259,7 @@ REDQ: Table = {
     **SEVERAL_CRITICS,
     "subset_size": learnt(1, KIN + "redqs_targets_come_from_a_few_critics_drawn_anew"),
     "policy_update_delay": learnt(1, KIN + "redqs_policy_learns_once_a_step"),
-    "compile": Effect(True, refused="the critics in REDQ", held_by=KIN + "redq_refuses_what_it_cannot_do"),
+    "compile": Effect(True, refused="REDQ samples other critics", held_by=KIN + "redq_refuses_what_it_cannot_do"),
     **dict.fromkeys(
         ("q_func1", "q_func2", "further_q_funcs", "q_func1_optimizer", "q_func2_optimizer",
          "further_q_func_optimizers"),

@@ -25,6 +25,7 @@ ACTORS = "unit/learning/test_acting_copy.py::test_"
 LEARNING = "golden/test_advantage_learning.py::test_"
 CONSERVATIVE = "golden/test_conservative_losses.py::test_"
 COMPILED = "unit/optimizers/test_compiled_step.py::test_"
+AS_ORDINARY = "conformance/test_agents.py::test_a_compiled_update_has_the_errors_of_an_ordinary_one"
 ONE_REGION = COMPILED + "all_losses_and_the_noise_of_an_actor_critic_are_one_region"
 
 SEQUENCES = {"recurrent": True}

@@ -30,6 +30,7 @@ from pfrl_like import agents
 from pfrl_like.agents.dpp import DPPL, DPPGreedy
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from registry.effects import (
+    AS_ORDINARY,
     CONSERVATIVE,
     DQN,
     LEARNING,
@@ -97,7 +98,7 @@ OF_Q_FUNCTIONS: Table = {
         DQN + "explorer_chooses_in_training_only"),
     "clip_delta": learnt(False, DQN + "clip_delta_makes_large_errors_count_linearly"),
     "burn_in": learnt(2, DQN + "burn_in_brings_the_state_up_to_date", given=SEQUENCES),
-    "compile": not_compiled("optimizer", "q_function", LEARNING + "a_compiled_update_gives_the_same_numbers"),
+    "compile": not_compiled("optimizer", "q_function", AS_ORDINARY),
     "alpha": learnt(0.1, LEARNING + "the_argument_changes_the_loss"),
     "eta": learnt(0.1, LEARNING + "the_argument_changes_the_loss"),
     "quantile_thresholds_N": learnt(2, QUANTILES + "arguments_say_how_many_fractions_are_drawn"),

@@ -23,6 +23,8 @@ HERE = "unit/experiments/"
 RUNS = HERE + "test_train_agent.py::test_"
 RESUME = HERE + "test_resume.py::test_"
 SAVED = RESUME + "nothing_stays_of_what_could_not_be_saved"
+HOOKS = HERE + "test_hooks.py::test_"
+VIDEOS = HERE + "test_record_video.py::test_"
 DIRECTORY = HERE + "test_output_dir.py::test_"
 
 
@@ -261,11 +263,19 @@ HELD = {
     experiments.prepare_output_dir: [
         DIRECTORY + "files_of_a_run_under_git", DIRECTORY + "older_run_of_the_same_id_is_kept_aside"
     ],
+    experiments.run_directory_name: [DIRECTORY + "the_name_of_a_run_says_when_who_and_where"],
+    experiments.new_run_directory: [DIRECTORY + "every_run_gets_a_directory_of_its_own"],
     experiments.LinearInterpolationHook: [DIRECTORY + "linear_interpolation_reaches_and_keeps_its_end"],
     experiments.replay_crash: [
         "unit/debug/test_crash_replay.py::test_the_update_is_made_again_from_the_streams_before_it"
     ],
     experiments.OptunaPrunerHook: [DIRECTORY + "pruned_trial_ends_the_run"],
+    experiments.ScheduleHook: [HOOKS + "a_curve_bends_a_schedule"],
+    experiments.StopAfter: [HOOKS + "a_run_stops_after_a_time_that_counts_on_when_it_resumes"],
+    experiments.SaveEvery: [HOOKS + "a_checkpoint_is_saved_when_its_time_has_come"],
+    experiments.StopWithoutImprovement: [HOOKS + "a_run_stops_when_it_no_longer_improves"],
+    experiments.record_video: [VIDEOS + "a_video_shows_the_episodes_that_are_returned"],
+    experiments.RecordVideoEvery: [VIDEOS + "videos_of_training_change_nothing_and_begin_alike"],
 }  # fmt: skip
 
 
@@ -337,10 +347,9 @@ REFUSED = {
     ],
     "log_interval": [(0, ValueError, "log_interval is 0")],
     "return_window_size": [(0, ValueError, "return_window_size is 0")],
-    "env": [(3, TypeError, r"env is 3 \(int\), expected an environment: an object with the methods reset and step")],
+    "env": [(3, TypeError, r"^env is 3 \(int\), expected an environment id, or an environment: an object with")],
     "eval_env": [
-        (3, TypeError, r"eval_env is 3 \(int\), expected an environment"),
-        (Counting, TypeError, "eval_env is <class"),
+        (3, TypeError, r"eval_env is 3 \(int\), expected an environment"), (Counting, TypeError, "eval_env is <class"),
     ],
     "evaluator": [(3, TypeError, r"evaluator is 3 \(int\), expected an object with the method evaluate_if_necessary")],
     "logger": [("mine", TypeError, r"logger is 'mine' \(str\), expected a logging.Logger, or None")],
