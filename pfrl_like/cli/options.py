@@ -20,17 +20,17 @@ _OPTIONS = ("agent", "env", "steps", "seed", "threads", "dataset")
 _MAX_BYTES = 1 << 24
 
 
-def load_dataset(name: str) -> tuple[MDPDataset, str | None]:
-    """Return a dataset, and the id of the environment in which it was recorded. None if the environment is unknown.
+def load_dataset(name: str) -> MDPDataset:
+    """Return a dataset.
 
     Args:
         name: "cartpole", "pendulum", the name of a public dataset as in "d4rl:hopper-medium-v2", or a path.
     """
     source, _, public_name = name.partition(":")
     if name in PACKAGED or (source in _DOWNLOADED and public_name):
-        dataset, env = getattr(datasets, f"get_{source}")(*([public_name] if public_name else []))
-        return dataset, getattr(env.spec, "id", None)
-    return MDPDataset.load(name), None
+        dataset: MDPDataset = getattr(datasets, f"get_{source}")(*([public_name] if public_name else []))[0]
+        return dataset
+    return MDPDataset.load(name)
 
 
 def read_config(path: str) -> dict[str, Any]:
@@ -78,10 +78,11 @@ def config_text(options: Mapping[str, Any], made: Made, composition: str) -> str
 def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the values of the options from which an agent is made. Options replace the values in the file `--config`.
 
-    The dataset is a name or a path. If an offline agent has no environment, it is that of the dataset.
+    The dataset is a name or a path. If there is no environment, it is that of a dataset in the package.
 
     Raises:
-        argparse.ArgumentError: If a required option is missing, or the file of `--config` is invalid.
+        argparse.ArgumentError: If a required option is missing, the file of `--config` is invalid, or a setting has an
+            option of its own.
     """
     config: dict[str, Any] = {"settings": {}}
     if arguments.config is not None:
@@ -97,9 +98,11 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
         options["dataset"] = os.path.abspath(str(options["dataset"]))
     for name in ("agent", "env"):
         if options[name] is None:
-            hint = "; only the datasets cartpole and pendulum say it" if name == "env" and options["dataset"] else ""
-            raise argparse.ArgumentError(None, f"the option --{name} is required{hint}")
-    return {**options, "settings": config["settings"] | dict(arguments.settings)}
+            raise argparse.ArgumentError(None, f"the option --{name} is required")
+    settings = config["settings"] | dict(arguments.settings)
+    if own := [name for name in _OPTIONS if name in settings]:
+        raise argparse.ArgumentError(None, f"argument --set: {own[0]} is no setting, use the option --{own[0]}")
+    return {**options, "settings": settings}
 
 
 def make_of(options: Mapping[str, Any]) -> Made:
@@ -112,7 +115,7 @@ def make_of(options: Mapping[str, Any]) -> Made:
     settings = arguments.pop("settings")
     if arguments.get("dataset") not in {None, *PACKAGED}:
         try:
-            arguments["dataset"] = load_dataset(arguments["dataset"])[0]
+            arguments["dataset"] = load_dataset(arguments["dataset"])
         except (ValueError, OSError) as error:
             raise argument_error("--dataset", error) from error
     try:

@@ -26,8 +26,8 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "fit": (
         "train an offline agent from recorded data",
-        """Trains an agent from a dataset. Options and results are those of `train`. The environment, which only
-        evaluates the agent, is the one in which the data were recorded, if the dataset says it.""",
+        """Trains an agent from a dataset. Options and results are those of `train`. The environment only evaluates the
+        agent. For the datasets cartpole and pendulum, --env may be missing.""",
         (
             "fit --agent cql --dataset pendulum",
             "fit --agent discrete_bc --dataset data.npz --env CartPole-v1 --steps 5000",
@@ -241,7 +241,7 @@ def _add_saved_agents(commands: dict[str, Any]) -> None:
     commands["export"].add_argument("file", metavar="FILE", help="path that ends in .onnx, .pt or .pt2")
     add = commands["ope"].add_argument
     add("--dataset", metavar="DATA", required=True, help="dataset: `list datasets` shows names; or a file")
-    add("--gamma", metavar="G", type=float, default=0.99, help="discount factor per step; default: 0.99")
+    add("--gamma", metavar="G", type=float, help="discount factor per step; default: that of the agent")
     add("--steps", metavar="N", type=_count, default=20_000, help="updates of fitted models; default: 20000")
     add("--seed", metavar="S", type=_seed, default=0, help="seed of all random streams; default: 0")
     add("--estimators", metavar="NAME", nargs="+", help="for example fqe, wis or dr; default: all that are possible")

@@ -18,18 +18,13 @@ from pfrl_like.zoo.make import Made
 CONFIG = "run.toml"
 
 
-def is_finished(outdir: str) -> bool:
-    """True if a run has made its last step, or has reached its score."""
-    return str(record_of(outdir).get("outcome", "")).startswith(("finished", "stopped"))
-
-
 @contextlib.contextmanager
-def run_directory(root: str, options: Mapping[str, Any], made: Made, *, new: bool) -> Iterator[str]:
-    """Context in which this process is the only one that writes into a run directory. Yields its path.
+def run_directory(root: str, options: Mapping[str, Any], made: Made, *, new: bool) -> Iterator[tuple[str, bool]]:
+    """Context in which this process is the only one that writes into a run directory.
 
     The directory is that of the newest unfinished run that has the same settings and that no other process has locked.
     Without one, it is that of a finished run. Without one of these, or if `new` is True, it is a new directory, in
-    which `run.toml` is written.
+    which `run.toml` is written. Yields the path, and True if the run is finished.
 
     Args:
         root: Parent of the run directories.
@@ -39,28 +34,35 @@ def run_directory(root: str, options: Mapping[str, Any], made: Made, *, new: boo
     """
     name = options["env"], made.plan.agent_name, made.plan.seed
     if rerun_request() is not None:  # this process repeats a run: its directory must not change
-        yield new_run_directory(root, *name)
+        yield new_run_directory(root, *name), False
         return
     composition = json.dumps(made.plan.to_json())
     finished = None
     for outdir in [] if new else _runs(root, composition, options["dataset"]):
         lock = contextlib.ExitStack()
-        if not is_finished(outdir):
+        if not _is_finished(outdir):
             try:
                 lock.enter_context(directory_lock(outdir))
             except CheckpointError:  # another process writes into this directory
                 continue
         with lock:
-            if not is_finished(outdir):  # another process may have finished it before it was locked
-                yield outdir
+            if not _is_finished(outdir):  # another process may have finished it before it was locked
+                yield outdir, False
                 return
         finished = finished or outdir
-    outdir = finished or new_run_directory(root, *name)
-    with directory_lock(outdir) if finished is None else contextlib.nullcontext():
-        if finished is None:
-            content = config_text(options, made, composition)
-            atomic_write(os.path.join(outdir, CONFIG), content.encode(), durable=False)
-        yield outdir
+    if finished is not None:
+        yield finished, True
+        return
+    outdir = new_run_directory(root, *name)
+    with directory_lock(outdir):
+        content = config_text(options, made, composition)
+        atomic_write(os.path.join(outdir, CONFIG), content.encode(), durable=False)
+        yield outdir, False
+
+
+def _is_finished(outdir: str) -> bool:
+    """True if a run has made its last step, or has reached its score."""
+    return str(record_of(outdir).get("outcome", "")).startswith(("finished", "stopped"))
 
 
 def _runs(root: str, composition: str, dataset: str | None) -> list[str]:

@@ -65,11 +65,12 @@ def estimate(arguments: argparse.Namespace) -> int:
 
     agent = load_agent(agent_directory(arguments.directory)).agent
     try:
-        dataset, _ = load_dataset(arguments.dataset)
+        dataset = load_dataset(arguments.dataset)
     except (ValueError, OSError) as error:
         raise argument_error("--dataset", error) from error
     set_random_seed(arguments.seed)
-    options = {"gamma": arguments.gamma, "n_steps": arguments.steps, "estimators": arguments.estimators}
+    gamma = agent.gamma if arguments.gamma is None else arguments.gamma
+    options = {"gamma": gamma, "n_steps": arguments.steps, "estimators": arguments.estimators}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UnreliableEstimateWarning)  # an estimate is printed with its warning

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from pfrl_like.cli.options import make_of, options_of
-from pfrl_like.cli.run_choice import is_finished, run_directory
+from pfrl_like.cli.run_choice import run_directory
 from pfrl_like.errors import PfrlLikeError
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook
 from pfrl_like.runs.loop import Terminated
@@ -36,8 +36,8 @@ def train(arguments: argparse.Namespace) -> int:
     """
     options = options_of(arguments)
     made = make_of(options)
-    with run_directory(arguments.outdir, options, made, new=arguments.new) as outdir:
-        if is_finished(outdir):
+    with run_directory(arguments.outdir, options, made, new=arguments.new) as (outdir, is_finished):
+        if is_finished:
             status = 0
             print("A run with these settings has finished before; --new trains again.")
         else:
@@ -57,7 +57,10 @@ def _train(made: Made, outdir: str, quiet: bool) -> int:
     hooks = [] if quiet or sys.stderr.isatty() else [PrintScore()]  # on a terminal, the progress bar has the score
     interval = max(plan.steps // _N_CHECKPOINTS, 1)
     try:
-        made.train(outdir=outdir, resume=True, checkpoint_freq=interval, evaluation_hooks=hooks)
+        made.train(
+            outdir=outdir, resume=True, checkpoint_freq=interval, evaluation_hooks=hooks,
+            progress=False if quiet else None,
+        )  # fmt: skip
     except PfrlLikeError as error:
         print(f"training failed: {error}\nThe run is in {outdir}", file=sys.stderr)
         return 1

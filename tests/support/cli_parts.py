@@ -1,9 +1,12 @@
 """Commands in processes of their own, and a training command that takes a second."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +19,23 @@ TRAIN = (
 )
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """Start a command in a folder, as the leader of a process group."""
+@contextlib.contextmanager
+def started(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a folder, the leader of a process group, which is killed at the end of the context."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-m", "pfrl_like", *words]
-    return subprocess.Popen(command, cwd=folder, env=environ, start_new_session=True, **pipes)
+    with subprocess.Popen(command, cwd=folder, env=environ, start_new_session=True, **pipes) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def run(folder: Path, *words: str) -> tuple[int, str, str]:
     """The exit status of a command, and what it prints to stdout and stderr."""
-    with start(folder, *words) as process:
+    with started(folder, *words) as process:
         out, err = process.communicate()
     return process.returncode, out, err
 

@@ -1,5 +1,6 @@
 """Training of several seeds side by side. Tests of default length start a small program in place of the children."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_parts import TRAIN, records, run, start
+from cli_parts import TRAIN, records, run, started
 
 from pfrl_like.cli import main
 
@@ -83,12 +84,13 @@ def test_killed_and_interrupted_seeds_finish_at_the_next_start(tmp_path: Path) -
     command = *TRAIN, "--steps", "1000", "--seeds", "3", "--jobs", "2"
     for signum, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
         before = len([*results.glob("*/*_checkpoint")])
-        with start(tmp_path, *command) as process:
+        with started(tmp_path, *command) as process:
             wait_for(results, "*/*_checkpoint", process, before + 1)
             os.killpg(process.pid, signum)
             process.communicate()
         assert process.returncode == status
-    assert all(record["outcome"] != "running" for record in records(results)[:2])
+    interrupted = [each for each in records(results) if each["outcome"] in ("KeyboardInterrupt", "Terminated: SIGTERM")]
+    assert interrupted and all([*Path(each["outdir"]).glob(f"{each['t']}_*")] for each in interrupted)
     status, out, _ = run(tmp_path, *command)
     assert status == 0 and "resuming results/" in out
     finished = records(results)
@@ -103,18 +105,12 @@ def test_killed_and_interrupted_seeds_finish_at_the_next_start(tmp_path: Path) -
 def test_two_commands_that_start_at_once_take_different_runs(tmp_path: Path) -> None:
     results, command = tmp_path / "results", (*TRAIN, "--steps", "1000000", "--seed", "0")
     for n_runs in (2, 3):
-        processes = [start(tmp_path, *command) for _ in range(n_runs)]
-        wait_for(results, "*/run.json", processes[0], n_runs)
-        for process in processes:
-            while not any(owner_of(path) == process.pid for path in results.glob("*/owner.json")):
-                assert process.poll() is None, process.communicate()
-                time.sleep(0.05)
-        assert len({path.parent for path in results.glob("*/owner.json")}) == len([*results.iterdir()]) == n_runs
-        for process in processes:
-            process.send_signal(signal.SIGINT)
-            assert "the same command continues the run" in process.communicate()[1] and process.returncode == 130
-
-
-def owner_of(path: Path) -> int:
-    """The process that has locked a run directory."""
-    return int(json.loads(path.read_text())["pid"])
+        with contextlib.ExitStack() as stack:
+            processes = [stack.enter_context(started(tmp_path, *command)) for _ in range(n_runs)]
+            wait_for(results, "*/owner.json", processes[0], n_runs)
+            wait_for(results, "*/run.json", processes[0], n_runs)
+            owners = {json.loads(path.read_text())["pid"] for path in results.glob("*/owner.json")}
+            assert owners == {process.pid for process in processes} and len([*results.iterdir()]) == n_runs
+            for process in processes:
+                process.send_signal(signal.SIGINT)
+                assert "the same command continues the run" in process.communicate()[1] and process.returncode == 130

@@ -113,7 +113,8 @@ def test_a_config_trains_again_and_options_replace_its_values(folder: Path) -> N
         ((*TRAIN, "--set", "lrr=1"), "argument --set: dqn has no setting 'lrr'; the nearest is 'lr'"),
         ((*TRAIN, "--dataset", "pendulum"), "argument --dataset: dataset is given, but DQN learns online"),
         ((*FIT, "--dataset", "nothing.npz", "--env", "Pendulum-v1"), "argument --dataset: nothing.npz: "),
-        ((*FIT, "--dataset", "nothing.npz"), "only the datasets cartpole and pendulum say it"),
+        ((*FIT, "--dataset", "nothing.npz"), "the option --env is required"),
+        ((*TRAIN, "--set", "seed=1"), "argument --set: seed is no setting, use the option --seed"),
         (("train", "--config", "nothing.toml"), "argument --config: nothing.toml: "),
         (("train", "--config", "odd.toml"), "argument --config: odd.toml has the key 'learning_rate'"),
         (("train", "--config", "broken.toml"), "argument --config: "),
@@ -160,6 +161,7 @@ def test_a_recorded_run_can_be_repeated(folder: Path, capfd: pytest.CaptureFixtu
         assert run(folder, *TRAIN, *STEPS, "--seed", seed)[0] == 0
     first, second = sorted(str(path) for path in (folder / "results").iterdir())
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    status, out, _ = run(folder, "diff-runs", first, second, "--rerun")
-    assert status == 1 and "steps: at step 1 " in out and "failed" not in out and "not reproducible" not in out
+    status, out, err = run(folder, "diff-runs", first, second, "--rerun")
+    assert status == 1 and "steps: the first difference is at step 1" in out, out + err
+    assert "failed" not in out and "not reproducible" not in out, out + err
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
