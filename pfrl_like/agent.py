@@ -2,10 +2,11 @@
 
 import contextlib
 import copy
+import functools
 import os
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,8 +14,51 @@ from torch import nn
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
+from pfrl_like.utils.checks import names_unknown_keywords
 from pfrl_like.utils.contexts import MODE_LOCK, Mode, evaluating_in_thread, state_with_mode
 from pfrl_like.utils.reprs import never_raising, shown
+
+#: Text that names the function to use instead of the method `learn` of other libraries.
+_TRAIN = "to train it in an environment, use experiments.train_agent(agent, env, steps, outdir)"
+
+
+class _Elsewhere:
+    """Descriptor of a method that agents of other libraries have. Reading it raises an error that says what to use.
+
+    Args:
+        advice: End of the error message.
+    """
+
+    def __init__(self, advice: str) -> None:
+        self.advice = advice
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, agent: Any, owner: Any = None) -> Any:
+        if agent is None:
+            return self
+        try:
+            return getattr(super(Agent, agent), self.name)  # a mix-in may define the method
+        except AttributeError:
+            text = f"{type(agent).__name__} has no {self.name}: {self.advice}"
+            raise AttributeError(text, name=self.name, obj=agent) from None
+
+
+def _names_train_agent(learn: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of the method `learn`, which gets a minibatch. Calls with a number of steps raise an error."""
+
+    @functools.wraps(learn)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return learn(self, *args, **kwargs)
+        except (TypeError, AttributeError):
+            if not isinstance((*args, *kwargs.values(), 0)[0], int):
+                raise
+            text = f"{type(self).__name__}.learn makes one update and gets its minibatch: {_TRAIN}"
+            raise TypeError(text) from None
+
+    return call
 
 
 class Agent(ABC):
@@ -25,11 +69,17 @@ class Agent(ABC):
     """
 
     training: bool = Mode()  # type: ignore[assignment]
+    learn: Any = _Elsewhere(_TRAIN)
+    predict: Any = _Elsewhere("act(obs) selects an action, and the greedy action inside `with agent.eval_mode():`")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if isinstance(training := vars(cls).get("training"), bool):
             cls.training = Mode(training)  # type: ignore[assignment]
+        if "__init__" in vars(cls):
+            cls.__init__ = names_unknown_keywords(cls.__init__)  # type: ignore[method-assign]
+        if "learn" in vars(cls) and cls.__module__.startswith("pfrl_like."):
+            cls.learn = _names_train_agent(cls.learn)
 
     def __getstate__(self) -> Any:
         return state_with_mode(super().__getstate__(), self)

@@ -22,6 +22,7 @@ from pfrl_like.utils.batch_states import (
     recurrent_states,
     rewards_and_ends,
 )
+from pfrl_like.utils.checks import names_unknown_keywords
 from pfrl_like.utils.recurrent import flatten_sequences_time_first
 from pfrl_like.utils.reprs import never_raising
 
@@ -62,6 +63,8 @@ class AbstractReplayBuffer(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if "__init__" in vars(cls):
+            cls.__init__ = names_unknown_keywords(cls.__init__)  # type: ignore[method-assign]
         if "append_batch" in vars(cls):
             cls._append_batch = cls.append_batch
         for own, batched in _BATCHED.items():

@@ -1,5 +1,8 @@
 """Agents: reinforcement-learning algorithms, online and offline."""
 
+import sys
+from typing import Any
+
 from pfrl_like.agents.a2c import A2C
 from pfrl_like.agents.a3c import A3C
 from pfrl_like.agents.acer import ACER
@@ -43,6 +46,7 @@ from pfrl_like.agents.trpo import TRPO
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.on_policy import OnPolicyAgent
+from pfrl_like.utils.checks import nearest_names
 
 __all__ = [
     "A2C", "A3C", "ACER", "AL", "AWAC", "AWR", "AdvantageWeightedActorCritic", "BC", "BCQ", "BEAR", "COMBO", "CQL",
@@ -53,3 +57,13 @@ __all__ = [
     "PAL", "PPO", "QRDQN", "REDQ", "REINFORCE", "ReBRAC", "SoftActorCritic", "StateQFunctionActor", "TD3",
     "TD3PlusBC", "TQC", "TRPO",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Raise an error. If the name may be the name of a class, the error contains the nearest name of an agent."""
+    text = f"module {__name__!r} has no attribute {name!r}"
+    if name[:1].isupper():
+        text += ": use SoftActorCritic" if name == "SAC" else nearest_names(name, __all__)
+        if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # an `import` replaces the text of an AttributeError
+            raise ImportError(text)
+    raise AttributeError(text)

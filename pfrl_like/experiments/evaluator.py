@@ -26,7 +26,7 @@ from pfrl_like.runs.run_directory import check_directory, move_earlier_files, pr
 from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, directory_lock
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, names_unknown_keywords
 from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
@@ -149,6 +149,7 @@ def _episodes_if_complete(
     return complete or (in_order + running)[:1]
 
 
+@names_unknown_keywords
 def eval_performance(
     env: Any,
     agent: Any,
@@ -241,6 +242,7 @@ class Evaluator:
         MissingDependencyError: If `use_tensorboard` is True and TensorBoard is not installed.
     """
 
+    @names_unknown_keywords
     def __init__(
         self,
         agent: Any,

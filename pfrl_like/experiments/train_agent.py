@@ -12,11 +12,13 @@ from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback
+from pfrl_like.utils.checks import names_unknown_keywords
 
 _LOGGER = logging.getLogger(__name__)
 StepHookLike = Callable[[Any, Any, int], Any]
 
 
+@names_unknown_keywords
 def train_agent(
     agent: Any,
     env: Any,
@@ -107,6 +109,7 @@ def train_agent(
     )
 
 
+@names_unknown_keywords
 def train_agent_with_evaluation(
     agent: Any,
     env: Any,

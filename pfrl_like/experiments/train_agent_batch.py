@@ -13,10 +13,12 @@ from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.loop import Callback
+from pfrl_like.utils.checks import names_unknown_keywords
 
 _LOGGER = logging.getLogger(__name__)
 
 
+@names_unknown_keywords
 def train_agent_batch(
     agent: Any,
     env: Any,
@@ -111,6 +113,7 @@ def train_agent_batch(
     )
 
 
+@names_unknown_keywords
 def train_agent_batch_with_evaluation(
     agent: Any,
     env: Any,

@@ -4,13 +4,15 @@ The checks of steps have a fast path for the most frequent case: an array with t
 """
 
 import contextlib
+import difflib
+import functools
 import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.utils.env_values import space_kind
 
 Class = TypeVar("Class", bound=type[Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Largest reward that is accepted. Agents convert rewards to float32.
 LARGEST_REWARD = float(np.finfo(np.float32).max)
@@ -350,6 +353,38 @@ def check_function(optional: bool = False, **values: Any) -> None:
     for name, value in values.items():
         if not callable(value) and (value is not None or not optional):
             raise TypeError(f"{name} is {value!r:.80}, expected a function{', or None' if optional else ''}")
+
+
+def nearest_names(given: str, known: Iterable[str]) -> str:
+    """Return the end of a message about the unknown name `given`: the known names that the user may mean.
+
+    A name matches if the name ends in the unknown name (for example `learning_rate` for `rate`), or if its initials do
+    (for example `lr`). If no name matches, return the most similar name.
+    """
+    initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
+    names = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
+    if matches := sorted(names):
+        return f": there {'is' if len(matches) == 1 else 'are'} {', '.join(map(repr, matches))}"
+    return "".join(f"; the nearest is {name!r}" for name in difflib.get_close_matches(given, initials, n=1, cutoff=0.0))
+
+
+def names_unknown_keywords(function: Function) -> Function:
+    """Decorator that adds the nearest argument to the TypeError for an unknown keyword argument."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            parameters = inspect.signature(function).parameters
+            takes_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+            unknown = [] if takes_all else [name for name in kwargs if name not in parameters]
+            if not unknown:
+                raise
+            known = [name for name in parameters if name != "self"]
+            raise TypeError(f"{error}{nearest_names(unknown[0], known)}") from None
+
+    return cast(Function, call)
 
 
 def _is_floating(value: Any) -> bool:

@@ -2,12 +2,11 @@
 
 import contextlib
 import copy
-import difflib
 import inspect
 import os
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -15,7 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.checks import ConstructorOnly, check_counts, check_flags, check_numbers, levels_to_the_caller
+from pfrl_like.utils.checks import (
+    ConstructorOnly,
+    check_counts,
+    check_flags,
+    check_numbers,
+    levels_to_the_caller,
+    nearest_names,
+)
 
 
 class Setting(NamedTuple):
@@ -355,7 +361,7 @@ class Hyperparameters:
                 continue
             unknown, default = f"{type(self).__name__} has no hyperparameter {given!r}, which", _FIXED_VALUES.get(given)
             if given not in self.later_names:
-                text = f"{unknown} is ignored{_nearest_names(given, known)}"
+                text = f"{unknown} is ignored{nearest_names(given, known)}"
                 warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
             elif value is not None and not (isinstance(value, type(default)) and value == default):
                 raise TypeError(f"{unknown} later versions of d3rlpy have: {self.later_names[given]}")
@@ -371,19 +377,6 @@ class Hyperparameters:
         from sklearn.utils import Tags, TargetTags
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
-
-
-def _nearest_names(given: str, known: Iterable[str]) -> str:
-    """Return the end of the warning about the unknown name `given`: the known names that the user may mean.
-
-    A name matches if the name ends in the unknown name (for example `learning_rate`), or if its initials do (for
-    example `lr`). If no name matches, return the most similar name.
-    """
-    initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
-    names = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
-    if matches := sorted(names):
-        return f": there {'is' if len(matches) == 1 else 'are'} {', '.join(map(repr, matches))}"
-    return "".join(f"; the nearest is {name!r}" for name in difflib.get_close_matches(given, known, n=1, cutoff=0.0))
 
 
 def _is_class_var(annotation: Any) -> bool:
