@@ -355,21 +355,23 @@ def check_function(optional: bool = False, **values: Any) -> None:
             raise TypeError(f"{name} is {value!r:.80}, expected a function{', or None' if optional else ''}")
 
 
-def nearest_names(given: str, known: Iterable[str]) -> str:
+def nearest_names(given: str, known: Iterable[str], cutoff: float = 0.0) -> str:
     """Return the end of a message about the unknown name `given`: the known names that the user may mean.
 
     A name matches if the name ends in the unknown name (for example `learning_rate` for `rate`), or if its initials do
-    (for example `lr`). If no name matches, return the most similar name.
+    (for example `lr`). If no name matches, return the most similar name, if its similarity (from 0 to 1, see `difflib`)
+    is at least `cutoff`.
     """
     initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
     names = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
     if matches := sorted(names):
         return f": there {'is' if len(matches) == 1 else 'are'} {', '.join(map(repr, matches))}"
-    return "".join(f"; the nearest is {name!r}" for name in difflib.get_close_matches(given, initials, n=1, cutoff=0.0))
+    similar = difflib.get_close_matches(given, initials, n=1, cutoff=cutoff)
+    return "".join(f"; the nearest is {name!r}" for name in similar)
 
 
 def names_unknown_keywords(function: Function) -> Function:
-    """Decorator that adds the nearest argument to the TypeError for an unknown keyword argument."""
+    """Decorator that adds the nearest argument, or all, to the TypeError for an unknown keyword argument."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -382,7 +384,8 @@ def names_unknown_keywords(function: Function) -> Function:
             if not unknown:
                 raise
             known = [name for name in parameters if name != "self"]
-            raise TypeError(f"{error}{nearest_names(unknown[0], known)}") from None
+            text = nearest_names(unknown[0], known, 0.6) or f"; the arguments are {', '.join(known)}"
+            raise TypeError(f"{error}{text}") from None
 
     return cast(Function, call)
 

@@ -194,6 +194,10 @@ AGENTS: dict[str, Mistake] = {
     "gamma is above 1": lambda folder: dqn(gamma=99),
     "gamma is text": lambda folder: dqn(gamma="0.9"),
     "unknown keyword": lambda folder: dqn(colour="red"),
+    "keyword of another library": lambda folder: dqn(batch_size=32),
+    "an abbreviated name": lambda folder: agents.SAC,  # type: ignore[attr-defined]
+    "learn with a number of steps": lambda folder: dqn().learn(total_timesteps=100),
+    "predict": lambda folder: dqn().predict(np.zeros(OBS)),
     "minibatch_size is 0": lambda folder: dqn(minibatch_size=0),
     "minibatch_size above replay_start_size": lambda folder: dqn(minibatch_size=20),
     "replay_start_size above the capacity": lambda folder: dqn(replay_start_size=200),
@@ -275,6 +279,7 @@ SPACES: dict[str, Mistake] = {
 }
 
 BUFFERS: dict[str, Mistake] = {
+    "unknown keyword": lambda folder: replay_buffers.ReplayBuffer(10, n_steps=3),  # type: ignore[call-arg]
     "capacity is 0": lambda folder: replay_buffers.ReplayBuffer(0),
     "num_steps is 0": lambda folder: replay_buffers.ReplayBuffer(10, num_steps=0),
     "alpha is negative": lambda folder: replay_buffers.PrioritizedReplayBuffer(10, alpha=-1.0),
@@ -371,6 +376,7 @@ def load_damaged_buffer(folder: Path) -> None:
 
 
 RUNNERS: dict[str, Mistake] = {
+    "unknown keyword": lambda folder: run(folder, max_episode_length=3),
     "evaluated is no agent": lambda folder: experiments.eval_performance(env(), 3, n_steps=None, n_episodes=1),
     "steps is negative": lambda folder: run(folder, steps=-1),
     "steps is a fraction": lambda folder: run(folder, steps=1.5),
@@ -520,6 +526,7 @@ def begun() -> SerialVectorEnv:
 
 
 EXPLORERS: dict[str, Mistake] = {
+    "unknown keyword": lambda folder: explorers.Boltzmann(temperature=1.0),  # type: ignore[call-arg]
     "epsilon above 1": lambda folder: explorers.ConstantEpsilonGreedy(1.5, lambda: 0),
     "random_action_func is a number": lambda folder: explorers.ConstantEpsilonGreedy(0.1, 0),
     "random_action_func is missing": lambda folder: explorers.ConstantEpsilonGreedy(0.1),

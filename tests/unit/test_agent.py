@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from pfrl_like import agents
 from pfrl_like.agent import Agent, AsyncAgent, AttributeSavingMixin, BatchAgent
 from pfrl_like.errors import CheckpointError, NonFiniteError
 
@@ -420,3 +421,34 @@ def test_an_error_of_a_save_after_ctrl_c_is_one_of_the_save(tmp_path: Path) -> N
     except KeyboardInterrupt:
         with pytest.raises(CheckpointError):
             Learner(1).save(tmp_path / "agent")
+
+
+# Names of other libraries
+
+
+class Predicts:
+    """A mix-in with a method that agents lack."""
+
+    def predict(self, obs: Any) -> str:
+        return "predicted"
+
+
+def test_a_users_class_may_have_the_methods_that_agents_lack() -> None:
+    class After(Echo, Predicts):
+        def learn(self, total_timesteps: int) -> int:
+            return total_timesteps
+
+    assert (After().predict(None), After().learn(total_timesteps=3)) == ("predicted", 3)
+    assert not hasattr(Echo(), "predict") and not hasattr(Echo(), "learn")
+    with pytest.raises(
+        AttributeError, match=r"^Echo has no learn: to train it .* use experiments.train_agent\(agent, "
+    ):
+        Echo().learn(10)
+
+
+def test_an_abbreviated_name_is_explained_when_it_is_imported() -> None:
+    with pytest.raises(ImportError, match="has no attribute 'SAC': use SoftActorCritic"):
+        from pfrl_like.agents import SAC  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(AttributeError, match="'DuelDQN'; the nearest is 'DoubleDQN'"):
+        agents.DuelDQN  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(agents, "__path") and "SAC" not in dir(agents)

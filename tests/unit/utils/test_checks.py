@@ -1,6 +1,8 @@
 """The checks at the border name the argument, what came and what was expected."""
 
+import inspect
 import warnings
+from typing import Any
 
 import gymnasium.spaces as spaces
 import numpy as np
@@ -221,6 +223,28 @@ def test_a_value_that_is_none_of_those_known_is_refused():
     checks.check_choice("kernel", "laplacian", ("gaussian", "laplacian"))
     with pytest.raises(ValueError, match=r"^kernel is 'cubic', expected one of 'gaussian', 'laplacian'$"):
         checks.check_choice("kernel", "cubic", ("gaussian", "laplacian"))
+
+
+def test_an_unknown_keyword_is_told_the_nearest_and_the_signature_stays() -> None:
+    @checks.names_unknown_keywords
+    def act(obs: Any, *, epsilon: float = 0.0) -> float:
+        return 1.0 + epsilon + obs
+
+    @checks.names_unknown_keywords
+    def all_of(**options: Any) -> dict[str, Any]:
+        return act(**options)
+
+    assert (
+        str(inspect.signature(act)) == "(obs: Any, *, epsilon: float = 0.0) -> float" and act(1.0, epsilon=1.0) == 3.0
+    )
+    for options, end in (
+        ({"epsilom": 1.0}, "got an unexpected keyword argument 'epsilom'; the nearest is 'epsilon'"),
+        ({"seed": 1.0}, "got an unexpected keyword argument 'seed'; the arguments are obs, epsilon"),
+        ({}, "missing 1 required positional argument: 'obs'"),
+        ({"obs": "x"}, "unsupported operand .*"),
+    ):
+        with pytest.raises(TypeError, match=f"{end}$"):
+            all_of(**options)
 
 
 # Warnings name the user's line, and come once a process where they are asked to
