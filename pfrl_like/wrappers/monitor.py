@@ -2,7 +2,6 @@
 
 import csv
 import importlib
-import io
 import itertools
 import json
 import os
@@ -28,11 +27,66 @@ def can_record(env: Any) -> bool:
     return "rgb_array" in metadata.get("render.modes", ())  # gym before 0.26 passes the mode to `render`
 
 
-class VideoRecorder:
-    """Writes the results of `env.render()` to a video file.
+def frames_per_second(env: Any) -> float:
+    """Return the number of frames per second in the metadata of an environment; 30 if there is none."""
+    metadata = getattr(env, "metadata", None) or {}
+    return float(metadata.get("render_fps") or metadata.get("video.frames_per_second") or 30)
 
-    If imageio and imageio-ffmpeg are installed, the recorder writes each frame to an mp4 file immediately. Otherwise
-    the recorder stores compressed frames, and `close` writes an animated GIF.
+
+def frame_of(env: Any) -> NDArray[np.uint8]:
+    """Return the current frame of an environment that `can_record` accepts, [height, width, 3]."""
+    passes_mode = getattr(env, "render_mode", None) is None
+    return np.asarray(env.render(mode="rgb_array") if passes_mode else env.render())
+
+
+class GifWriter:
+    """Writes frames to an animated GIF. Each frame is written immediately, so that no frames are kept in memory.
+
+    Args:
+        path: Path of the file.
+        fps: Number of frames per second. Browsers show at most 50.
+    """
+
+    def __init__(self, path: str, fps: float) -> None:
+        self._file = open(path, "wb")  # noqa: SIM115 - `close` closes it
+        self._milliseconds = max(round(1000 / fps), 20)
+
+    def append_data(self, frame: NDArray[np.uint8]) -> None:
+        """Write a frame, [height, width, 3], with its own palette of 64 colours."""
+        from PIL import GifImagePlugin, Image
+
+        image = Image.fromarray(frame).quantize(64)
+        header = [] if self._file.tell() else GifImagePlugin.getheader(image, info={"loop": 0})[0]
+        data = GifImagePlugin.getdata(image, duration=self._milliseconds, include_color_table=True)
+        self._file.writelines([*header, *data])
+
+    def close(self) -> None:
+        """Write the end of the file if there are frames, and close the file."""
+        self._file.write(b";" * bool(self._file.tell()))
+        self._file.close()
+
+
+def mp4_writer(path: str, fps: float) -> Any:
+    """Return an object that writes an mp4 file, with the methods of `GifWriter`. None if a package is not installed.
+
+    The packages are imageio and imageio-ffmpeg, of the extra "video".
+
+    Args:
+        path: Path of the file.
+        fps: Number of frames per second.
+    """
+    try:
+        importlib.import_module("imageio_ffmpeg")
+        imageio = importlib.import_module("imageio.v2")
+    except ImportError:
+        return None
+    return imageio.get_writer(path, fps=fps, macro_block_size=2)  # H.264 needs even sizes
+
+
+class VideoRecorder:
+    """Writes the results of `env.render()` to a video file, an mp4 if the packages of the extra "video" are installed.
+
+    Otherwise the file is an animated GIF.
 
     Args:
         env: Environment whose `render` returns arrays [height, width, 3], uint8.
@@ -43,53 +97,18 @@ class VideoRecorder:
     """
 
     def __init__(self, env: Any, path: str) -> None:
-        self._env = env
-        metadata = getattr(env, "metadata", None) or {}
-        self._fps = float(metadata.get("render_fps") or metadata.get("video.frames_per_second") or 30)
-        self._old_render = getattr(env, "render_mode", None) is None
-        self._frames: list[bytes] = []
-        self._writer = _mp4_writer(f"{path}.mp4", self._fps)
-        self.path = f"{path}.mp4" if self._writer is not None else f"{path}.gif"
+        self._env, fps = env, frames_per_second(env)
+        mp4 = mp4_writer(f"{path}.mp4", fps)
+        self.path = f"{path}.mp4" if mp4 is not None else f"{path}.gif"
+        self._writer = GifWriter(self.path, fps) if mp4 is None else mp4
 
     def capture(self) -> None:
         """Add the current frame of the environment."""
-        frame = np.asarray(self._env.render(mode="rgb_array") if self._old_render else self._env.render())
-        if self._writer is not None:
-            self._writer.append_data(frame)
-        else:
-            self._frames.append(_compressed(frame))
+        self._writer.append_data(frame_of(self._env))
 
     def close(self) -> None:
-        """Write the file if there are frames."""
-        if self._writer is not None:
-            self._writer.close()
-        elif self._frames:
-            _write_gif(self.path, self._frames, self._fps)
-            self._frames.clear()
-
-
-def _mp4_writer(path: str, fps: float) -> Any:
-    try:
-        importlib.import_module("imageio_ffmpeg")
-        imageio = importlib.import_module("imageio.v2")
-    except ImportError:
-        return None
-    return imageio.get_writer(path, fps=fps, macro_block_size=1)
-
-
-def _compressed(frame: NDArray[np.uint8]) -> bytes:
-    from PIL import Image
-
-    memory = io.BytesIO()
-    Image.fromarray(frame).quantize(64).save(memory, format="PNG")
-    return memory.getvalue()
-
-
-def _write_gif(path: str, frames: list[bytes], fps: float) -> None:
-    from PIL import Image
-
-    first, *rest = (Image.open(io.BytesIO(frame)) for frame in frames)
-    first.save(path, save_all=True, append_images=rest, duration=max(round(1000 / fps), 20), loop=0)
+        """Write the end of the file."""
+        self._writer.close()
 
 
 _counter = itertools.count()
