@@ -190,6 +190,11 @@ class Actor(AsyncAgent):
         """Number of training steps of all actors together. The schedules of explorers depend on it."""
         return int(self._steps.sum())
 
+    @property
+    def explorer(self) -> Any:
+        """Explorer of this actor. Step hooks may change its attributes."""
+        return self._acting.explorer
+
     @never_raising
     def __repr__(self) -> str:
         return f"{type(self).__name__} of {self._acting!r}"

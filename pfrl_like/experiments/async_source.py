@@ -14,7 +14,7 @@ from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.sources import stop_episode
 from pfrl_like.loggers import TensorBoardLogger
 from pfrl_like.processes import Countdown, Failure, Finished, Workers
-from pfrl_like.runs.loop import Clock, Episode
+from pfrl_like.runs.loop import Callback, Clock, Episode, Source, run
 from pfrl_like.utils.plain_values import from_json
 
 POLL = 0.1  # seconds between two checks of `stop_event` and `exception_event`
@@ -94,6 +94,15 @@ class AsyncWorkers:
         elif clock.t < clock.steps:
             clock.stop(self._reason)
         return ended
+
+    def run(self, source: Source, clock: Clock, callbacks: Sequence[Callback], checkpoints: Any) -> None:
+        """Call `loop.run`. If a callback has stopped the clock, wait until all processes have ended."""
+        run(source, clock, callbacks)
+        self.stop()
+        while self.workers.running:
+            reason = clock.reason
+            self.tick(clock)
+            clock.stop(reason)
 
     def stop(self) -> None:
         """Tell all processes to end after the current step."""

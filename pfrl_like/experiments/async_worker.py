@@ -201,7 +201,8 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
             if job.sends_evaluations:
                 evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, send_evaluation]
             opened.append(evaluator)
-            callbacks.append(_evaluation_callback(Evaluation(evaluator, agent, job.successful_score, False), channel))
+            evaluation = Evaluation(evaluator, agent, job.successful_score, False, evaluator.evaluation_hooks)
+            callbacks.append(_evaluation_callback(evaluation, channel))
         saves = job.save_dir and index == 0 and hasattr(agent, "save")
         save_at_end = _saving_in(job.save_dir, agent, counters) if saves else contextlib.nullcontext()
         profile = contextlib.nullcontext() if job.profile is None else cProfile.Profile()

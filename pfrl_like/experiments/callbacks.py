@@ -86,7 +86,7 @@ class IntervalLog:
 
 
 class Evaluation:
-    """Evaluates the agent when an evaluation is due, and ends training when a score reaches `successful_score`.
+    """Evaluates the agent when an evaluation is due, and ends training after a good score or if a hook requests it.
 
     Args:
         evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
@@ -94,10 +94,18 @@ class Evaluation:
         agent: Agent whose statistics are stored with every score.
         successful_score: Training ends when an evaluation reaches this score. If None, this condition is disabled.
         during_episode: True to allow evaluation during an episode.
+        hooks: Hooks of the evaluator. Training ends when the `stop_reason` of a hook is not empty.
     """
 
-    def __init__(self, evaluator: Any, agent: Any, successful_score: float | None, during_episode: bool) -> None:
-        self.evaluator, self.agent = evaluator, agent
+    def __init__(
+        self,
+        evaluator: Any,
+        agent: Any,
+        successful_score: float | None,
+        during_episode: bool,
+        hooks: Sequence[Any] = (),
+    ) -> None:
+        self.evaluator, self.agent, self.hooks = evaluator, agent, hooks
         self.successful_score, self.during_episode = successful_score, during_episode
         self.history: list[dict[str, Any]] = []
 
@@ -108,10 +116,13 @@ class Evaluation:
         score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
         if score is not None:
             self.history.append({**dict(statistics_of(self.agent)), "eval_score": score})
-            self.stop_if_successful(clock)
+            self.stop_if_due(clock)
 
-    def stop_if_successful(self, clock: Clock) -> None:
-        """End training if any score so far has reached `successful_score`."""
+    def stop_if_due(self, clock: Clock) -> None:
+        """End training if any score so far has reached `successful_score`, or if a hook has a reason."""
+        for reason in (getattr(hook, "stop_reason", "") for hook in self.hooks):
+            if isinstance(reason, str) and reason:
+                clock.stop(reason)
         if self.successful_score is None:
             return
         for score in (row["eval_score"] for row in self.history):

@@ -93,12 +93,14 @@ def saved_in(outdir: str) -> list[Saved]:
 
 
 class Checkpoints:
-    """Saves a run as `<t>_checkpoint` at every multiple of `interval`. The last step is saved only if `at_end` is True.
+    """Saves a run as `<t>_checkpoint` at every multiple of `interval`, and when a callback has called `clock.save()`.
+
+    The last step is saved only if `at_end` is True.
 
     Args:
         agent: The agent.
         state: State of everything except the agent and the replay buffers. If None, only the agent is saved.
-        interval: Number of steps between checkpoints. If None, checkpoints are saved only by calls of `save`.
+        interval: Number of steps between checkpoints. If None, only requested checkpoints are saved.
         outdir: Run directory.
         writes: Object that decides if a failed write ends training, and that lists the files that could not be written.
         at_end: True to save a checkpoint at the last step, too, if this step is a multiple of `interval`.
@@ -133,11 +135,17 @@ class Checkpoints:
         self._next = 0  # no checkpoint is due before this step
 
     def __call__(self, clock: Clock) -> None:
-        if self.interval is None or clock.t < self._next:
-            return
-        self._next = clock.t - clock.t % self.interval + self.interval
-        first = clock.previous_t - clock.previous_t % self.interval + self.interval
-        *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
+        requested, clock.save_requested = clock.save_requested, False
+        if self.interval is not None and clock.t >= self._next:
+            self._save_due(clock, self.interval)
+        if requested and clock.t < clock.steps and self._name != f"{clock.t}_checkpoint":
+            self.save(clock, "_checkpoint")
+
+    def _save_due(self, clock: Clock, interval: int) -> None:
+        """Save the checkpoints of all multiples of `interval` that the last tick has reached."""
+        self._next = clock.t - clock.t % interval + interval
+        first = clock.previous_t - clock.previous_t % interval + interval
+        *others, due = [*range(first, clock.t + 1, interval)] or [clock.steps + 1]
         for skipped in others if self.keep is None else ():  # the earlier due steps of this tick
             with self._handling_failures(f"{skipped}_checkpoint"):
                 save_agent(self.agent, skipped, self.outdir, self.logger, suffix="_checkpoint")

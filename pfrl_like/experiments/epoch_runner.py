@@ -14,13 +14,13 @@ from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.evaluator import Evaluator, evaluating
 from pfrl_like.experiments.resume import Checkpoint, Configuration, checkpoint_mismatch, newest_checkpoint
 from pfrl_like.experiments.run_state import OwnAttributes, restore_part
-from pfrl_like.experiments.runner_arguments import check_arguments
+from pfrl_like.experiments.runner_arguments import check_arguments, saving_hooks
 from pfrl_like.experiments.training import Actor, PathRecorder, train
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.runs.loop import Callback, Clock, Source
 from pfrl_like.runs.run_directory import check_directory
 from pfrl_like.runs.run_files import EPOCHS, directory_lock
-from pfrl_like.utils.checks import check_counts, check_flags
+from pfrl_like.utils.checks import check_counts, check_flags, names_unknown_keywords
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -93,6 +93,7 @@ class EpochRunner:
         TypeError: If the algorithm is not an `EpochAlgorithm`.
     """
 
+    @names_unknown_keywords
     def __init__(
         self,
         algorithm: EpochAlgorithm,
@@ -111,6 +112,10 @@ class EpochRunner:
         check_arguments(locals())
         check_counts(snapshot_interval=snapshot_interval)
         check_counts(least=0, eval_n_episodes=eval_n_episodes)
+        if saving_hooks(hooks):
+            raise ValueError(
+                "hooks has a SaveEvery, which EpochRunner does not support: pass snapshot_interval instead"
+            )
         self.algorithm, self.env, self.outdir = algorithm, env, check_directory(outdir)
         self._given_outdir = outdir
         self.eval_env, self.eval_n_episodes, self.snapshot_interval = eval_env, eval_n_episodes, snapshot_interval

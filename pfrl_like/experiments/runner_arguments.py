@@ -3,9 +3,11 @@
 import inspect
 import logging
 import numbers
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from typing import Any
 
+from pfrl_like.experiments.evaluation_hooks import EvaluationHook
+from pfrl_like.experiments.hooks import SaveEvery, StepHook, TimedHook
 from pfrl_like.experiments.run_state import buffers_of
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.runs.run_files import record_of
@@ -131,14 +133,20 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "resume": (lambda value: isinstance(value, bool), "True or False"),
     "progress": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
 }
-_FUNCTIONS = callable, "a function", "functions"
+_STEP_FUNCTIONS = (
+    lambda value: callable(value) and not isinstance(value, TimedHook | EvaluationHook),
+    "a function of (env, agent, step)", "functions",
+)  # fmt: skip
 _LISTS: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
-    "hooks": _FUNCTIONS,
-    "step_hooks": _FUNCTIONS,
-    "global_step_hooks": _FUNCTIONS,
-    "evaluation_hooks": _FUNCTIONS,
+    "hooks": (
+        lambda value: callable(value) and not isinstance(value, StepHook | EvaluationHook),
+        "a function of the clock; step_hooks and evaluation_hooks are other arguments", "functions",
+    ),
+    "step_hooks": _STEP_FUNCTIONS,
+    "global_step_hooks": _STEP_FUNCTIONS,
+    "evaluation_hooks": (callable, "a function", "functions"),
     "loggers": (lambda value: hasattr(value, "log"), "an object with the method log", "loggers of metrics"),
-}
+}  # fmt: skip
 _COUNTS = {
     "keep_checkpoints", "keep_snapshots", "checkpoint_freq", "log_interval", "return_window_size", "eval_interval",
     "max_episode_len", "train_max_episode_len", "eval_max_episode_len",
@@ -194,6 +202,11 @@ def process_seeds(random_seeds: Any, processes: int) -> Sequence[int]:
     return [int(seed) for seed in seeds]
 
 
+def saving_hooks(hooks: Sequence[Any]) -> list[SaveEvery]:
+    """Return the hooks that save checkpoints."""
+    return [hook for hook in hooks if isinstance(hook, SaveEvery)]
+
+
 def set_step(agent: Any, step_offset: int, logger: logging.Logger) -> None:
     """Set `agent.t` to the step of the run, if the agent has `t`. Warn if `agent.t` is neither 0 nor this step."""
     if getattr(agent, "t", 0) not in (0, step_offset):
@@ -242,4 +255,21 @@ def warn_of_no_evaluation(
         logger.warning(
             "no multiple of eval_interval=%d lies between step %d and step %d: there will be no evaluation",
             interval, step_offset, steps,
+        )  # fmt: skip
+
+
+def warn_of_no_update(agent: Any, source: Any, steps: int | None, step_offset: int, logger: logging.Logger) -> None:
+    """Warn if the run will end before the replay buffer contains the `replay_start_size` of the agent.
+
+    A dataset is no reason for a warning, because the agent then learns without its buffer.
+    """
+    agent = getattr(agent, "agent", agent)
+    start, buffer = getattr(agent, "replay_start_size", None), getattr(agent, "replay_buffer", None)
+    if steps is None or not isinstance(start, int) or not isinstance(buffer, Sized) or hasattr(source, "dataset"):
+        return
+    if len(buffer) + steps - step_offset < start:
+        logger.warning(
+            "no update will be made: the run has %s steps, the buffer holds %s transitions, and replay_start_size is "
+            "%s: increase steps or reduce replay_start_size",
+            f"{steps - step_offset:,}", f"{len(buffer):,}", f"{start:,}",
         )  # fmt: skip

@@ -16,7 +16,14 @@ from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import evaluator_options, tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
-from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_shares, process_seeds, set_step
+from pfrl_like.experiments.runner_arguments import (
+    check_arguments,
+    check_has,
+    check_shares,
+    process_seeds,
+    saving_hooks,
+    set_step,
+)
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -25,11 +32,12 @@ from pfrl_like.processes.worker import resolve_start_method, sendable
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import directory_lock
-from pfrl_like.utils.checks import check_counts, check_seconds
+from pfrl_like.utils.checks import check_counts, check_seconds, names_unknown_keywords
 
 _LOGGER = logging.getLogger(__name__)
 
 
+@names_unknown_keywords
 def train_agent_async(
     outdir: str | os.PathLike[str],
     processes: int,
@@ -163,8 +171,9 @@ def train_agent_async(
         if use_shared_memory and not has_learner:
             check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
         is_independent = not use_shared_memory and not has_learner
-        for name, value, default in (("resume", resume, False), ("checkpoint_freq", checkpoint_freq, None)):
-            if is_independent and value != default:
+        sharing = {"resume": resume or None, "checkpoint_freq": checkpoint_freq, "hooks": saving_hooks(hooks) or None}
+        for name, value in sharing.items():
+            if is_independent and value is not None:
                 raise ValueError(f"{name} is {value}, which requires use_shared_memory=True, got False")
         if resume:
             step_offset = min(newest_agent(getattr(agent, "agent", agent), outdir, logger), steps)
@@ -214,6 +223,7 @@ def train_agent_async(
                     make_logs=lambda all_loggers, directory: [EpisodeLog(saved_agent, all_loggers, logger, directory)],
                     checkpoint_freq=checkpoint_freq, step_offset=step_offset, logger=logger, progress=progress,
                     hooks=hooks, loggers=loggers, on_error=lambda _: source.close(), moves_files=False,
+                    run_loop=source.run,
                 )  # fmt: skip
             finally:
                 if stop_event is not None:

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -12,13 +13,21 @@ import numpy as np
 from pfrl_like.debug.crash_replay import checkpoint, is_skipped, record_crash
 from pfrl_like.debug.trace import Trace
 from pfrl_like.errors import CheckpointError, PfrlLikeError
-from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, statistics_of, wants_progress
+from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, save_agent, statistics_of, wants_progress
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.hooks import StepHook
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
-from pfrl_like.experiments.runner_arguments import items_on_disk, set_step, warn_of_no_evaluation, warn_of_old_items
+from pfrl_like.experiments.runner_arguments import (
+    items_on_disk,
+    saving_hooks,
+    set_step,
+    warn_of_no_evaluation,
+    warn_of_no_update,
+    warn_of_old_items,
+)
 from pfrl_like.experiments.signals import Interruption
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
@@ -63,12 +72,18 @@ def saving_on_error(
 ) -> Iterator[None]:
     """Save the agent as `<t>_except` after an error, and raise the error again.
 
-    If another error occurs while the agent is saved, the other error is only logged.
+    If another error occurs while the agent is saved, the other error is only logged. An `optuna.TrialPruned` is a
+    normal end of a run: the agent is saved as `<t>_finish`, and the exception is raised unchanged.
     """
     outdir, logger = checkpoints.outdir, checkpoints.logger
     try:
         yield
     except (Exception, KeyboardInterrupt, SystemExit) as error:
+        if _is_pruned(error):
+            clock.stop("pruned")
+            save_agent(checkpoints.agent, clock.t, outdir, logger, suffix="_finish")
+            record.finish("pruned", clock)
+            raise
         checkpoints.writes.ended_by = error  # must be set before further writes fail
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
@@ -90,6 +105,12 @@ def saving_on_error(
         if isinstance(error, KeyboardInterrupt) and checkpoints.state is not None:
             error.add_note("start the program again, with resume=True: the run continues from its newest checkpoint")
         raise
+
+
+def _is_pruned(error: BaseException) -> bool:
+    """True for an `optuna.TrialPruned`. Optuna is imported if such an error exists."""
+    optuna = sys.modules.get("optuna")
+    return optuna is not None and isinstance(error, optuna.TrialPruned)
 
 
 class UpdateCount:
@@ -214,7 +235,10 @@ def train(
             warn_of_old_items(items, outdir, logger)
         if resumed_from is not None:
             step_offset = clock.t = clock.previous_t = resumed_from.t
-        saves = hasattr(source, "saved_state") and (checkpoint_freq is not None or resume is not False or bool(parts))
+        wants_checkpoints = (
+            checkpoint_freq is not None or resume is not False or bool(parts) or bool(saving_hooks(hooks))
+        )
+        saves = wants_checkpoints and hasattr(source, "saved_state")
         if saves:
             source.record()  # type: ignore[attr-defined]
         if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
@@ -230,6 +254,7 @@ def train(
         clock.episodes, seconds = progress_of(outdir, step_offset)
         csv = CSVLogger(os.path.join(outdir, METRICS.name), append=step_offset > 0, elapsed=seconds)
         evaluation, updates = None, UpdateCount(agent)
+        evaluation_hooks = evaluator.evaluation_hooks if isinstance(evaluator, Evaluator) else ()
         callbacks: list[Callback] = []
         if hasattr(source, "last"):
             callbacks.append(Trace(source, agent, outdir, checkpoint_freq, step_offset))
@@ -240,10 +265,9 @@ def train(
             last, waits = updates.warning, updates.waits
             callbacks.append(Progress(steps, step_offset, evaluator, closing=last, waits=waits, opening=begins))
         if evaluator is not None:
-            evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
+            evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode, evaluation_hooks)
             callbacks.append(evaluation)
         callbacks += hooks
-        evaluation_hooks = evaluator.evaluation_hooks if isinstance(evaluator, Evaluator) else ()
         stateful_parts = [configuration, csv, *loggers, *callbacks, *step_hooks, evaluator, *evaluation_hooks, *parts]
         state = RunState(agent, env, source, stateful_parts)
         writes = FailedWrites(logger, stops=on_checkpoint_failure == "raise")
@@ -265,7 +289,10 @@ def train(
             if resumed_from is not None:
                 record.resumed(resumed_from.restore(state, clock, logger))
                 if evaluation is not None:
-                    evaluation.stop_if_successful(clock)
+                    evaluation.stop_if_due(clock)
+            for hook in (each for each in step_hooks if step_offset and isinstance(each, StepHook)):
+                hook.resume(env, agent, step_offset)
+            warn_of_no_update(agent, source, steps, step_offset, logger)
             with saving_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
                 with interruption.training_loop():
                     run_loop(source, clock, callbacks, checkpoints)

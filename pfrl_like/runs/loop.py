@@ -55,6 +55,7 @@ class Clock:
         stopped: True if `stop` ended training.
         reason: Reason that was passed to `stop`. It is empty if no reason was passed.
         interrupted: Number of the signal that ended training. None if no signal ended training.
+        save_requested: True if `save` was called and the checkpoint is not saved yet.
         between_episodes: True if no episode is running. Only then can an evaluation use the training environment.
         between_ticks: True if the loop has ended and its last tick is complete, so that the state of the run can be
             saved. False while the loop runs, and after an error.
@@ -66,6 +67,7 @@ class Clock:
         self.episodes = 0
         self.ended: Sequence[Episode] = ()
         self.stopped, self.reason = False, ""
+        self.save_requested = False
         self.interrupted: int | None = None
         self.between_episodes = self.between_ticks = False
 
@@ -77,6 +79,10 @@ class Clock:
     def stop(self, reason: str = "") -> None:
         """End training after this tick."""
         self.stopped, self.reason = True, reason
+
+    def save(self) -> None:
+        """Save a checkpoint after this tick."""
+        self.save_requested = True
 
     def interrupt(self, signum: int) -> None:
         """End training after this tick because of a signal. `run` then raises the exception of the signal."""

@@ -8,7 +8,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from experiment_fakes import Bare, Counting
+from experiment_fakes import Bare, Counting, Recorder
+from run_parts import record
 
 from pfrl_like.experiments import (
     LinearInterpolationHook,
@@ -17,6 +18,7 @@ from pfrl_like.experiments import (
     generate_exp_id,
     is_under_git_control,
     prepare_output_dir,
+    train_agent,
     train_agent_with_evaluation,
 )
 from pfrl_like.replay_buffers import ReplayBuffer
@@ -153,10 +155,32 @@ def test_demonstrations_of_nothing_are_refused(agent, tmp_path, extent):
     assert not (tmp_path / "run").exists()
 
 
-def test_pruned_trial_ends_the_run(agent, tmp_path):
+def test_pruned_trial_ends_the_run(agent, tmp_path, caplog):
     optuna = pytest.importorskip("optuna")
     trial = mock.Mock(**{"should_prune.side_effect": [False, True]})
     hooks = [OptunaPrunerHook(trial)]
-    with pytest.raises(optuna.TrialPruned):
+    with pytest.raises(optuna.TrialPruned) as raised:
         train_agent_with_evaluation(agent, Counting(3), 30, None, 1, 3, tmp_path, evaluation_hooks=hooks)
     assert trial.report.call_args_list == [mock.call(3.0, 3), mock.call(3.0, 6)]
+    assert record(tmp_path)["outcome"] == "pruned" and not hasattr(raised.value, "__notes__") and not caplog.records
+    assert agent.saved[-1] == str(tmp_path / "6_finish") and (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("raises", [True, False])
+def test_optuna_counts_a_trial_that_a_hook_of_the_clock_ends_as_pruned(raises, tmp_path):
+    optuna = pytest.importorskip("optuna")
+
+    def objective(trial):
+        def prune(clock):
+            if clock.t == 4 and raises:
+                raise optuna.TrialPruned
+            if clock.t == 4:
+                clock.stop("pruned")
+
+        train_agent(Recorder(), Counting(3), 9, tmp_path, hooks=[prune])
+        raise optuna.TrialPruned
+
+    study = optuna.create_study()
+    study.optimize(objective, n_trials=1)
+    assert study.trials[0].state == optuna.trial.TrialState.PRUNED
+    assert record(tmp_path)["outcome"] == ("pruned" if raises else "stopped: pruned")

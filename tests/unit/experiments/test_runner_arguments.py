@@ -23,6 +23,8 @@ HERE = "unit/experiments/"
 RUNS = HERE + "test_train_agent.py::test_"
 RESUME = HERE + "test_resume.py::test_"
 SAVED = RESUME + "nothing_stays_of_what_could_not_be_saved"
+HOOKS = HERE + "test_hooks.py::test_"
+VIDEOS = HERE + "test_record_video.py::test_"
 DIRECTORY = HERE + "test_output_dir.py::test_"
 
 
@@ -266,6 +268,12 @@ HELD = {
         "unit/debug/test_crash_replay.py::test_the_update_is_made_again_from_the_streams_before_it"
     ],
     experiments.OptunaPrunerHook: [DIRECTORY + "pruned_trial_ends_the_run"],
+    experiments.ScheduleHook: [HOOKS + "a_curve_bends_a_schedule"],
+    experiments.StopAfter: [HOOKS + "a_run_stops_after_a_time_that_counts_on_when_it_resumes"],
+    experiments.SaveEvery: [HOOKS + "a_checkpoint_is_saved_when_its_time_has_come"],
+    experiments.StopWithoutImprovement: [HOOKS + "a_run_stops_when_it_no_longer_improves"],
+    experiments.record_video: [VIDEOS + "a_video_shows_the_episodes_that_are_returned"],
+    experiments.RecordVideoEvery: [VIDEOS + "videos_of_training_change_nothing_and_begin_alike"],
 }  # fmt: skip
 
 
