@@ -125,7 +125,7 @@ class RecordVideoEvery(StepHook):
     def __call__(self, env: Any, agent: Any, step: int) -> None:
         """Write a video if one is due."""
         if step % self.steps == 0:
-            self._record(agent, path=os.path.join(self.directory, f"{step}{self.extension}"))
+            self._record(agent=agent, path=os.path.join(self.directory, f"{step}{self.extension}"))
 
 
 class _Filmed(Wrapper):
