@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from pfrl_like import agents, explorers
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.env_values import mask_columns, mask_keyword
 
@@ -25,7 +26,8 @@ class OffPolicyRLAlgorithm(ABC):
     `EpochDQN` defines `init_opt`. This method sets the attribute `agent` to an agent of this library.
 
     Args:
-        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment.
+        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment, or an
+            environment id.
         policy: Policy that chooses actions without exploration.
         qf: The Q-function.
         replay_buffer: Replay buffer in which steps are stored.
@@ -57,6 +59,7 @@ class OffPolicyRLAlgorithm(ABC):
 
     agent: Any
 
+    @accept_env_ids("env_spec")
     def __init__(
         self,
         env_spec: Any,
@@ -242,8 +245,8 @@ class EpochDQN(OffPolicyRLAlgorithm):
     """Deep Q-Network that is trained in epochs (doi:10.1038/nature14236; arXiv:1509.06461).
 
     Args:
-        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment. Actions
-            must be discrete.
+        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment, or an
+            environment id. Actions must be discrete.
         policy: `Explorer` that chooses actions during sampling if `exploration_policy` is None. If both arguments are
             None, sampling uses the greedy action. Evaluation always uses the greedy action.
         qf: Module from observations to an `ActionValue`.
@@ -284,8 +287,8 @@ class EpochDDPG(OffPolicyRLAlgorithm):
     """Deep Deterministic Policy Gradient that is trained in epochs (arXiv:1509.02971).
 
     Args:
-        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment. Actions
-            must be continuous.
+        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment, or an
+            environment id. Actions must be continuous.
         policy: Module from observations to action distributions, such as a network that ends in a `DeterministicHead`.
         qf: Critic, called as `qf((obs, action))`.
         replay_buffer: Replay buffer in which steps are stored.

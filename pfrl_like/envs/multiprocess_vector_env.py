@@ -1,7 +1,5 @@
 """`MultiprocessVectorEnv`: several environments, each in its own process."""
 
-import hashlib
-import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -9,13 +7,13 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
-import numpy as np
 
 from pfrl_like.env import VectorEnv
 from pfrl_like.envs.env_workers import REPLACED, EnvWorkers, SharedObservations
 from pfrl_like.envs.vector_stream import check_action_count, join_steps, seed_list, skip_mask, truncated_step
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes.worker import sendable
+from pfrl_like.random_streams.streams import global_entropy
 from pfrl_like.utils.checks import check_choice, check_counts, check_seconds
 
 Answers = TypeVar("Answers")
@@ -89,7 +87,7 @@ class MultiprocessVectorEnv(VectorEnv):
         factories = [sendable(make_env, f"env_fns[{i}]", start_method) for i, make_env in enumerate(env_fns)]
         self._replaces = on_worker_failure == "restart"
         restarts = max_restarts if self._replaces else 0
-        self._workers = EnvWorkers(factories, _entropy(), start_method, step_timeout, restarts)
+        self._workers = EnvWorkers(factories, global_entropy(), start_method, step_timeout, restarts)
         try:
             self.observation_space, self.action_space = cloudpickle.loads(self._workers.spaces)
             if shared_memory:
@@ -278,9 +276,3 @@ class MultiprocessVectorEnv(VectorEnv):
             self._workers.close(hurry=not isinstance(error, Exception))
             self.close()
             raise
-
-
-def _entropy() -> int:
-    """Return a number that depends on the state of the global NumPy stream. The stream is not changed."""
-    state = hashlib.sha256(pickle.dumps(np.random.get_state(legacy=False)))
-    return int.from_bytes(state.digest()[:8], "little")

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.runner_arguments import check_arguments, check_steps_or_episodes
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.runs.loop import Clock, run
@@ -37,6 +38,7 @@ class _Recorder:
             self.stop()
 
 
+@accept_env_ids("env")
 def collect_demonstrations(
     agent: Any,
     env: Any,
@@ -50,7 +52,7 @@ def collect_demonstrations(
 
     Args:
         agent: Agent whose transitions are recorded.
-        env: Environment in any form that `as_gymnasium` accepts.
+        env: Environment in any form that `as_gymnasium` accepts, or an environment id.
         steps: Number of steps to record. None if `episodes` is given.
         episodes: Number of episodes to record. None if `steps` is given.
         outdir: Directory of the file. It is created if it does not exist.

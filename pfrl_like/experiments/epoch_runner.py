@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Literal, Protocol
 
+from pfrl_like.envs.make_env import open_env
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import EpisodeLog, statistics_of
 from pfrl_like.experiments.checkpoints import Checkpoints
@@ -64,10 +65,12 @@ class EpochRunner:
 
     Args:
         algorithm: The algorithm.
-        env: Training environment, in any form that `as_gymnasium` accepts.
+        env: Training environment, in any form that `as_gymnasium` accepts, or an environment id. An environment that is
+            made from an id is closed at the end of `train`.
         outdir: Run directory. It is created if it does not exist.
-        eval_env: Environment for evaluation. If None, a new environment is made from `env.spec`. If that is impossible,
-            a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. `run.json` records the choice.
+        eval_env: Environment for evaluation, or its id. If None, a new environment is made from `env.spec`. If that is
+            impossible, a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. `run.json` records
+            the choice.
         eval_n_episodes: Number of episodes of the evaluation after every epoch. If 0, there are no evaluations.
         snapshot_interval: Number of epochs between snapshots.
         keep_snapshots: Number of snapshots to keep, in addition to `best`. A run can resume from each of them. If None,
@@ -108,7 +111,9 @@ class EpochRunner:
         hooks: Sequence[Callback] = (),
         loggers: Sequence[MetricsLogger] = (),
     ) -> None:
-        check_arguments(locals())
+        self._given_envs = {"env": env, "eval_env": eval_env}
+        with open_env(env) as env, open_env(eval_env, "eval_env") as eval_env:
+            check_arguments(locals())
         check_counts(snapshot_interval=snapshot_interval)
         check_counts(least=0, eval_n_episodes=eval_n_episodes)
         self.algorithm, self.env, self.outdir = algorithm, env, check_directory(outdir)
@@ -142,7 +147,6 @@ class EpochRunner:
         check_counts(optional=True, batch_size=batch_size)
         algorithm = self.algorithm
         self._n_epochs, self._batch_size = n_epochs, batch_size
-        recorder = self._recorder = PathRecorder(algorithm, self.env, algorithm.max_path_length)
         average: list[float] = []
 
         def run_loop(source: Source, clock: Clock, callbacks: Sequence[Callback], checkpoints: Checkpoints) -> None:
@@ -151,6 +155,10 @@ class EpochRunner:
             average.append(algorithm.train(self))
 
         with directory_lock(self.outdir), ExitStack() as stack:
+            self.env, self.eval_env = (
+                stack.enter_context(open_env(env, name)) for name, env in self._given_envs.items()
+            )
+            recorder = self._recorder = PathRecorder(algorithm, self.env, algorithm.max_path_length)
             if resume:
                 self._load_newest()
             resumed_from, self._restored = self._restored, None

@@ -9,12 +9,13 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
 
 from pfrl_like.envs.env_states import is_vector, restore_between_episodes, state_between_episodes
+from pfrl_like.envs.make_env import accept_env_ids, open_env
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_steps_or_episodes
 from pfrl_like.experiments.sources import SerialSource, VectorSource
@@ -34,6 +35,7 @@ _Result = tuple[float, int]  # return and length of an episode
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
 
 
+@accept_env_ids("env")
 def run_evaluation_episodes(
     env: Any,
     agent: Any,
@@ -46,7 +48,7 @@ def run_evaluation_episodes(
     """Run an agent in evaluation mode in one environment.
 
     Args:
-        env: Environment in any form that `as_gymnasium` accepts.
+        env: Environment in any form that `as_gymnasium` accepts, or an environment id.
         agent: Agent to evaluate.
         n_steps: Number of steps. An unfinished last episode is discarded, unless it is the only episode. None if
             `n_episodes` is given.
@@ -81,6 +83,7 @@ def run_evaluation_episodes(
     return scores, lengths
 
 
+@accept_env_ids(vector="env")
 def batch_run_evaluation_episodes(
     env: Any,
     agent: Any,
@@ -96,7 +99,8 @@ def batch_run_evaluation_episodes(
     because too many of these are short.
 
     Args:
-        env: Vector environment in any form that `as_vector_stream` accepts.
+        env: Vector environment in any form that `as_vector_stream` accepts. A single environment or an environment id
+            becomes a `SerialVectorEnv` of one environment.
         agent: Agent to evaluate.
         n_steps: Number of steps, counted over the episodes in the result. An unfinished last episode is discarded,
             unless it is the only episode. None if `n_episodes` is given.
@@ -149,6 +153,7 @@ def _episodes_if_complete(
     return complete or (in_order + running)[:1]
 
 
+@accept_env_ids("env")
 def eval_performance(
     env: Any,
     agent: Any,
@@ -160,7 +165,7 @@ def eval_performance(
     """Evaluate an agent in one or several environments.
 
     Args:
-        env: Environment or vector environment.
+        env: Environment or vector environment, or an environment id.
         agent: Agent to evaluate.
         n_steps: Number of steps. An unfinished last episode is discarded, unless it is the only episode. None if
             `n_episodes` is given.
@@ -206,7 +211,8 @@ class Evaluator:
 
     Args:
         agent: Agent to evaluate.
-        env: Environment or vector environment for evaluation.
+        env: Environment or vector environment for evaluation, or an environment id. An environment that is made from an
+            id is closed by `close`.
         n_steps: Number of steps of each evaluation. None if `n_episodes` is given.
         n_episodes: Number of episodes of each evaluation. None if `n_steps` is given.
         eval_interval: Number of training steps between evaluations.
@@ -261,6 +267,8 @@ class Evaluator:
         hooks: Sequence[Callback] = (),
     ) -> None:
         check_counts(eval_interval=eval_interval)
+        self._made = ExitStack()
+        env = self._made.enter_context(open_env(env))
         check_arguments(locals(), "eval_mode")
         check_steps_or_episodes(n_steps=n_steps, n_episodes=n_episodes)
         self.agent, self.env = agent, env
@@ -368,8 +376,8 @@ class Evaluator:
         return ()
 
     def close(self) -> None:
-        """Close the evaluator's files. The environment stays open, because the caller closes it."""
-        close_all(self.writes_to)
+        """Close the evaluator's files, and the environment if it was made from an id."""
+        close_all([*self.writes_to, self._made])
 
     def flush(self) -> None:
         """Write all scores to the table.

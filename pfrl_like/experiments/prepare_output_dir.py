@@ -1,9 +1,12 @@
-"""Creation of a run directory, with a record of arguments, command, environment variables and git state."""
+"""Creation and names of run directories, with a record of arguments, command, environment variables and git state."""
 
 import argparse
+import contextlib
 import datetime
+import itertools
 import json
 import os
+import re
 import shutil
 import sys
 import zlib
@@ -13,6 +16,14 @@ from typing import Any
 from pfrl_like.processes.rerun_request import rerun_request
 from pfrl_like.runs import secrets
 from pfrl_like.runs.environment_record import git
+from pfrl_like.utils.checks import check_counts
+
+#: `_MAX_COMMITS`: maximum number of commits in `git-log.txt`. `_MAX_CHARACTERS`: maximum number of characters in a file
+#: with the output of git.
+_MAX_COMMITS, _MAX_CHARACTERS = 100, 1 << 20
+_GIT_COMMANDS = {
+    "head": "rev-parse HEAD", "status": "status", "log": f"log -n {_MAX_COMMITS}", "diff": "diff HEAD",
+}  # fmt: skip
 
 
 def is_under_git_control() -> bool:
@@ -52,9 +63,10 @@ def prepare_output_dir(
 
     These files are written: `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (environment variables
     that are known to be harmless), `start.txt` (the time, one line for every start) and, under git, `git-head.txt`,
-    `git-status.txt`, `git-log.txt` and `git-diff.txt`. Secrets in these files are masked: values whose name is like
-    "api_key" or "password", passwords in URLs, keys of known services, and long random strings in arguments and command
-    line (see "Secrets" in docs/guide/trust.md).
+    `git-status.txt`, `git-log.txt` (the newest 100 commits) and `git-diff.txt`. Each of the last four is cut after 2**20
+    characters. If something was cut, the last line says what. Secrets in these files are masked: values whose name is
+    like "api_key" or "password", passwords in URLs, keys of known services, and long random strings in arguments and
+    command line (see "Secrets" in docs/guide/trust.md).
 
     Args:
         args: Arguments to record. Values that JSON cannot represent are recorded as text, and None as null. NaN and
@@ -106,7 +118,82 @@ def prepare_output_dir(
     write("command.txt", " ".join(secrets.masked_command(argv)))
     write("environ.txt", json.dumps(secrets.harmless_environment()))
     if under_git:
-        for name, command in (("head", "rev-parse HEAD"), ("status", "status"), ("log", "log"), ("diff", "diff HEAD")):
+        for name, command in _GIT_COMMANDS.items():
             text = secrets.mask_secret_patterns((git(*command.split()) or b"").decode(errors="replace"))
-            write(f"git-{name}.txt", secrets.mask_known_secrets(text) if name == "diff" else text)
+            write(f"git-{name}.txt", _cut(secrets.mask_known_secrets(text) if name == "diff" else text))
+        n_commits = int(git("rev-list", "--count", "HEAD") or 0)
+        if n_commits > _MAX_COMMITS:
+            write("git-log.txt", f"\n[cut: {n_commits - _MAX_COMMITS:,} older commits of {n_commits:,}]\n", "a")
     return outdir
+
+
+def _cut(text: str) -> str:
+    """Cut a text at the end of a line, to at most `_MAX_CHARACTERS` characters and a last line that says what was cut.
+
+    The text must not contain secrets: a part of a secret would not be masked.
+    """
+    if len(text) <= _MAX_CHARACTERS:
+        return text
+    end = text.rfind("\n", 0, _MAX_CHARACTERS) + 1 or _MAX_CHARACTERS
+    return f"{text[:end].rstrip()}\n[cut: the last {len(text) - end:,} of {len(text):,} characters]\n"
+
+
+def run_directory_name(env: Any, agent: Any, seed: int, *, now: datetime.datetime | None = None) -> str:
+    """Return a name for the directory of a run, for example "20261123-2212-dqn-cartpole-seed0".
+
+    The name contains only the characters a-z, 0-9 and "-".
+
+    Args:
+        env: Environment id, or environment. Module and version are left out.
+        agent: Name of the agent, or agent. The name of an agent is the name of its class.
+        seed: Seed of the run.
+        now: Time at which the run starts. If None, the current time.
+
+    Raises:
+        ValueError: If `seed` is negative, or if a name contains no letter a-z and no digit.
+        TypeError: If `seed` is not an integer.
+    """
+    check_counts(least=0, seed=seed)
+    env_id = getattr(getattr(env, "spec", None), "id", None) or type(env).__name__
+    names = {"agent": agent if isinstance(agent, str) else type(agent).__name__}
+    names["env"] = re.sub(r"^.*:|-v\d+$", "", env if isinstance(env, str) else env_id)
+    parts = {argument: re.sub("[^a-z0-9]+", "-", name.lower()).strip("-") for argument, name in names.items()}
+    for argument, part in parts.items():
+        if not part:
+            raise ValueError(f"{argument} is {names[argument]!r}, expected a name with a letter a-z or a digit")
+    time = (now or datetime.datetime.now()).strftime("%Y%m%d-%H%M")
+    return "-".join([time, *parts.values(), f"seed{seed}"])
+
+
+def new_run_directory(
+    root: str | os.PathLike[str], env: Any, agent: Any, seed: int, *, now: datetime.datetime | None = None
+) -> str:
+    """Make a new directory for a run, with the name `run_directory_name(env, agent, seed, now=now)`.
+
+    If the name exists, "-2", "-3", ... is appended, also if several programs make directories at the same time.
+
+    Args:
+        root: Parent of the directory. It is created if it does not exist.
+        env: Environment id, or environment. Module and version are left out.
+        agent: Name of the agent, or agent. The name of an agent is the name of its class.
+        seed: Seed of the run.
+        now: Time at which the run starts. If None, the current time.
+
+    Returns:
+        Path of the directory. If this process repeats a run (see `replay_crash`), the directory of that run.
+
+    Raises:
+        ValueError: If `seed` is negative, or if a name contains no letter a-z and no digit.
+        TypeError: If `seed` is not an integer.
+        OSError: If the directory cannot be created.
+    """
+    if (rerun := rerun_request()) is not None:
+        return rerun.outdir  # this process repeats a run: the directory must not change
+    path = os.path.join(root, run_directory_name(env, agent, seed, now=now))
+    os.makedirs(root, exist_ok=True)
+    for number in itertools.count(1):
+        outdir = path if number == 1 else f"{path}-{number}"
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(outdir)
+            return outdir
+    raise AssertionError("unreachable")

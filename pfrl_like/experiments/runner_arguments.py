@@ -113,7 +113,7 @@ def _optional(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 _NUMBER = _optional(lambda value: isinstance(value, numbers.Real) and not isinstance(value, bool)), "a number, or None"
 _EVENT = _optional(lambda value: hasattr(value, "is_set") and hasattr(value, "set")), "an event, or None"
-_ENV = "an environment: an object with the methods reset and step"
+_ENV = "an environment id, or an environment: an object with the methods reset and step"
 _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "env": (_is_env, _ENV),
     "eval_env": (_optional(_is_env), f"{_ENV}, or None"),
@@ -124,7 +124,10 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "successful_score": _NUMBER,
     "eval_success_threshold": _NUMBER,
     "logger": (_optional(lambda value: hasattr(value, "addHandler")), "a logging.Logger, or None"),
-    "make_env": (callable, "a function of (process index, test)"),
+    "make_env": (
+        lambda value: callable(value) or isinstance(value, str),
+        "a function of (process index, test), or an environment id",
+    ),
     "make_agent": (_optional(callable), "a function of the process index"),
     "stop_event": _EVENT,
     "exception_event": _EVENT,

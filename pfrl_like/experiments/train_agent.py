@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import evaluating
 from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments
@@ -17,6 +18,7 @@ _LOGGER = logging.getLogger(__name__)
 StepHookLike = Callable[[Any, Any, int], Any]
 
 
+@accept_env_ids("env")
 def train_agent(
     agent: Any,
     env: Any,
@@ -46,7 +48,9 @@ def train_agent(
     Args:
         agent: Object with the methods `act`, `observe`, `save` and `get_statistics`. If it has an attribute `t`, the
             runner sets `t` to `step_offset`.
-        env: Gymnasium or gym environment, or an object with the methods `reset` and `step`.
+        env: Gymnasium or gym environment, an object with the methods `reset` and `step`, or an environment id such as
+            "CartPole-v1". The runner makes an environment from its id, seeds it from the global NumPy stream, and
+            closes it at the end.
         steps: Step at which training ends.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
@@ -107,6 +111,7 @@ def train_agent(
     )
 
 
+@accept_env_ids("env", "eval_env")
 def train_agent_with_evaluation(
     agent: Any,
     env: Any,
@@ -141,7 +146,9 @@ def train_agent_with_evaluation(
     Args:
         agent: Object with the methods `act`, `observe`, `eval_mode`, `save` and `get_statistics`. If it has an
             attribute `t`, the runner sets `t` to `step_offset`.
-        env: Gymnasium or gym environment, or an object with the methods `reset` and `step`.
+        env: Gymnasium or gym environment, an object with the methods `reset` and `step`, or an environment id such as
+            "CartPole-v1". The runner makes an environment from its id, seeds it from the global NumPy stream, and
+            closes it at the end.
         steps: Step at which training ends.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
@@ -157,8 +164,9 @@ def train_agent_with_evaluation(
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `train_max_episode_len` is
             used.
-        eval_env: Environment for evaluation. If None, a new environment is made from `env.spec`. If that is impossible,
-            a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. `run.json` records the choice.
+        eval_env: Environment for evaluation, or its id. If None, a new environment is made from `env.spec`. If that is
+            impossible, a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. `run.json` records
+            the choice.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
             condition is disabled.
         step_hooks: Functions that are called as `hook(env, agent, t)` after every step.

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pfrl_like.envs.make_env import env_factory
 from pfrl_like.experiments.async_source import AgentOfProcess0, AsyncWorkers, SharedAgent
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
@@ -33,7 +34,7 @@ _LOGGER = logging.getLogger(__name__)
 def train_agent_async(
     outdir: str | os.PathLike[str],
     processes: int,
-    make_env: Callable[..., Any],
+    make_env: Callable[..., Any] | str,
     profile: bool = False,
     steps: int = 8 * 10**7,
     eval_interval: int | None = 10**6,
@@ -74,7 +75,8 @@ def train_agent_async(
         processes: Number of processes.
         make_env: Function that makes the environment of each process, called as `make_env(process_index, test=False)`.
             In process 0, `make_env` is also called with `test=True`, to make the evaluation environment. `make_env` may
-            be a lambda.
+            be a lambda. Instead of a function, an environment id such as "CartPole-v1" is also accepted. Each process
+            then seeds its environments from its global NumPy stream.
         profile: True to write a profile of the running time of each process, `profile-<process index>.out`.
         steps: Step at which training ends. Steps are counted over all processes.
         eval_interval: Number of training steps between evaluations. If None, there are no evaluations.
@@ -137,7 +139,8 @@ def train_agent_async(
         AsyncTrainingError: If a process raised an error, died or did not end, or if `exception_event` was set. The
             error contains all tracebacks. Before the error is raised, the agent is saved as `<t>_except`, and all
             processes have ended.
-        ValueError: If not exactly one of `agent` and `make_agent` is given, or if a number is out of range.
+        ValueError: If not exactly one of `agent` and `make_agent` is given, if a number is out of range, or if no
+            environment is registered under the id `make_env`.
         TypeError: If a number is not an integer, if an argument has the wrong type, if `use_shared_memory` is True and
             the agent has no `shared_attributes`, or if an object cannot be sent to another process.
     """
@@ -154,6 +157,7 @@ def train_agent_async(
     check_seconds(optional=True, step_timeout=step_timeout)
     resolve_start_method(start_method)
     seeds = process_seeds(random_seeds, processes)
+    factory = env_factory(make_env)
     with directory_lock(outdir):
         if agent is None and make_agent is not None:
             agent = getattr(make_agent, "representative", None)
@@ -178,7 +182,7 @@ def train_agent_async(
         totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset)[0]])
         counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         job = Job(
-            counters=counters, make_env=sendable(make_env, "make_env", start_method),
+            counters=counters, make_env=sendable(factory, "make_env", start_method),
             make_agent=None if make_agent is None else sendable(make_agent, "make_agent", start_method),
             agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
             steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
@@ -236,7 +240,7 @@ def _share(agent: Any) -> dict[str, Any]:
 
 def train_agent_actor_learner(
     agent: Any,
-    make_env: Callable[..., Any],
+    make_env: Callable[..., Any] | str,
     steps: int,
     outdir: str | os.PathLike[str],
     n_actors: int = 2,
@@ -257,7 +261,7 @@ def train_agent_actor_learner(
             n_times_update` updates. `update_interval` has no other effect.
         make_env: Function that makes the environment of each actor's process, called as `make_env(process_index,
             test=False)`. In process 0, `make_env` is also called with `test=True`, to make the evaluation environment.
-            The argument `test` is passed by name.
+            The argument `test` is passed by name. `make_env` may also be an environment id, as in `train_agent_async`.
         steps: Step at which training ends. Steps are counted over all actors.
         outdir: Run directory. It is created if it does not exist.
         n_actors: Number of actors.

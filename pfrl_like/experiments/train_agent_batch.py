@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
 from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments
 from pfrl_like.experiments.sources import VectorSource
@@ -17,6 +18,7 @@ from pfrl_like.runs.loop import Callback
 _LOGGER = logging.getLogger(__name__)
 
 
+@accept_env_ids(vector="env")
 def train_agent_batch(
     agent: Any,
     env: Any,
@@ -43,8 +45,10 @@ def train_agent_batch(
 
     Args:
         agent: Object with the methods `batch_act`, `batch_observe`, `save` and `get_statistics`.
-        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. The
-            runner closes `env` if training ends with an error.
+        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. A
+            single environment or an environment id becomes a `SerialVectorEnv` of one environment. The runner closes
+            `env` if training ends with an error. The runner makes an environment from its id, seeds it from the global
+            NumPy stream, and closes it at the end.
         steps: Step at which training ends. Steps are counted over all environments.
         outdir: Run directory. It is created if it does not exist.
         checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
@@ -111,6 +115,7 @@ def train_agent_batch(
     )
 
 
+@accept_env_ids("eval_env", vector="env")
 def train_agent_batch_with_evaluation(
     agent: Any,
     env: Any,
@@ -145,8 +150,10 @@ def train_agent_batch_with_evaluation(
 
     Args:
         agent: Object with the methods `batch_act`, `batch_observe`, `eval_mode`, `save` and `get_statistics`.
-        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. The
-            runner closes `env` if training ends with an error.
+        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. A
+            single environment or an environment id becomes a `SerialVectorEnv` of one environment. The runner closes
+            `env` if training ends with an error. The runner makes an environment from its id, seeds it from the global
+            NumPy stream, and closes it at the end.
         steps: Step at which training ends. Steps are counted over all environments.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
@@ -162,11 +169,11 @@ def train_agent_batch_with_evaluation(
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
         eval_max_episode_len: Maximum number of steps in an evaluation episode. If None, `max_episode_len` is used.
         return_window_size: Number of episodes in the logged mean return.
-        eval_env: Environment for evaluation, a single or a vector environment. If None, a new environment is made from
-            `env.spec`, or a deep copy of `env` if that is impossible. If `env` is a `MultiprocessVectorEnv`, `eval_env`
-            is required, because `env` cannot be copied. If `env` is a `VectorFrameStack` of k frames, `eval_env` must
-            be another `VectorFrameStack` of k frames, or a single environment with the wrapper
-            `atari_wrappers.FrameStack(eval_env, k, channel_order="chw")`.
+        eval_env: Environment for evaluation: a single environment, its id, or a vector environment. If None, a new
+            environment is made from `env.spec`, or a deep copy of `env` if that is impossible. If `env` is a
+            `MultiprocessVectorEnv`, `eval_env` is required, because `env` cannot be copied. If `env` is a
+            `VectorFrameStack` of k frames, `eval_env` must be another `VectorFrameStack` of k frames, or a single
+            environment with the wrapper `atari_wrappers.FrameStack(eval_env, k, channel_order="chw")`.
         log_interval: Number of steps between log lines. If None, no lines are logged.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
             condition is disabled.

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import evaluating
 from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments, check_has
@@ -126,6 +127,7 @@ class UpdateLog:
                 logger.log(clock.t, metrics)
 
 
+@accept_env_ids("eval_env")
 def train_agent_offline(
     agent: Any,
     dataset: Any,
@@ -171,7 +173,7 @@ def train_agent_offline(
         step_offset: Number of updates at which training starts, at most `steps`. If positive, the run in `outdir`
             resumes: the elapsed time continues, and everything that belongs to later updates is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
-        eval_env: Environment for evaluation. If None, there are no evaluations.
+        eval_env: Environment for evaluation, or its id. If None, there are no evaluations.
         eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
         eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
         eval_interval: Number of updates between evaluations.

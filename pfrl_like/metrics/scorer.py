@@ -21,6 +21,7 @@ from pfrl_like.dataset import Episode, TransitionMiniBatch
 from pfrl_like.dataset.episode import as_episodes
 from pfrl_like.dataset.transition import Transitions
 from pfrl_like.env import as_gymnasium
+from pfrl_like.envs.make_env import open_env
 from pfrl_like.functions.returns import lambda_returns
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_counts, check_numbers
@@ -64,7 +65,8 @@ def evaluate_on_environment(
     random actions are allowed actions, and `algo.predict` gets the mask as the keyword `action_mask`, [1, n_actions].
 
     Args:
-        env: Environment with any interface that `pfrl_like.env.as_gymnasium` accepts.
+        env: Environment with any interface that `pfrl_like.env.as_gymnasium` accepts, or an environment id. With an id,
+            the scorer makes a new environment at each call.
         n_trials: Number of episodes.
         epsilon: Probability of a random action.
         render: True to call `env.render()` after each step.
@@ -80,11 +82,13 @@ def evaluate_on_environment(
     check_not_episodes("evaluate_on_environment(env)", n_trials)
     check_counts(n_trials=n_trials)
     check_numbers(0, 1, epsilon=epsilon)
-    adapted = as_gymnasium(env)
+    with open_env(env) as first:
+        as_gymnasium(first)
 
     def scorer(algo: Any, *args: Any) -> float:
         check_scored(algo)
-        with isolated_rng(env):
+        with open_env(env) as opened, isolated_rng(opened):
+            adapted = as_gymnasium(opened)
             return float(np.mean([_return_of_episode(adapted, algo, epsilon, render) for _ in range(n_trials)]))
 
     return scorer

@@ -11,6 +11,7 @@ from pfrl_like import replay_buffers
 from pfrl_like.columns import as_array
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
 from pfrl_like.dataset.episode import as_episodes
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.utils.checks import check_action, check_finite, check_observation, check_reward
 from pfrl_like.utils.env_values import action_size_of, space_kind
@@ -22,7 +23,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
 
     Args:
         maxlen: Maximum number of transitions.
-        env: Environment whose spaces define the shapes of observations and actions.
+        env: Environment whose spaces define the shapes of observations and actions, or an environment id.
         episodes: Episodes that are added in the constructor. None adds no episodes.
         rng: Source of randomness; None uses the global NumPy generator.
 
@@ -45,6 +46,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
     prev_action: Any = None
     prev_reward: float | None = None
 
+    @accept_env_ids("env")
     def __init__(
         self, maxlen: int, env: Any, episodes: Iterable[Episode] | None = None, *, rng: RandomSource = None
     ) -> None:

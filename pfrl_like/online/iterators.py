@@ -27,7 +27,7 @@ def train(
     """Call `algo.fit_online` with these arguments; the default of `eval_epsilon` is 0.05.
 
     Args:
-        env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+        env: Environment that `pfrl_like.env.as_gymnasium` accepts, or an environment id such as "Pendulum-v1".
         algo: Algorithm with the method `fit_online`.
         buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions with
             unstacked observations. If None, a buffer of one million transitions is created.
@@ -39,7 +39,7 @@ def train(
         update_start_step: Number of first steps without updates. There is also no update if the buffer contains fewer
             than `batch_size` steps. If an epoch has no update for this reason, it prints no losses, and a warning is
             issued, once per process.
-        eval_env: Environment for evaluations. It must not be `env`. None disables evaluation.
+        eval_env: Environment for evaluations, or its id. It must not be `env`. None disables evaluation.
         eval_epsilon: Probability of a random action during evaluation.
         eval_interval: Number of epochs between evaluations.
         save_metrics: True to write metrics and models to disk.

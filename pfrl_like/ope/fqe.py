@@ -23,6 +23,7 @@ from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import Encoder
 from pfrl_like.env import as_gymnasium
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import resolve_device
 from pfrl_like.ope import policies
@@ -248,10 +249,14 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         policies.check_fits(self.algo, discrete, shape, size)
         self._build_or_check(discrete, shape, size, first_observation(selection, self.n_frames), selection.episodes)
 
+    @accept_env_ids("env")
     def build_with_env(self, env: Any) -> None:
         """Build the agent for the spaces of an environment.
 
         If the agent is already built, only check that it matches the environment.
+
+        Args:
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts, or an environment id such as "Pendulum-v1".
 
         Raises:
             TypeError: If only one of environment and algorithm (or critics) has discrete actions.

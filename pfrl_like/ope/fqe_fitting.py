@@ -10,6 +10,7 @@ from pfrl_like.algos.fitting.online import Collector, checked_buffer, train_onli
 from pfrl_like.algos.fitting.spaces import check_single_rewards
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.env import as_gymnasium
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.evaluator import check_apart
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers import FileAdapterFactory, LoggerAdapterFactory, LoggingStrategy
@@ -129,6 +130,7 @@ class FittingFQE:
         name, adapter = experiment_name or f"{type(self).__name__}{suffix}", logger_adapter or FileAdapterFactory()
         return Training(self, name, **options, logger_adapter=adapter, verbose=False, tensorboard=False, first=1)
 
+    @accept_env_ids("env")
     def collect(
         self: Any,
         env: Any,
@@ -141,7 +143,7 @@ class FittingFQE:
         """Collect data with the evaluated policy.
 
         Args:
-            env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts, or an environment id such as "Pendulum-v1".
             buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
                 with unstacked observations. If None, a buffer of one million transitions is created.
             explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. It chooses actions given the
@@ -169,6 +171,7 @@ class FittingFQE:
             run(SerialSource(collector, env, cuts_off_at_end=True), clock, bar)
         return buffer
 
+    @accept_env_ids("env", "eval_env")
     def fit_online(
         self: Any,
         env: Any,
@@ -194,7 +197,7 @@ class FittingFQE:
         """Train online on steps of the evaluated policy.
 
         Args:
-            env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts, or an environment id such as "Pendulum-v1".
             buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
                 with unstacked observations. If None, a buffer of one million transitions is created.
             explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. It chooses actions given the
@@ -208,8 +211,8 @@ class FittingFQE:
                 losses. In the second case, a warning is issued, once per process.
             random_steps: Number of steps at the beginning of training with random actions. They are sampled uniformly
                 from the allowed actions.
-            eval_env: Environment for an evaluation after every epoch. It must not be `env`. If None, there is no
-                evaluation.
+            eval_env: Environment for an evaluation after every epoch, or its id. It must not be `env`. If None, there
+                is no evaluation.
             eval_epsilon: Probability of a random action during evaluation.
             save_interval: Number of epochs between saved models.
             experiment_name: Name of the run in the logs. If None, the class name plus "_online" is used.

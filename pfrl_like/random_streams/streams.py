@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import hashlib
+import pickle
 import random
 import struct
 import zlib
@@ -238,6 +240,12 @@ def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
     generator = getattr(source, "np_random" if parts is None else "_np_random", None)
     if bits_of(generator) is not None:
         yield source, generator
+
+
+def global_entropy() -> int:
+    """Return a number that depends on the state of the global NumPy stream. The stream is not changed."""
+    state = hashlib.sha256(pickle.dumps(np.random.get_state(legacy=False)))
+    return int.from_bytes(state.digest()[:8], "little")
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import map_nested
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.acting import has_mask
 from pfrl_like.random_streams.streams import isolated_rng
@@ -32,6 +33,7 @@ from pfrl_like.utils.random_seed import set_random_seed
 CALLS_ON_GPU = 100
 
 
+@accept_env_ids("env")
 def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int = 40, seed: int = 0) -> None:
     """Check that an agent meets the contracts of `pfrl_like.agent`.
 
@@ -56,8 +58,9 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
             `n_steps` steps. If the global random streams have the same seed, the function must return the same agent.
             If an explorer samples from the action space of `env`, the check seeds this space. If an explorer samples
             from another action space, the function must seed that space.
-        env: Environment in which the agent can act. The check uses copies of the environment. If None, the check uses a
-            `Chain` with a time limit of 7 steps, one-hot float32 observations [5], and the actions 0 and 1.
+        env: Environment in which the agent can act, or its id. The check uses copies of the environment. If None, the
+            check uses a `Chain` with a time limit of 7 steps, one-hot float32 observations [5], and the actions 0
+            and 1.
         n_steps: Number of steps of each training run.
         seed: Seed of the global random streams in the training runs. The function restores the streams at its end.
 

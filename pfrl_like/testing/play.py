@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.envs.vector_stream import VectorStream
 from pfrl_like.experiments.sources import agent_keywords
 from pfrl_like.utils.checks import check_action, check_finite, check_observation
@@ -263,6 +264,7 @@ class ChainQFunction(nn.Module):
         return DiscreteActionValue(obs.to(self.table.dtype) @ self.table)
 
 
+@accept_env_ids("env")
 def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     """Check an environment with any interface that `as_gymnasium` accepts, for example `check_env(YourEnv())`.
 
@@ -276,7 +278,7 @@ def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     actions.
 
     Args:
-        env: The environment. The function resets it.
+        env: The environment, or its id. The function resets the environment.
         n_steps: Number of steps of a run.
         seed: Seed of the actions and of the environment.
 

@@ -14,6 +14,7 @@ from pfrl_like.algos.fitting.fitting import Training, state_metrics
 from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
+from pfrl_like.envs.make_env import accept_env_ids
 from pfrl_like.experiments.evaluator import check_apart
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.learning.compatibility.parts import check_explorer
@@ -186,6 +187,7 @@ def sample_or_predict(algo: Any, obs: Any, **options: Any) -> Any:
 class OnlineFitting:
     """Mixin for the online training of estimators."""
 
+    @accept_env_ids("env", "eval_env")
     def fit_online(
         self,
         env: Any,
@@ -216,7 +218,7 @@ class OnlineFitting:
         """Train in an environment. If the agent is already built, its training continues.
 
         Args:
-            env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts, or an environment id such as "Pendulum-v1".
             buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
                 with unstacked observations. If None, a buffer of one million transitions is created.
             explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. If None, the policy chooses the
@@ -227,7 +229,7 @@ class OnlineFitting:
             update_start_step: Number of initial steps without updates. There is also no update while the buffer
                 contains fewer than `batch_size` steps. If an epoch has no update for this reason, it prints no losses,
                 and a warning is issued, once per process.
-            eval_env: Environment for evaluations. It must not be `env`. None disables evaluation.
+            eval_env: Environment for evaluations, or its id. It must not be `env`. None disables evaluation.
             eval_epsilon: Probability of a random action during evaluation.
             eval_interval: Number of epochs between evaluations.
             experiment_name: Name of the folder. If None, the class name plus "_online" is used.
