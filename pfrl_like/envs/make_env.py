@@ -24,22 +24,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Modules that register environments, keyed by a part of the ids of these environments.
 _MODULES = {
-    "ALE/": "ale_py",
-    "NoFrameskip-v": "ale_py",
-    "MinAtar/": "minatar.gym",
-    "BulletEnv-v": "pybullet_envs_gymnasium",
-}
+    "ALE/": "ale_py", "NoFrameskip-v": "ale_py", "MinAtar/": "minatar.gym", "BulletEnv-v": "pybullet_envs_gymnasium",
+}  # fmt: skip
 #: Package and extra of optional modules that environments import.
 _PACKAGES = {
-    "ale_py": ("ale-py", "atari"),
-    "cv2": ("opencv-python-headless", "atari"),
-    "minatar": ("minatar", "minatar"),
-    "pybullet_envs_gymnasium": ("pybullet-envs-gymnasium", "pybullet"),
-    "Box2D": ("box2d", "box2d"),
-    "mujoco": ("mujoco", "mujoco"),
-    "imageio": ("imageio", "mujoco"),
-    "pygame": ("pygame-ce", "classic"),
-}
+    "ale_py": ("ale-py", "atari"), "cv2": ("opencv-python-headless", "atari"), "minatar": ("minatar", "minatar"),
+    "pybullet_envs_gymnasium": ("pybullet-envs-gymnasium", "pybullet"), "pygame": ("pygame-ce", "classic"),
+    "Box2D": ("box2d", "box2d"), "mujoco": ("mujoco", "mujoco"), "imageio": ("imageio", "mujoco"),
+}  # fmt: skip
 
 
 def make_env(env: Any, *, seed: int | None = None, **kwargs: Any) -> Any:
@@ -117,11 +109,7 @@ def make_vec(
         raise TypeError(f"env is {env!r:.80} ({type(env).__name__}), expected {expected}")
     vec = MultiprocessVectorEnv(makers) if processes else SerialVectorEnv([make() for make in makers])
     if seed is not None:
-        try:
-            _seed(vec, seed)
-        except BaseException:
-            vec.close()
-            raise
+        _seed(vec, seed)
     return vec
 
 

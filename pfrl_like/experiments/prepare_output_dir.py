@@ -21,9 +21,6 @@ from pfrl_like.utils.checks import check_counts
 #: `_MAX_COMMITS`: maximum number of commits in `git-log.txt`. `_MAX_CHARACTERS`: maximum number of characters in a file
 #: with the output of git.
 _MAX_COMMITS, _MAX_CHARACTERS = 100, 1 << 20
-_GIT_COMMANDS = {
-    "head": "rev-parse HEAD", "status": "status", "log": f"log -n {_MAX_COMMITS}", "diff": "diff HEAD",
-}  # fmt: skip
 
 
 def is_under_git_control() -> bool:
@@ -63,10 +60,10 @@ def prepare_output_dir(
 
     These files are written: `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (environment variables
     that are known to be harmless), `start.txt` (the time, one line for every start) and, under git, `git-head.txt`,
-    `git-status.txt`, `git-log.txt` (the newest 100 commits) and `git-diff.txt`. Each of the last four is cut after 2**20
-    characters. If something was cut, the last line says what. Secrets in these files are masked: values whose name is
-    like "api_key" or "password", passwords in URLs, keys of known services, and long random strings in arguments and
-    command line (see "Secrets" in docs/guide/trust.md).
+    `git-status.txt`, `git-log.txt` (the newest 100 commits) and `git-diff.txt`. Each file about git is cut after 2**20
+    characters; its last line then says what was cut. Secrets in these files are masked: values whose name is like
+    "api_key" or "password", passwords in URLs, keys of known services, and long random strings in arguments and command
+    line (see "Secrets" in docs/guide/trust.md).
 
     Args:
         args: Arguments to record. Values that JSON cannot represent are recorded as text, and None as null. NaN and
@@ -118,7 +115,8 @@ def prepare_output_dir(
     write("command.txt", " ".join(secrets.masked_command(argv)))
     write("environ.txt", json.dumps(secrets.harmless_environment()))
     if under_git:
-        for name, command in _GIT_COMMANDS.items():
+        log = "log", f"log -n {_MAX_COMMITS}"
+        for name, command in (("head", "rev-parse HEAD"), ("status", "status"), log, ("diff", "diff HEAD")):
             text = secrets.mask_secret_patterns((git(*command.split()) or b"").decode(errors="replace"))
             write(f"git-{name}.txt", _cut(secrets.mask_known_secrets(text) if name == "diff" else text))
         n_commits = int(git("rev-list", "--count", "HEAD") or 0)
@@ -191,9 +189,9 @@ def new_run_directory(
         return rerun.outdir  # this process repeats a run: the directory must not change
     path = os.path.join(root, run_directory_name(env, agent, seed, now=now))
     os.makedirs(root, exist_ok=True)
-    for number in itertools.count(1):
-        outdir = path if number == 1 else f"{path}-{number}"
+    names = itertools.chain([path], (f"{path}-{number}" for number in itertools.count(2)))
+    while True:
+        outdir = next(names)
         with contextlib.suppress(FileExistsError):
             os.mkdir(outdir)
             return outdir
-    raise AssertionError("unreachable")

@@ -1,9 +1,12 @@
 import argparse
 import contextlib
+import datetime
 import json
 import math
 import pathlib
+import re
 import subprocess
+import sys
 from unittest import mock
 
 import numpy as np
@@ -16,11 +19,15 @@ from pfrl_like.experiments import (
     collect_demonstrations,
     generate_exp_id,
     is_under_git_control,
+    new_run_directory,
     prepare_output_dir,
+    run_directory_name,
     train_agent_with_evaluation,
 )
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.secrets import MASK
+
+FILE = sys.modules[prepare_output_dir.__module__]
 
 
 @pytest.fixture(autouse=True)
@@ -28,12 +35,16 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
+def run_git(*command):
+    options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *options, *command], check=True)
+
+
 @pytest.fixture
 def repository(tmp_path):
-    run = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
     (tmp_path / "file").write_text("1")
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
-        subprocess.run([*run, *command], check=True)
+        run_git(*command)
     return tmp_path
 
 
@@ -113,6 +124,42 @@ def test_a_value_of_the_environment_in_a_changed_file_is_masked_and_commits_stay
     outdir = repository / prepare_output_dir({}, basedir="runs", argv=["a"])
     assert f"login('{MASK}', 'https://{MASK}@host')" in (outdir / "git-diff.txt").read_text()
     assert (outdir / "git-head.txt").read_text().strip() == head in (outdir / "git-log.txt").read_text()
+
+
+def test_the_log_has_the_newest_commits_and_says_how_many_it_lacks(repository, monkeypatch):
+    monkeypatch.setattr(FILE, "_MAX_COMMITS", 2)
+    for message in ("second", "third"):
+        run_git("commit", "--allow-empty", "-qm", message)
+    log = (repository / prepare_output_dir({}, basedir="runs", argv=["a"]) / "git-log.txt").read_text()
+    assert "third" in log and "second" in log and "first" not in log
+    assert log.endswith("\n[cut: 1 older commits of 3]\n")
+
+
+def test_a_long_diff_is_cut_after_a_line_and_hides_a_secret_at_the_cut(repository, monkeypatch):
+    monkeypatch.setattr(FILE, "_MAX_CHARACTERS", 200)
+    monkeypatch.setenv("WANDB_API_KEY", "0123-abc")
+    (repository / "file").write_text("0123-abc\n" * 100)
+    diff = (repository / prepare_output_dir({}, basedir="runs", argv=["a"]) / "git-diff.txt").read_text()
+    *lines, last = diff.splitlines()
+    assert len(diff) < 300 and "0123" not in diff
+    assert lines[-1] == f"+{MASK}" and re.fullmatch(r"\[cut: the last [\d,]+ of [\d,]+ characters\]", last)
+
+
+NOW = datetime.datetime(2026, 11, 23, 22, 12, 59)
+
+
+def test_the_name_of_a_run_says_when_who_and_where():
+    assert run_directory_name("CartPole-v1", "DQN", 0, now=NOW) == "20261123-2212-dqn-cartpole-seed0"
+    assert run_directory_name("games:ALE/Pong-v5", "My (2)", 3, now=NOW) == "20261123-2212-my-2-ale-pong-seed3"
+    assert run_directory_name(Counting(3), Bare(), 1, now=NOW) == "20261123-2212-bare-counting-seed1"
+    with pytest.raises(ValueError, match="agent is '&', expected a name with a letter a-z or a digit"):
+        run_directory_name("CartPole-v1", "&", 0)
+
+
+def test_every_run_gets_a_directory_of_its_own(tmp_path):
+    paths = [new_run_directory(tmp_path / "runs", "CartPole-v1", "dqn", 0, now=NOW) for _ in range(3)]
+    first = str(tmp_path / "runs" / "20261123-2212-dqn-cartpole-seed0")
+    assert paths == [first, f"{first}-2", f"{first}-3"] and all(pathlib.Path(path).is_dir() for path in paths)
 
 
 def test_linear_interpolation_reaches_and_keeps_its_end():

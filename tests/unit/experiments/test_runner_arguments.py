@@ -261,6 +261,8 @@ HELD = {
     experiments.prepare_output_dir: [
         DIRECTORY + "files_of_a_run_under_git", DIRECTORY + "older_run_of_the_same_id_is_kept_aside"
     ],
+    experiments.run_directory_name: [DIRECTORY + "the_name_of_a_run_says_when_who_and_where"],
+    experiments.new_run_directory: [DIRECTORY + "every_run_gets_a_directory_of_its_own"],
     experiments.LinearInterpolationHook: [DIRECTORY + "linear_interpolation_reaches_and_keeps_its_end"],
     experiments.replay_crash: [
         "unit/debug/test_crash_replay.py::test_the_update_is_made_again_from_the_streams_before_it"
