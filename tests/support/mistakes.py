@@ -30,7 +30,7 @@ from torch import nn
 import pfrl_like
 from pfrl_like import agents, algos, cli, experiments, explorers, ope, replay_buffers
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv, make_vec
 from pfrl_like.learning.acting import Acting
 from pfrl_like.testing import check_replay_buffer
 from pfrl_like.testing.play import play_one
@@ -389,7 +389,7 @@ RUNNERS: dict[str, Mistake] = {
     "checkpoint_freq is 0": lambda folder: run(folder, checkpoint_freq=0),
     "hooks are no list": lambda folder: run(folder, step_hooks=print),
     "on_checkpoint_failure is unknown": lambda folder: run(folder, on_checkpoint_failure="shrug"),
-    "a batch of one environment": lambda folder: batch_run(folder, env=env()),
+    "env is an unknown id": lambda folder: run(folder, env="CartPol-v1"),
     "offline with an empty dataset": lambda folder: offline_run(folder, dataset=[]),
     "offline with observations of another size": lambda folder: offline_run(folder),
     "offline with an agent that learns online": lambda folder: offline_run(
@@ -504,6 +504,7 @@ def save_nan(folder: Path) -> None:
 ENVS: dict[str, Mistake] = {
     "no environments": lambda folder: SerialVectorEnv([]),
     "environments that are numbers": lambda folder: SerialVectorEnv([3]),
+    "copies of an environment": lambda folder: make_vec(env(), 2),
     "too few actions": lambda folder: begun().step([0]),
     "too few seeds": lambda folder: SerialVectorEnv([env(), env()]).seed([1]),
     "a mask of another length": lambda folder: begun().reset([True]),
