@@ -7,7 +7,7 @@ import torch
 from async_parts import MAKE, make_a3c, make_acer, parameters
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.envs import make_env
 from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.testing import Chain, check_agent
 from pfrl_like.utils import set_random_seed
@@ -26,14 +26,10 @@ def test_agent_keeps_the_contracts(name):
 @pytest.mark.parametrize("make", [make_a3c, make_acer])
 def test_one_environment_in_a_vector_gives_the_serial_numbers(tmp_path, make):
     learnt = []
-    for batch in (False, True):
+    for runner in (train_agent, train_agent_batch):
         set_random_seed(0)
-        agent, env = make(), Chain(time_limit=7)
-        env.reset(seed=1)
-        if batch:
-            train_agent_batch(agent, SerialVectorEnv([env]), 40, str(tmp_path / "batch"))
-        else:
-            train_agent(agent, env, 40, str(tmp_path / "serial"))
+        agent = make()
+        runner(agent, make_env(Chain(time_limit=7), seed=1), 40, tmp_path / runner.__name__)
         learnt.append(parameters(agent))
     assert torch.equal(*learnt)
 

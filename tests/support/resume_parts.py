@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from pfrl_like.agents import DQN
+from pfrl_like.envs import make_env
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer
@@ -27,10 +28,7 @@ class Noisy(gymnasium.Wrapper):  # type: ignore[type-arg]
 
 def noisy_env(seed: int, env_id: str = "CartPole-v1") -> Any:
     """CartPole, or another environment, with noise, seeded."""
-    env = Noisy(gymnasium.make(env_id))
-    env.reset(seed=seed)
-    env.action_space.seed(seed)
-    return env
+    return make_env(Noisy(gymnasium.make(env_id)), seed=seed)
 
 
 def small_dqn(

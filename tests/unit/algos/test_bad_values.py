@@ -5,7 +5,6 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from estimator_parts import ALL, QUIET, SMALL_FILTERS, built, images, make, vectors
@@ -133,14 +132,13 @@ def test_one_row_cannot_be_normalised(name: str) -> None:
 def test_a_file_in_the_place_of_the_log_is_refused_before_training(inner: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     made, options = make("DQN"), {"verbose": False, "show_progress": False}
-    cartpole = gymnasium.make("CartPole-v1")
     with pytest.raises(ValueError, match="logdir is '.*file.*', but '.*file' is a file, expected a folder"):
         made.fit(vectors(True), 1, logdir=tmp_path / "file" / inner, **options)
     with pytest.raises(ValueError, match="logdir is '.*', but '.*file' is a file, expected a folder"):
         made.fit(vectors(True), 1, logdir=tmp_path, experiment_name="file", with_timestamp=False, **options)
     with pytest.raises(ValueError, match="logdir is '.*', but '.*file' is a file, expected a folder"):
-        made.fit_online(cartpole, logdir=tmp_path / "file" / inner)
-    for fit in (lambda: made.fit(vectors(True), 1, logdir=None), lambda: made.fit_online(cartpole, logdir=None)):
+        made.fit_online("CartPole-v1", logdir=tmp_path / "file" / inner)
+    for fit in (lambda: made.fit(vectors(True), 1, logdir=None), lambda: made.fit_online("CartPole-v1", logdir=None)):
         with pytest.raises(TypeError, match="logdir is None, expected a path"):
             fit()
     assert made.impl is None

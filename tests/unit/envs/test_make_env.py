@@ -18,9 +18,9 @@ def first_obs(env, **seed):
 
 
 def test_a_seed_fixes_observations_and_sampled_actions():
-    made, given = make_env("CartPole-v1", seed=3), make_env(gymnasium.make("CartPole-v1"), seed=3)
-    assert first_obs(made) == first_obs(given)
-    assert [made.action_space.sample() for _ in range(9)] == [given.action_space.sample() for _ in range(9)]
+    envs = make_env("CartPole-v1", seed=3), make_env(gymnasium.make("CartPole-v1"), seed=3)
+    first, second = ([first_obs(env), *(env.action_space.sample() for _ in range(9))] for env in envs)
+    assert first == second
 
 
 def test_arguments_reach_the_environment_and_an_environment_is_returned_as_it_is():
@@ -30,18 +30,16 @@ def test_arguments_reach_the_environment_and_an_environment_is_returned_as_it_is
         make_env(env, max_episode_steps=3)
 
 
-@pytest.mark.parametrize(("env_id", "near"), [("cartpol-v1", "CartPole-v1"), ("Pendulum-v7", "Pendulum-v1")])
-def test_an_unknown_id_names_the_nearest_ids(env_id, near):
-    with pytest.raises(ValueError, match=f"env is '{env_id}', expected the id of .* such as {near}") as caught:
+@pytest.mark.parametrize("env_id", ["cartpol-v1", "CartPole-v7"])
+def test_an_unknown_id_names_the_nearest_ids(env_id):
+    with pytest.raises(ValueError, match=f"env is '{env_id}', expected the id of .* such as CartPole-v1") as caught:
         make_env(env_id)
     assert isinstance(caught.value.__cause__, gymnasium.error.Error)
 
 
 @pytest.mark.parametrize(
-    ("env_id", "module", "extra"),
-    [("MinAtar/Breakout-v1", "minatar", "minatar"), ("HopperBulletEnv-v0", "pybullet_envs_gymnasium", "pybullet"),
-     ("LunarLander-v3", "Box2D", "box2d")],
-)  # fmt: skip
+    ("env_id", "module", "extra"), [("MinAtar/Asterix-v1", "minatar", "minatar"), ("LunarLander-v3", "Box2D", "box2d")]
+)
 def test_a_missing_package_names_the_extra(env_id, module, extra, monkeypatch):
     for name in [*sys.modules]:
         if name.startswith("gymnasium.envs.box2d"):
@@ -80,7 +78,6 @@ def test_an_environment_for_an_id_depends_on_the_global_stream_and_the_argument(
 
 def test_processes_get_a_function_and_test_is_another_environment():
     make = env_factory("CartPole-v1")
-    assert first_obs(make(0, test=False)) != first_obs(make(0, test=True))
-    assert env_factory(make) is make
+    assert first_obs(make(0, test=False)) != first_obs(make(0, test=True)) and env_factory(make) is make
     with pytest.raises(ValueError, match="make_env is 'CartPol-v1'"):
         env_factory("CartPol-v1")

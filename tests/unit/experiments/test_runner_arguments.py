@@ -341,8 +341,7 @@ REFUSED = {
     "return_window_size": [(0, ValueError, "return_window_size is 0")],
     "env": [(3, TypeError, r"^env is 3 \(int\), expected an environment id, or an environment: an object with")],
     "eval_env": [
-        (3, TypeError, r"eval_env is 3 \(int\), expected an environment id, or"),
-        (Counting, TypeError, "eval_env is <class"),
+        (3, TypeError, r"eval_env is 3 \(int\), expected an environment"), (Counting, TypeError, "eval_env is <class"),
     ],
     "evaluator": [(3, TypeError, r"evaluator is 3 \(int\), expected an object with the method evaluate_if_necessary")],
     "logger": [("mine", TypeError, r"logger is 'mine' \(str\), expected a logging.Logger, or None")],

@@ -35,7 +35,7 @@ def agent(buffer: ReplayBuffer | None = None) -> DQN:
 def test_a_run_leaves_what_other_runs_leave(tmp_path):
     seen: list[int] = []
     trained, history = train_agent_offline(
-        agent(), recorded(), 40, tmp_path, eval_env=gymnasium.make("CartPole-v1"), eval_n_episodes=2, eval_interval=20,
+        agent(), recorded(), 40, tmp_path, eval_env="CartPole-v1", eval_n_episodes=2, eval_interval=20,
         checkpoint_freq=20, eval_max_episode_len=30, log_interval=10, step_hooks=[lambda env, agent, t: seen.append(t)],
     )  # fmt: skip
     assert dict(trained.get_statistics())["n_updates"] == 40 and seen == list(range(1, 41))

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -167,9 +166,7 @@ def test_an_override_is_called_online(buffer: Any) -> None:
 
     def learnt(made: Any) -> tuple[Any, Any]:
         memory = buffer(200)
-        env = gymnasium.make("CartPole-v1")
-        env.reset(seed=0)
-        made.fit_online(env, memory, n_steps=40, n_steps_per_epoch=20, **QUIET)
+        made.fit_online("CartPole-v1", memory, n_steps=40, n_steps_per_epoch=20, **QUIET)
         return made, memory
 
     (counted, one), (plain, other) = (seeded(lambda kind=kind: learnt(kind(**SMALL))) for kind in (kind, algos.DQN))
@@ -189,7 +186,7 @@ def test_priorities_stay_where_an_override_learns_in_another_way() -> None:
     seen: list[TransitionMiniBatch] = []
     memory = PrioritizedReplayBuffer(200)
     kind = own(lambda made, step, batch: seen.append(batch))
-    kind(**SMALL).fit_online(gymnasium.make("CartPole-v1"), memory, n_steps=30, **QUIET)
+    kind(**SMALL).fit_online("CartPole-v1", memory, n_steps=30, **QUIET)
     assert len(set(memory.sample_batch(16, 0.9).weight.tolist())) == 1
     for batch in seen:
         assert np.isnan(batch.rewards).all() and (batch.next_actions == -1).all()  # nobody has told them
@@ -244,7 +241,7 @@ def warned(use: Any) -> list[str]:
 
 
 def online(made: Any, **options: Any) -> Any:
-    return seeded(lambda: made.fit_online(gymnasium.make("CartPole-v1"), n_steps=10, **QUIET, **options))
+    return seeded(lambda: made.fit_online("CartPole-v1", n_steps=10, **QUIET, **options))
 
 
 @pytest.mark.representatives(10)
