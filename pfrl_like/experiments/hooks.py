@@ -1,5 +1,6 @@
 """Hooks of the training loop: step hooks, which change a value, and timed hooks, which stop or save a run."""
 
+import functools
 import operator
 import time
 from abc import ABC, abstractmethod
@@ -90,9 +91,11 @@ class ScheduleHook(StepHook):
             the value times this factor.
         curve: Function of the progress from 0 (step 1) to 1 (step `total_steps`). It returns the weight of
             `stop_value`, also from 0 to 1. If None, the value changes linearly.
+        hold: Share of the steps, from 0 to below 1, before the value begins to change. Only without `curve`.
 
     Raises:
-        ValueError: If the agent has no such attribute, at the first step, or if `total_steps` is less than 1.
+        ValueError: If the agent has no such attribute, at the first step, if `total_steps` is less than 1, or if `hold`
+            is out of range or given together with `curve`.
         TypeError: If `total_steps` is not an integer, or a value is not a number.
     """
 
@@ -104,10 +107,15 @@ class ScheduleHook(StepHook):
         attribute: str,
         *,
         curve: Callable[[float], float] | None = None,
+        hold: float = 0.0,
     ) -> None:
         check_counts(total_steps=total_steps)
-        check_numbers(start_value=start_value, stop_value=stop_value)
+        check_numbers(start_value=start_value, stop_value=stop_value, hold=hold)
         check_function(optional=True, curve=curve)
+        if not 0 <= hold < 1 or (hold and curve is not None):
+            raise ValueError(f"hold is {hold} and curve is {curve!r:.80}, expected 0 <= hold < 1, and 0 with a curve")
+        if hold:
+            curve = functools.partial(_after, hold)
         self.start_value, self.stop_value, self.attribute, self.curve = start_value, stop_value, attribute, curve
         ends = (start_value, stop_value) if curve is None else (0.0, 1.0)
         self._interpolation = LinearInterpolationHook(total_steps, *ends, self._set)
@@ -139,6 +147,11 @@ class ScheduleHook(StepHook):
             ]
             text = f"attribute is {self.attribute!r}, but {type(error.obj).__name__} has no attribute {error.name!r}"
             raise ValueError(f"{text}{nearest_names(str(error.name), known)}") from None
+
+
+def _after(hold: float, progress: float) -> float:
+    """Return the progress from `hold` to 1 as a number from 0 to 1; 0 before."""
+    return max(0.0, (progress - hold) / (1 - hold))
 
 
 class TimedHook(ABC):

@@ -81,44 +81,41 @@ def actor_critic(
     """
     if name not in _HEADS:
         raise ValueError(f"name is {name!r}, expected one of {', '.join(_HEADS)}")
-    usual = _N_CRITICS.get(name, 2)
-    n_critics = usual if n_critics is None else n_critics
-    check_counts(least=min(usual, 2), n_critics=n_critics)
-    if name == "DDPG" and n_critics != 1:
-        raise ValueError(f"n_critics is {n_critics}, but DDPG has one critic: leave the setting out, or use TD3")
     head = _HEADS[name]
     if "replay_buffer" not in arguments:
         arguments["replay_buffer"] = make_buffer(capacity, num_steps, recurrent, by_length, prioritized)
+    if recurrent:
+        arguments.setdefault("num_steps", num_steps)
     if head == "deterministic":
         arguments.setdefault("explorer", parts.explorers.AdditiveGaussian(noise, low=-1.0, high=1.0))
     elif "entropy_target" not in arguments:
         target = -spaces.action_size() if head == "squashed" else round(0.5 * math.log(spaces.n_actions()), 3)
         arguments["entropy_target"] = float(target)
     arguments.setdefault("burnin_action_func", Given("env").action_space.sample)
-    if recurrent:
-        arguments.setdefault("num_steps", num_steps)
-    batch_norm = name == "CrossQ" if batch_norm is None else batch_norm
-    n_quantiles = 25 if name == "TQC" and n_quantiles is None else n_quantiles
-    made = actor_and_critics(
-        spaces,
-        head,
-        0 if "q_funcs" in arguments else n_critics,
-        in_lists=name == "REDQ",
-        names=_NAMES.get(name, {}),
-        hidden_sizes=hidden_sizes,
-        critic_hidden_sizes=critic_hidden_sizes,
-        activation=activation,
-        layer_norm=layer_norm,
-        batch_norm=batch_norm,
-        n_quantiles=n_quantiles,
-        recurrent=recurrent,
-        lr=lr,
-        policy_lr_factor=policy_lr_factor,
-        adam_eps=adam_eps,
-        adam_betas=adam_betas,
-        **arguments,
-    )
+    settings: dict[str, Any] = {
+        "hidden_sizes": hidden_sizes,
+        "critic_hidden_sizes": critic_hidden_sizes,
+        "activation": activation,
+        "layer_norm": layer_norm,
+        "batch_norm": name == "CrossQ" if batch_norm is None else batch_norm,
+        "n_quantiles": 25 if name == "TQC" and n_quantiles is None else n_quantiles,
+        "recurrent": recurrent,
+    }
+    settings |= {"lr": lr, "policy_lr_factor": policy_lr_factor, "adam_eps": adam_eps, "adam_betas": adam_betas}
+    n_critics = 0 if "q_funcs" in arguments else _number_of_critics(name, n_critics)
+    names, in_lists = _NAMES.get(name, {}), name == "REDQ"
+    made = actor_and_critics(spaces, head, n_critics, names=names, in_lists=in_lists, **settings, **arguments)
     return compose_agent(name, gamma=gamma, **made)
+
+
+def _number_of_critics(name: str, n_critics: int | None) -> int:
+    usual = _N_CRITICS.get(name, 2)
+    if n_critics is None:
+        return usual
+    check_counts(least=min(usual, 2), n_critics=n_critics)
+    if usual == 1 != n_critics:
+        raise ValueError(f"n_critics is {n_critics}, but {name} has one critic: leave the setting out, or use TD3")
+    return n_critics
 
 
 def actor_and_critics(

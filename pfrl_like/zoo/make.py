@@ -16,11 +16,15 @@ from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.random_seed import set_random_seed
 from pfrl_like.zoo.agents import Recipe, find_agent
 from pfrl_like.zoo.builder import Spaces, named_arguments
-from pfrl_like.zoo.composition import Call, Given, as_value, evaluate, parts
+from pfrl_like.zoo.composition import Call, Given, Name, as_value, evaluate, parts
 from pfrl_like.zoo.networks import says_channels_last
-from pfrl_like.zoo.plan import SEEDS_PER_RUN, Plan, call_with
+from pfrl_like.zoo.plan import SEEDS_PER_RUN, Plan, call_with, make_dataset
 from pfrl_like.zoo.presets import TRAINING, preset
 from pfrl_like.zoo.script import script
+
+
+#: Addend of standard deviations, as in TD3+BC (arXiv:2106.06860, section 4).
+_LEAST_STD = 1e-3
 
 
 class Made:
@@ -41,7 +45,7 @@ class Made:
         self.env = plan.make_training_env(given)
         own = plan.base_env is not None
         self.eval_env = plan.make_env(given, SEEDS_PER_RUN * (plan.seed + 1) - 1, test=True) if own else None
-        self.dataset = plan.make_dataset(given)
+        self.dataset = make_dataset(plan.dataset, given)
         self.agent = evaluate(plan.agent, {**given, "env": self.env})
         self.agent.composition = plan.to_json()
 
@@ -112,7 +116,14 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
     settings = {**preset(name, env_name, spaces), **recipe.settings, **settings}
     training = {**TRAINING, **{key: settings.pop(key) for key in [*settings] if key in TRAINING}}
     wrappers, spaces, notes = _wrappers(spaces, training)
-    scale = training["reward_scale"]
+    data = _dataset(recipe, dataset, env_name, given)
+    if training["standardize_observations"] and data is not None:
+        settings = {**_moments(make_dataset(data, given)), **settings}
+    if recipe.class_name == "A2C":
+        settings.setdefault("num_processes", training["n_envs"])
+    scale, limit = training["reward_scale"], training["max_episode_steps"]
+    if limit is not None:
+        base_env = _with_time_limit(base_env, limit)
     values = {key: _value(key, value, given) for key, value in settings.items()}
     composed = recipe.build(recipe.class_name, spaces, **values)
     n_envs = 0 if recipe.runner != "online" else training["n_envs"]
@@ -127,7 +138,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
             wrappers=wrappers,
             training_wrappers=[] if scale == 1 else [parts.wrappers.ScaleReward(Given("env"), scale)],
             n_envs=n_envs if n_envs > 1 else 0,
-            dataset=_dataset(recipe, dataset, env_name, given),
+            dataset=data,
             agent=composed,
             train=_runner(recipe, composed, training, base_env is not None),
             notes=notes,
@@ -182,10 +193,25 @@ def _wrappers(spaces: Spaces, training: Mapping[str, Any]) -> tuple[list[Call], 
     if says_channels_last(obs):
         notes.append("Images have their channels last: the first layer turns them to the front.")
     if training["rescale_actions"] and space_kind(action) == "box" and _needs_rescaling(action):
-        wrappers.append(parts.gymnasium.wrappers.RescaleAction(Given("env"), -1.0, 1.0))
+        wrappers.append(parts.wrappers.NormalizeActionSpace(Given("env")))
         notes.append(f"Actions of the agent are in [-1, 1]. The environment's are in {_bounds(action)}.")
         action = gymnasium.spaces.Box(-1.0, 1.0, action.shape, action.dtype.type)
     return wrappers, Spaces(obs, action), notes
+
+
+def _with_time_limit(base_env: Call | None, limit: int) -> Call:
+    if base_env is None or not isinstance(base_env._function, Name):
+        raise ValueError(f"max_episode_steps is {limit}, expected None, because only environments with an id have one")
+    return Call(base_env._function, base_env._args, {"max_episode_steps": limit})
+
+
+def _moments(dataset: Any) -> dict[str, list[float]]:
+    """Return the mean and the standard deviation of vector observations, as settings. Empty for other observations."""
+    observations = np.asarray(dataset.observations)
+    if observations.ndim != 2:
+        return {}
+    std = observations.std(0) + _LEAST_STD
+    return {"obs_mean": observations.mean(0).round(6).tolist(), "obs_std": std.round(6).tolist()}
 
 
 def _has_float64(space: Any) -> bool:

@@ -32,16 +32,14 @@ _OF_AGENTS = {
 }  # fmt: skip
 #: Names that only scripts contain: environments, runners, files.
 _OF_SCRIPTS = {
-    "gymnasium": "make wrappers.FlattenObservation wrappers.RescaleAction wrappers.TimeLimit",
+    "gymnasium": "make",
     "torch": "set_num_threads",
-    "pfrl_like.datasets": "get_atari get_cartpole get_d4rl get_dataset get_minari get_pendulum",
+    "pfrl_like.datasets": "get_cartpole get_pendulum",
     "pfrl_like.envs": "SerialVectorEnv",
     "pfrl_like.experiments": """LinearInterpolationHook ScheduleHook train_agent train_agent_async
         train_agent_batch_with_evaluation train_agent_offline train_agent_with_evaluation""",
-    "pfrl_like.replay_buffers": "PersistentReplayBuffer",
-    "pfrl_like.utils": "set_random_seed",
-    "pfrl_like.wrappers": """CastObservationToFloat32 ScaleReward VectorFrameStack atari_wrappers.make_atari
-        atari_wrappers.wrap_deepmind""",
+        "pfrl_like.utils": "set_random_seed",
+    "pfrl_like.wrappers": """CastObservationToFloat32 NormalizeActionSpace ScaleReward""",
 }  # fmt: skip
 
 

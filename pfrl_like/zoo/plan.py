@@ -54,7 +54,9 @@ class Plan:
 
     def env_objects(self) -> list[str]:
         """Return the names of the caller's objects of which an environment is made."""
-        return ["env"] if self.base_env is None else givens_of([self.base_env, self.wrappers])
+        if self.base_env is None:
+            return ["env"]
+        return [name for name in givens_of([self.base_env, self.wrappers]) if name != "env"]
 
     def all_objects(self) -> list[str]:
         """Return the names of all objects of the caller."""
@@ -91,11 +93,6 @@ class Plan:
             return self.make_env(given, first)
         return SerialVectorEnv([self.make_env(given, first + i) for i in range(self.n_envs)])
 
-    def make_dataset(self, given: Mapping[str, Any]) -> Any:
-        """Return the dataset of an offline agent. None for the others."""
-        dataset = evaluate(self.dataset, given)
-        return dataset[0] if isinstance(self.dataset, Call) else dataset  # the functions return an environment, too
-
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON. The agent's composition is at its top level, see `composition.to_json`."""
         rest = {"env": [self.base_env, self.wrappers, self.training_wrappers], "dataset": self.dataset}
@@ -104,6 +101,12 @@ class Plan:
             "run": {name: getattr(self, name) for name in numbers}
             | {name: to_json(part) for name, part in (rest | {"train": self.train}).items()}
         }
+
+
+def make_dataset(dataset: Any, given: Mapping[str, Any]) -> Any:
+    """Return the dataset of a composition. None if the composition is None."""
+    made = evaluate(dataset, given)
+    return made[0] if isinstance(dataset, Call) else made  # the functions return an environment, too
 
 
 def call_with(call: Call, given: Mapping[str, Any], options: Mapping[str, Any]) -> Any:

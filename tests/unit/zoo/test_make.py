@@ -1,0 +1,228 @@
+"""`make` composes what its script composes; what the caller gives is used, named in the script, or refused."""
+
+import contextlib
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from composed_agents import ACTIONS, OBS, RandomEnv
+from torch import nn
+
+import pfrl_like as pfrl
+from pfrl_like.zoo import names
+from pfrl_like.zoo.agents import AGENTS, find_agent
+from pfrl_like.zoo.presets import GROUPS, TRAINING
+
+#: Settings with which every agent learns within a few steps.
+SMALL = {
+    "hidden_sizes": (8,), "replay_start_size": 20, "minibatch_size": 16, "update_steps": 5, "batch_size_per_update": 16,
+    "n_critic_updates": 2, "n_actor_updates": 2, "vf_batch_size": 16, "target_return": 200.0, "context_size": 4,
+    "num_steps": 1,
+}  # fmt: skip
+RARE = {"value_based": {"update_interval": 8, "n_times_update": 1, "target_update_interval": 16}}
+RARE |= {"on_policy": {"update_interval": 64}}
+GROUP = {name: group for group, members in GROUPS.items() for name in members}
+OFTEN = ("dqn", "td3", "ppo", "a3c", "discrete_cql")
+
+
+def env_of(name: str) -> str:
+    needs_vectors = "sac" in name and name != "discrete_sac" or GROUP[name] == "actor_critics" and name != "discrete_sac"
+    offline_vectors = GROUP[name] == "offline" and not name.startswith("discrete")
+    return "Pendulum-v1" if needs_vectors or offline_vectors else "CartPole-v1"
+
+
+def small(name: str, **settings: Any) -> Any:
+    known = find_agent(name)[1].keywords()
+    own = {**SMALL, **RARE.get(GROUP[name], {})}
+    used = {key: value for key, value in own.items() if key in known}
+    if GROUP[name] == "offline":
+        used |= {"replay_start_size": 16}
+    return pfrl.make(name, env_of(name), **used | {"eval_n_episodes": 1} | settings)
+
+
+def digest(agent: Any) -> str:
+    """Checksum of the parameters of all modules."""
+    total = hashlib.sha256()
+    for name in agent.saved_attributes:
+        if isinstance(module := getattr(agent, name), nn.Module):
+            for key, value in sorted(module.state_dict().items()):
+                total.update(key.encode() + value.numpy().tobytes())
+    return total.hexdigest()
+
+
+def run_script(made: Any, outdir: Path, steps: int, *objects: Any) -> Any:
+    """The agent of the printed script."""
+    scope: dict[str, Any] = {"__name__": "script"}
+    exec(made.script(), scope)
+    return scope["main"](*objects, steps=steps, outdir=outdir)
+
+
+def with_marks(often: tuple[str, ...]) -> list[Any]:
+    return [pytest.param(name, marks=() if name in often else pytest.mark.slow) for name in AGENTS]
+
+
+@pytest.mark.parametrize("name", with_marks(OFTEN))
+def test_an_agent_trains_as_its_script_and_acts_when_loaded(name: str, tmp_path: Path) -> None:
+    made = small(name)
+    if AGENTS[name].runner == "async":
+        scope: dict[str, Any] = {"__name__": "script"}
+        exec(made.script(), scope)
+        pfrl.utils.set_random_seed(0)
+        twin = scope["make_agent"](scope["make_env"](0))
+    else:
+        before = digest(made.agent)
+        made.train(200, tmp_path / "made", progress=False, eval_interval=200)
+        assert digest(made.agent) != before
+        made.plan.train._kwargs["eval_interval"] = 200
+        twin = run_script(made, tmp_path / "script", 200)
+    assert digest(twin) == digest(made.agent)
+
+    made.agent.save(tmp_path / "agent")
+    loaded = pfrl.load_agent(tmp_path / "agent")
+    observations = [made.eval_env.observation_space.sample() for _ in range(20)]
+    with made.agent.eval_mode():
+        assert np.array_equal(actions(made.agent, observations), actions(loaded, observations))
+
+
+def actions(agent: Any, observations: list[Any]) -> np.ndarray:
+    torch.manual_seed(0)  # noisy layers draw in evaluation, too
+    with contextlib.suppress(AttributeError):
+        agent.stop_episode()
+    return np.array([agent.act(obs) for obs in observations])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", ["dqn", "td3", "ppo"])
+def test_the_script_in_a_process_of_its_own_gives_equal_numbers(name: str, seed: int, tmp_path: Path) -> None:
+    made = small(name, seed=seed)
+    made.train(2_000, tmp_path / "made", progress=False)
+    path = tmp_path / "script.py"
+    path.write_text(made.script() + f"    main(steps=2_000, outdir={str(tmp_path / 'script')!r}).save('agent')\n")
+    path.write_text(path.read_text().replace("    main()\n", "", 1))
+    subprocess.run([sys.executable, path], cwd=tmp_path, check=True, capture_output=True)
+    made.agent.load(tmp_path / "agent")
+    scores = [(tmp_path / run / "scores.txt").read_text().splitlines() for run in ("made", "script")]
+    columns = [[line.split("\t")[0:1] + line.split("\t")[3:] for line in lines] for lines in scores]
+    assert columns[0] == columns[1]
+
+
+def test_agents_that_are_made_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:
+    alone = small("dqn")
+    alone.train(100, tmp_path / "alone", progress=False)
+    first, second = small("dqn"), small("dqn", seed=1)
+    second.train(100, tmp_path / "second", progress=False)
+    first.train(100, tmp_path / "first", progress=False)
+    assert digest(first.agent) == digest(alone.agent) != digest(second.agent)
+
+
+def test_objects_of_the_caller_are_parameters_of_main(tmp_path: Path) -> None:
+    def q_function() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 2), pfrl.q_functions.DiscreteActionValueHead())
+
+    def env() -> gymnasium.Env[Any, Any]:
+        return gymnasium.make("CartPole-v1")
+
+    made = pfrl.make("dqn", env(), q_function=q_function(), replay_start_size=64, update_interval=8,
+                     target_update_interval=8)  # fmt: skip
+    made.train(100, tmp_path / "made", progress=False)
+    assert "def main(env, q_function, steps=50_000" in made.script()
+    assert digest(run_script(made, tmp_path / "script", 100, env(), q_function())) == digest(made.agent)
+
+
+def test_a_function_that_makes_environments_is_a_parameter_of_main() -> None:
+    made = pfrl.make("ppo", lambda: gymnasium.make("CartPole-v1"), n_envs=2)
+    assert len(made.env.envs) == 2
+    assert "def main(env_fn, steps" in made.script()
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("obs", OBS)
+def test_all_kinds_of_observations_and_actions(obs: str, action: str, tmp_path: Path) -> None:
+    made = pfrl.make("ppo", lambda: RandomEnv(OBS[obs], ACTIONS[action]), hidden_sizes=(4,), update_interval=8,
+                     minibatch_size=4, n_envs=1)  # fmt: skip
+    before = digest(made.agent)
+    pfrl.experiments.train_agent(made.agent, made.env, 20, tmp_path)
+    assert digest(made.agent) != before
+    turned = "Images have their channels last: the first layer turns them to the front."
+    assert (turned in made.plan.notes) == (obs != "vector")
+
+
+def test_what_is_done_to_the_environment_is_said() -> None:
+    spaces = gymnasium.spaces.Box(-1, 1, (3,), np.float64), gymnasium.spaces.Box(-2, 2, (1,), np.float32)
+    made = pfrl.make("td3", lambda: RandomEnv(*spaces), reward_scale=0.5)
+    assert made.env.observation_space.dtype == np.float32
+    assert made.env.action_space.low.tolist() == [-1]
+    text = made.script()
+    assert "Observations of float64 are cast to float32." in text
+    assert "Actions of the agent are in [-1, 1]. The environment's are in [-2, 2]." in text
+    assert "if not test:\n        env = wrappers.ScaleReward(env, 0.5)" in text
+
+
+def test_a_time_limit_replaces_that_of_the_environment() -> None:
+    made = pfrl.make("dqn", "CartPole-v1", max_episode_steps=7)
+    assert made.env.spec.max_episode_steps == 7
+    with pytest.raises(ValueError, match="max_episode_steps is 7, expected None"):
+        pfrl.make("dqn", gymnasium.make("CartPole-v1"), max_episode_steps=7)
+
+
+@pytest.mark.parametrize(
+    ("agent", "settings", "error", "text"),
+    [
+        ("dqn", {"learning_rate": 1e-3}, TypeError, "dqn has no setting 'learning_rate'; the nearest is 'lr'"),
+        ("dqn", {"hidden_size": 3}, TypeError, "the nearest is 'hidden_sizes'"),
+        ("dqm", {}, ValueError, "the nearest is 'dqn'"),
+        (pfrl.agents.DQN, {}, TypeError, "expected a name such as 'dqn'"),
+        ("sac", {}, ValueError, "the action space is Discrete"),
+        ("cql", {"dataset": "cartpol"}, ValueError, "dataset is 'cartpol', expected"),
+        ("dqn", {"dataset": "cartpole"}, ValueError, "DQN learns online"),
+        ("dqn", {"seed": -1}, ValueError, "seed is -1"),
+        ("dqn", {"threads": 0}, ValueError, "threads is 0"),
+    ],
+)
+def test_mistakes_are_named(agent: Any, settings: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error) as raised:
+        pfrl.make(agent, "CartPole-v1", **settings)
+    assert text in str(raised.value)
+
+
+def test_names_of_agents_have_many_spellings() -> None:
+    for spelling in ("sac", "SAC", "SoftActorCritic", "soft-actor-critic"):
+        assert find_agent(spelling)[0] == "sac"
+    assert find_agent("TD3+BC")[0] == find_agent("td3_plus_bc")[0] == "td3_plus_bc"
+    assert find_agent("DQN")[0] == "dqn"
+
+
+def test_presets_and_builders_know_the_same_agents() -> None:
+    assert set(AGENTS) == set(GROUP)
+
+
+def test_settings_of_training_and_of_agents_have_different_names() -> None:
+    for recipe in AGENTS.values():
+        assert not {*recipe.keywords()} & {*TRAINING}
+
+
+def test_every_name_of_the_table_exists() -> None:
+    for path in names._TABLE:
+        assert callable(names.resolve(path)), path
+
+
+@pytest.mark.parametrize("name", with_marks(OFTEN))
+def test_a_script_needs_nothing_of_the_zoo(name: str) -> None:
+    text = small(name).script()
+    assert "zoo" not in text.replace("`pfrl_like.make`", "")
+    assert max(map(len, text.splitlines())) <= 120
+
+
+def test_the_composition_of_a_run_is_plain_json() -> None:
+    stored = small("ppo").agent.composition
+    assert json.loads(json.dumps(stored)) == stored
+    assert stored["run"]["seed"] == 0
