@@ -220,6 +220,8 @@ def train(
     Returns:
         A list with one dict for each evaluation: the agent's statistics and "eval_score".
     """
+    if getattr(agent, "training", True) is False:
+        raise ValueError("agent.training is False, so the agent would not learn: set it to True, or leave eval_mode")
     if is_skipped(agent, outdir):
         return []
     outdir = check_directory(outdir)

@@ -26,7 +26,7 @@ from pfrl_like.storage.tensors import load_tensors
 #: Key of the file that contains the tensors of the state.
 STATE_TENSORS = "state-tensors.pt"  # no attribute can have this name
 #: Key of the file that contains the composition of the owner, and its maximum size in bytes.
-COMPOSITION, MAX_COMPOSITION = "composition.json", 1 << 20
+COMPOSITION, MAX_COMPOSITION = "composition.json", 1 << 22
 #: Maximum depth of values that are split: one level more than JSON files may have. Deeper values raise an error when
 #: the JSON is written.
 _MAX_DEPTH = 33
@@ -203,8 +203,8 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str], *, modules_on
     has_copies = all(map(os.path.lexists, copies.values()))
     if has_manifest(directory):
         try:
-            limits = _limits(parts) | ({} if modules_only else {STATE_TENSORS: _MAX_STATE_TENSORS})
-            snapshot = load_directory(directory, kind=KIND, limits=limits)
+            others = {COMPOSITION: MAX_COMPOSITION} if modules_only else {STATE_TENSORS: _MAX_STATE_TENSORS}
+            snapshot = load_directory(directory, kind=KIND, limits=_limits(parts) | others)
         except CheckpointError as error:
             if error.path != directory or not copies or not has_copies:
                 raise

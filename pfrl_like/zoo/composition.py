@@ -15,7 +15,8 @@ import numpy as np
 from pfrl_like.zoo.names import is_known, resolve
 
 #: Limits of a stored composition.
-_MAX_CALLS, _MAX_DEPTH, _MAX_SIZE, _MAX_TEXT, _MAX_INT = 4_096, 32, 1 << 16, 1_024, (1 << 63) - 1
+_MAX_CALLS, _MAX_USES, _MAX_VALUES, _MAX_DEPTH = 4_096, 1 << 16, 1 << 18, 32
+_MAX_TEXT, _MAX_INT = 1_024, (1 << 63) - 1
 #: Attributes that a stored composition may read.
 _ATTRIBUTES = {"parameters", "action_space", "sample"}
 
@@ -241,32 +242,35 @@ class _Reader:
 
     def __init__(self) -> None:
         self._calls: list[Call] = []
-        self._measures: list[tuple[int, int]] = []  # depth and size of each call
-        self._deepest = self._size = 0  # of the line that is being read
+        self._measures: list[tuple[int, int]] = []  # depth of each call, and number of calls that it uses
+        self._depth = self._n_uses = self._n_values = 0
 
     def read(self, stored: Any) -> Any:
         calls, value = _fields(stored, "calls", "value")
         if len(_typed(calls, list)) > _MAX_CALLS:
             raise ValueError(f"has {len(calls):,} calls, expected at most {_MAX_CALLS:,}")
         for line in calls:
-            self._deepest = self._size = 0
+            self._depth, self._n_uses = 0, 1
             self._calls.append(self._call(line))
-            self._measures.append((self._deepest + 1, self._size))
-        self._deepest = self._size = 0
+            self._measures.append((self._depth + 1, self._n_uses))
+        self._depth = self._n_uses = 0
         return self._value(value)
 
     def _call(self, line: Any) -> Call:
         optional = ("variable",) if isinstance(line, dict) and "variable" in line else ()
         function, args, kwargs, *variables = _fields(line, "function", "args", "kwargs", *optional)
         called = self._value(function)
-        if not isinstance(called, Name | Attribute):
-            raise ValueError(f"calls {function!r:.80}, expected a name or an attribute")
+        if not isinstance(called, Name | Attribute | Given):
+            raise ValueError(f"calls {function!r:.80}, expected a name, an attribute or an object of the caller")
         values = tuple(self._value(part) for part in _typed(args, list))
         keywords = {_identifier(name): self._value(part) for name, part in _typed(kwargs, dict).items()}
         return Call(called, values, keywords, *map(_identifier, variables))
 
     def _value(self, stored: Any, depth: int = 0) -> Any:
-        self._measure(depth, 1)
+        self._n_values += 1
+        if self._n_values > _MAX_VALUES:
+            raise ValueError(f"has more than {_MAX_VALUES:,} values")
+        self._measure(depth, 0)
         if isinstance(stored, list):
             return [self._value(part, depth + 1) for part in stored]
         if isinstance(stored, str):
@@ -279,8 +283,8 @@ class _Reader:
             raise ValueError(f"contains {stored!r:.80}, which a composition cannot contain")
         match stored:
             case {"call": int(index)} if not isinstance(index, bool) and 0 <= index < len(self._calls):
-                calls_deep, size = self._measures[index]
-                self._measure(depth + calls_deep, size)
+                inner_depth, n_uses = self._measures[index]
+                self._measure(depth + inner_depth, n_uses)
                 return self._calls[index]
             case {"attribute": str(name), "of": owner} if name in _ATTRIBUTES:
                 return Attribute(self._owner(owner, depth + 1), name)
@@ -304,13 +308,13 @@ class _Reader:
             raise ValueError(f"reads an attribute of {stored!r:.80}, expected a call or an object of the caller")
         return owner
 
-    def _measure(self, depth: int, size: int) -> None:
-        self._deepest = max(self._deepest, depth)
-        self._size += size
-        if self._deepest > _MAX_DEPTH:
+    def _measure(self, depth: int, n_uses: int) -> None:
+        self._depth = max(self._depth, depth)
+        self._n_uses += n_uses
+        if self._depth > _MAX_DEPTH:
             raise ValueError(f"is nested more than {_MAX_DEPTH} levels deep")
-        if self._size > _MAX_SIZE:
-            raise ValueError(f"has more than {_MAX_SIZE:,} values, if each use of a call is counted")
+        if self._n_uses > _MAX_USES:
+            raise ValueError(f"uses calls more than {_MAX_USES:,} times, those inside of calls counted each time")
 
 
 def _fields(stored: Any, *names: str) -> list[Any]:

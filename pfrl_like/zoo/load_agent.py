@@ -33,7 +33,7 @@ from pfrl_like.zoo.composition import Call, Given, Name, calls_of, evaluate, fro
 #: Maximum size of all tensors of the agent: `_FACTOR` times the size of the files, plus `_BASE_BYTES`.
 _FACTOR, _BASE_BYTES = 4, 1 << 20
 #: Maximum number of PyTorch operations that construct the agent.
-_MAX_OPERATIONS = 20_000
+_MAX_OPERATIONS = 10_000
 #: Maximum integer in a composition's networks.
 _MAX_INT = 1 << 22
 #: Number of observations that `predict` passes to the agent at once.
@@ -253,6 +253,8 @@ def _agent_call(composition: Any) -> tuple[Call, Any]:
     for name in names_of(composition):
         if not names.is_storable(name):
             raise ValueError(f"has the name {name!r}, which the composition of an agent cannot contain")
+    if any(isinstance(call._function, Given) for call in calls_of(composition)):
+        raise ValueError("calls an object of the caller")
     function = composition._function if isinstance(composition, Call) else None
     cls = names.resolve(function._path) if isinstance(function, Name) else None
     if not isinstance(cls, type) or not issubclass(cls, AttributeSavingMixin):
@@ -293,11 +295,11 @@ def _size_of_files(path: str) -> int:
         return sum(file.stat(follow_symlinks=False).st_size for file in files)
 
 
-class _Allocations(TorchDispatchMode):
+class _Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Context that limits the memory of new tensors and the number of operations. It checks before it allocates."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._limit, self._size, self._operations = limit, 0, 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

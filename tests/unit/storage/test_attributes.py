@@ -145,3 +145,80 @@ def test_files_larger_than_those_of_the_live_parts_are_refused_unread(tmp_path: 
             file.truncate(1 << 40)
         with pytest.raises(CheckpointError, match=r"optimizer.*\.pt: has 1099511627776 bytes; expected at most"):
             learner.load(path.parent)
+
+
+class Composed(AttributeSavingMixin):
+    """It has a module, an optimiser, a counter and a composition."""
+
+    saved_attributes = ("model", "optimizer")
+
+    def __init__(self, composition: Any = None) -> None:
+        self.model = torch.nn.Linear(2, 1)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1, momentum=0.9)
+        self.t = 0
+        if composition is not None:
+            self.composition = composition
+
+    def saved_state(self) -> dict[str, Any]:
+        return {"t": self.t}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        self.t = state["t"]
+
+
+def manifest_of(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "manifest.json").read_text()))
+
+
+def test_a_composition_is_a_file_of_the_manifest(tmp_path: Path) -> None:
+    Composed({"calls": [], "value": 1}).save(tmp_path)
+    entry = manifest_of(tmp_path)["files"]["composition.json"]
+    content = (tmp_path / entry["name"]).read_bytes()
+    assert json.loads(content) == {"calls": [], "value": 1}
+    assert hashlib.sha256(content).hexdigest() == entry["sha256"]
+
+
+def test_an_owner_without_a_composition_has_the_files_that_it_had(tmp_path: Path) -> None:
+    Composed().save(tmp_path)
+    assert manifest_of(tmp_path)["files"].keys() == {"model.pt", "optimizer.pt", "state.json"}
+
+
+def test_a_later_save_without_a_composition_removes_the_file(tmp_path: Path) -> None:
+    Composed({}).save(tmp_path)
+    for _ in range(2):  # the files of the previous save are kept
+        Composed().save(tmp_path)
+    assert not [*tmp_path.glob("composition*")]
+
+
+def test_load_ignores_the_composition(tmp_path: Path) -> None:
+    Composed({"value": 1}).save(tmp_path)
+    for other in (Composed({"value": 2}), Composed()):
+        before = other.composition
+        other.load(tmp_path)
+        assert other.composition == before
+
+
+def test_a_composition_that_is_too_large_or_no_json_is_not_saved(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"\(composition\): cannot be written: .* exceed the limit of 4194304"):
+        Composed({"value": "a" * (1 << 22)}).save(tmp_path / "agent")
+    with pytest.raises(CheckpointError, match=r"\(composition\): state\['value'\] is Linear"):
+        Composed({"value": torch.nn.Linear(1, 1)}).save(tmp_path / "agent")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_loading_modules_only_changes_neither_optimisers_nor_counters(tmp_path: Path) -> None:
+    saved, other = Composed({"value": 1}), Composed()
+    saved.t = 5
+    saved.model(torch.ones(1, 2)).sum().backward()
+    saved.optimizer.step()
+    saved.save(tmp_path)
+    next(tmp_path.glob("optimizer-*.pt")).unlink()
+    attributes.load_attributes(other, tmp_path, modules_only=True)
+    assert torch.equal(other.model.weight, saved.model.weight)
+    assert (other.t, other.optimizer.state_dict()["state"]) == (0, {})
+
+
+def test_loading_modules_only_rejects_the_directory_of_another_owner(tmp_path: Path) -> None:
+    Composed().save(tmp_path)
+    with pytest.raises(CheckpointError, match=r"contains model\.pt, which this agent does not have"):
+        attributes.load_attributes(Learner(), tmp_path, modules_only=True)
