@@ -46,7 +46,6 @@ from pfrl_like.agents.trpo import TRPO
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.on_policy import OnPolicyAgent
-from pfrl_like.utils.checks import nearest_names
 
 __all__ = [
     "A2C", "A3C", "ACER", "AL", "AWAC", "AWR", "AdvantageWeightedActorCritic", "BC", "BCQ", "BEAR", "COMBO", "CQL",
@@ -61,6 +60,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Raise an error. If the name may be the name of a class, the error contains the nearest name of an agent."""
+    from pfrl_like.utils.checks import nearest_names  # not a name of this module
+
     text = f"module {__name__!r} has no attribute {name!r}"
     if name[:1].isupper():
         text += ": use SoftActorCritic" if name == "SAC" else nearest_names(name, __all__)

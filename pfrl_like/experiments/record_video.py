@@ -4,6 +4,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -117,15 +118,14 @@ class RecordVideoEvery(StepHook):
     ) -> None:
         check_counts(steps=steps, n_episodes=n_episodes, max_steps=max_steps)
         with _opened(env):
-            self.extension = _extension("extension", extension)
-        self.steps, self.env, self.directory = steps, env, os.fspath(directory)
-        self.options = {"n_episodes": n_episodes, "max_steps": max_steps, "fps": fps, "seed": seed}
+            self.steps, self.directory, self.extension = steps, directory, _extension("extension", extension)
+        options: dict[str, Any] = {"n_episodes": n_episodes, "max_steps": max_steps, "fps": fps, "seed": seed}
+        self._record = partial(record_video, env=env, **options)
 
     def __call__(self, env: Any, agent: Any, step: int) -> None:
         """Write a video if one is due."""
         if step % self.steps == 0:
-            path = os.path.join(self.directory, f"{step}{self.extension}")
-            record_video(agent, self.env, path, **self.options)
+            self._record(agent=agent, path=os.path.join(self.directory, f"{step}{self.extension}"))
 
 
 class _Filmed(Wrapper):

@@ -52,10 +52,10 @@ class GifWriter:
         self._milliseconds = max(round(1000 / fps), 20)
 
     def append_data(self, frame: NDArray[np.uint8]) -> None:
-        """Write a frame, [height, width, 3], with its own palette of 64 colours."""
+        """Write a frame, [height, width, 3], with its own palette of 256 colours."""
         from PIL import GifImagePlugin, Image
 
-        image = Image.fromarray(frame).quantize(64)
+        image = Image.fromarray(frame).quantize(256, method=Image.Quantize.FASTOCTREE)
         header = [] if self._file.tell() else GifImagePlugin.getheader(image, info={"loop": 0})[0]
         data = GifImagePlugin.getdata(image, duration=self._milliseconds, include_color_table=True)
         self._file.writelines([*header, *data])

@@ -16,7 +16,7 @@ from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.random_seed import set_random_seed
 from pfrl_like.zoo.agents import Recipe, find_agent
 from pfrl_like.zoo.builder import Spaces, named_arguments
-from pfrl_like.zoo.composition import Call, Given, Name, as_value, evaluate, parts
+from pfrl_like.zoo.composition import Call, Given, Name, as_value, evaluate, names_of, parts
 from pfrl_like.zoo.networks import says_channels_last
 from pfrl_like.zoo.plan import SEEDS_PER_RUN, Plan, call_with, make_dataset
 from pfrl_like.zoo.presets import TRAINING, preset
@@ -95,7 +95,8 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
 
     Args:
         agent: Name of the agent, for example "dqn", "sac" or "PPO". An error lists the names.
-        env: Id of an environment, an environment, or a function without arguments that makes one.
+        env: Id of an environment, an environment, or a function without arguments that makes one. An id may name a
+            variant of the preset after "@", for example "Hopper-v5@100k".
         seed: Seed of all random streams. `make` and `train` set the global streams of Python, NumPy and torch.
         threads: Number of torch's threads, which `make` and `train` set.
         dataset: Dataset of an offline agent: an `MDPDataset`, or the name "cartpole" or "pendulum" of a set in this
@@ -113,8 +114,10 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
     name, recipe = find_agent(agent)
     _check_settings(name, recipe, settings)
     given: dict[str, Any] = {}
+    env, variant = env.partition("@")[::2] if isinstance(env, str) else (env, "")
     base_env, spaces, env_name = _base_env(env, given)
-    settings = {**preset(name, env_name, spaces), **recipe.settings, **settings}
+    preset_name = f"{env_name}@{variant}" if variant else env_name
+    settings = {**preset(name, preset_name, spaces), **recipe.settings, **settings}
     training = {**TRAINING, **{key: settings.pop(key) for key in [*settings] if key in TRAINING}}
     wrappers, spaces, notes = _wrappers(spaces, training)
     data = _dataset(recipe, dataset, env_name, given)
@@ -291,7 +294,8 @@ def _schedules(agent: Call, training: Mapping[str, Any]) -> list[Any]:
             if lr is not None:
                 hold = {"hold": training["lr_hold"]} if training["lr_hold"] else {}
                 hooks.append(parts.experiments.ScheduleHook(Given("steps"), lr, 0.0, f"{name}.lr", **hold))
-    if training["anneal_epsilon"]:
-        end = named_arguments(agent)["explorer"]._args[1]
+    explorer = named_arguments(agent).get("explorer")
+    if training["anneal_epsilon"] and names_of(explorer) == ["explorers.LinearDecayEpsilonGreedy"]:
+        end = explorer._args[1]
         hooks.append(parts.experiments.ScheduleHook(Given("steps"), end, 0.0, "explorer.end_epsilon"))
     return hooks

@@ -11,8 +11,8 @@ from registry import arguments_of
 from pfrl_like import agents, replay_buffers
 
 TABLE = """
-agent: act acts_from_memory batch_act batch_last_action batch_last_obs batch_observe burning_in cumulative_steps
-diagnose dry_run eval_mode export features get_statistics gradient_steps greedy_actions greedy_copy guard is_compiled
+agent: act acts_from_memory batch_act batch_last_action batch_last_obs batch_observe burning_in composition
+cumulative_steps diagnose dry_run eval_mode export features get_statistics gradient_steps greedy_actions greedy_copy guard is_compiled
 learn load load_state_dict loss memory observe predict probe restore_state rollback save saved_attributes saved_instead
 saved_state select_actions settle state_dict stop_episode t trailed training unsaved update update_step value_type
 waiting_for

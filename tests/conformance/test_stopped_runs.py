@@ -49,7 +49,7 @@ SMALL = [*itertools.islice(frame_plans(), 60)]
 def test_a_stopped_run_with_frames_goes_on_as_if_it_had_not_been(
     plan: FramePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_tensors, "_FEW", plain_tensors._FEW)  # which the plan lowers
+    monkeypatch.setattr(plain_tensors, "_FEW_WORDS", plain_tensors._FEW_WORDS)  # which the plan lowers
     check_stopped(plan, tmp_path)
 
 
@@ -58,7 +58,7 @@ def test_a_stopped_run_with_frames_goes_on_as_if_it_had_not_been(
 def test_a_stopped_run_with_a_large_rollout_goes_on_as_if_it_had_not_been(
     plan: LargeFramePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_tensors, "_FEW", plain_tensors._FEW)
+    monkeypatch.setattr(plain_tensors, "_FEW_WORDS", plain_tensors._FEW_WORDS)
     check_stopped(plan, tmp_path)
     largest = max(path.stat().st_size for path in tmp_path.glob("*/run/*/state-tensors-*.pt"))
     assert largest * 4 / 3 > 1 << 27  # as text

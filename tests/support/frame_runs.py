@@ -59,7 +59,7 @@ class FramePlan(Plan):
         return env
 
     def make(self, folder: Path) -> Any:
-        plain_tensors._FEW = self.FEW
+        plain_tensors._FEW_WORDS = self.FEW
         recurrent = self.case["recurrent"]
         layers = make_nets(recurrent, OBS, 2, self.case["continuous"])
         for net in layers:

@@ -151,7 +151,7 @@ def make_acer(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
 
 def acer_misfits(case: pair_base.Case) -> Iterator[str]:
     if case["policy"] not in (pair_base.DENSITIES if case["q_function"] == "advantage" else ("softmax",)):
-        yield "pi"
+        yield from ("pi", "model")
     if case["q_function"] == "quadratic":
         yield "q"
     if case["replay_buffer"] not in (None, *pair_base.EPISODIC):

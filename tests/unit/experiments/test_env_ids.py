@@ -3,6 +3,7 @@
 import gymnasium
 import numpy as np
 import pytest
+from estimator_parts import QUIET, make
 from fqe_parts import LeansOn, config
 from resume_parts import small_dqn
 from run_parts import Stopped, record, stop_at, table
@@ -64,11 +65,12 @@ def test_processes_and_epochs_run_by_id(tmp_path, closed):
 
 
 def test_evaluations_estimators_and_checks_take_ids(tmp_path, closed):
+    sac = make("SAC").fit_online("Pendulum-v1", eval_env="Pendulum-v1", n_steps=20, n_steps_per_epoch=20, **QUIET)
+    mean = experiments.eval_performance(ID, agent(), None, 1)["mean"]
     fqe = ope.DiscreteFQE(LeansOn(True), config())
     assert len(fqe.collect(ID, ReplayBuffer(30, ID), n_steps=20, show_progress=False)) == 20
-    assert evaluate_on_environment(ID, n_trials=1)(LeansOn(True)) > 0
-    assert experiments.eval_performance(ID, agent(), None, 1)["mean"] > 0
+    assert evaluate_on_environment(ID, n_trials=1)(LeansOn(True)) > 0 < mean
     assert len(experiments.collect_demonstrations(agent(), ID, 12, None, tmp_path)) == 12
     experiments.Evaluator(agent(), ID, None, 1, 10, tmp_path).close()
     check_env(ID)
-    assert len(closed) == 8
+    assert len(closed) == 8 and len(sac.eval_results_["evaluation"]) == 1

@@ -226,3 +226,16 @@ def test_the_composition_of_a_run_is_plain_json() -> None:
     stored = small("ppo").agent.composition
     assert json.loads(json.dumps(stored)) == stored
     assert stored["run"]["seed"] == 0
+
+
+def test_a_variant_of_a_preset_is_named_after_the_id() -> None:
+    usual, variant = (pfrl.make("ppo", env) for env in ("CartPole-v1", "CartPole-v1@positions"))
+    assert usual.env.spec.id == variant.env.spec.id
+    assert usual.script() != variant.script()
+    with pytest.raises(ValueError, match="variant"):
+        pfrl.make("ppo", "CartPole-v1@unknown")
+
+
+def test_noise_in_place_of_epsilon_has_no_epsilon_to_lower() -> None:
+    assert "end_epsilon" in pfrl.make("dqn", "MountainCar-v0").script()
+    assert "end_epsilon" not in pfrl.make("dqn", "MountainCar-v0", noise=0.5).script()

@@ -129,7 +129,8 @@ def test_preset_is_tuned_only_with_scores() -> None:
     assert presets.is_tuned("dqn", "CartPole-v1")
     assert presets.is_tuned("drqn", "CartPole-v1@positions")
     for agent, env_id in [
-        ("munchausen_dqn", "CartPole-v1"), ("drqn", "CartPole-v1"), ("rainbow", "CartPole-v1"), ("dqn", "CartPole-v0"), ("dqn", "ALE/Pong-v5"),
+        ("munchausen_dqn", "CartPole-v1"), ("drqn", "CartPole-v1"), ("rainbow", "CartPole-v1"),
+        ("dqn", "CartPole-v0"), ("dqn", "ALE/Pong-v5"),
         ("td3", "Hopper-v5@100k"), ("dqn", None), ("cql", "Pendulum-v1"),
     ]:  # fmt: skip
         assert not presets.is_tuned(agent, env_id), (agent, env_id)
