@@ -156,7 +156,7 @@ def test_a_module_in_the_current_directory_registers_environments(folder: Path) 
 
 
 @pytest.mark.slow
-def test_a_recorded_run_can_be_repeated(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_recorded_run_can_be_repeated(folder: Path) -> None:
     for seed in ("0", "1"):
         assert run(folder, *TRAIN, *STEPS, "--seed", seed)[0] == 0
     first, second = sorted(str(path) for path in (folder / "results").iterdir())
