@@ -3,8 +3,10 @@
 import argparse
 import inspect
 import os
+from typing import Any
 
-from pfrl_like.cli.options import make_of, options_of
+from pfrl_like.cli.options import make_of, options_of, read_config
+from pfrl_like.cli.run_choice import CONFIG
 from pfrl_like.envs.make_env import installed_env_ids
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.report import write_report
@@ -47,15 +49,24 @@ def print_list(arguments: argparse.Namespace) -> int:
 def report(arguments: argparse.Namespace) -> int:
     """Print a table of runs, and write their reports."""
     outdirs = [outdir for path in arguments.runs for outdir in _runs_in(path)]
-    print(f"{'agent':<26}{'environment':<24}{'steps':>10}{'score':>12}{'best':>12}  outcome, report")
+    print(f"{'agent':<26}{'environment':<24}{'seed':<5}{'steps':>10}{'score':>12}{'best':>12}  outcome, report")
     for outdir in outdirs:
         record, scores = record_of(outdir), column_of(outdir, SCORES, "mean")
         last, best = (f"{each:.6g}" for each in (scores[1][-1], max(scores[1]))) if scores[1] else ("none", "none")
         steps = record.get("t", max(scores[0], default=0))
         write_report(outdir)
-        row = f"{record.get('agent')!s:<26}{record.get('env')!s:<24}{steps:>10,.0f}{last:>12}{best:>12}"
-        print(f"{row}  {record.get('outcome')}, {os.path.join(outdir, 'report.html')}")
+        names = record | _config_of(outdir)
+        row = f"{names.get('agent')!s:<26}{names.get('env')!s:<24}{names.get('seed', ''):<5}{steps:>10,.0f}"
+        print(f"{row}{last:>12}{best:>12}  {record.get('outcome')}, {os.path.join(outdir, 'report.html')}")
     return 0
+
+
+def _config_of(outdir: str) -> dict[str, Any]:
+    """Return the content of `run.toml`; empty if this program has not started the run."""
+    try:
+        return read_config(os.path.join(outdir, CONFIG))
+    except ValueError:
+        return {}
 
 
 def _runs_in(path: str) -> list[str]:

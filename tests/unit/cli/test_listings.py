@@ -45,8 +45,11 @@ def test_report_lists_runs_and_writes_their_reports(capsys: pytest.CaptureFixtur
     capsys.readouterr()
     for path in (outdir, tmp_path / "runs"):
         title, row = printed(capsys, "report", str(path)).splitlines()
-        assert title.split()[:2] == ["agent", "environment"] and row.split()[:3] == ["DQN", "CartPole-v1", "40"]
+        assert title.split()[:3] == ["agent", "environment", "seed"]
+        assert row.split()[:4] == ["dqn", "CartPole-v1", "0", "40"]
         assert f"finished, {outdir / 'report.html'}" in row and (outdir / "report.html").exists()
+    (outdir / "run.toml").unlink()
+    assert printed(capsys, "report", str(outdir)).splitlines()[1].split()[:3] == ["DQN", "CartPole-v1", "40"]
     assert main(["report", str(tmp_path)]) == 2
     assert "contains no run.json" in capsys.readouterr().err
 
