@@ -98,9 +98,11 @@ def _print_table(first: int, results: list[tuple[int | None, str]]) -> None:
     """Print a line for each seed: its score and its directory, or how it ended."""
     print(f"{'seed':<6}{'score':<12}directory")
     for seed, (status, line) in enumerate(results, first):
-        score, outdir = "interrupted" if status in _INTERRUPTED else f"failed ({status})", line
+        score, outdir = f"failed ({status})", line
         if status is None:
-            score, outdir = "not started", ""
+            score = "not started"
+        elif status in _INTERRUPTED:
+            score, outdir = "interrupted", line.rpartition(" in ")[2]
         elif match := re.fullmatch(r"score (\S+) in (.+)", line):
             score, outdir = match.groups()
         print(f"{seed:<6}{score:<12}{outdir}")
