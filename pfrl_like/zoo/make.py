@@ -22,7 +22,6 @@ from pfrl_like.zoo.plan import SEEDS_PER_RUN, Plan, call_with, make_dataset
 from pfrl_like.zoo.presets import TRAINING, preset
 from pfrl_like.zoo.script import script
 
-
 #: Addend of standard deviations, as in TD3+BC (arXiv:2106.06860, section 4).
 _LEAST_STD = 1e-3
 
@@ -274,7 +273,9 @@ def _runner(recipe: Recipe, agent: Call, training: Mapping[str, Any], has_eval_e
     if recipe.runner == "async":
         seeds = {"global_step_hooks": hooks} if hooks else {}
         run = parts.experiments.train_agent_async
-        return run(processes=training["processes"], make_env=Given("env_of_process"), agent=Given("agent"), **common, **seeds)
+        return run(
+            processes=training["processes"], make_env=Given("env_of_process"), agent=Given("agent"), **common, **seeds
+        )
     if recipe.runner == "offline":
         return parts.experiments.train_agent_offline(Given("agent"), Given("dataset"), **common, **step_hooks)
     is_vector = training["n_envs"] > 1

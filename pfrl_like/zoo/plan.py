@@ -120,4 +120,3 @@ def call_with(call: Call, given: Mapping[str, Any], options: Mapping[str, Any]) 
     kwargs = {name: evaluate(part, given) for name, part in call._kwargs.items() if name not in options}
     positional = dict(zip(inspect.signature(function).parameters, args, strict=False))
     return function(**(positional | kwargs | dict(options)))
-

@@ -33,9 +33,8 @@ OFTEN = ("dqn", "td3", "ppo", "a3c", "discrete_cql")
 
 
 def env_of(name: str) -> str:
-    needs_vectors = "sac" in name and name != "discrete_sac" or GROUP[name] == "actor_critics" and name != "discrete_sac"
-    offline_vectors = GROUP[name] == "offline" and not name.startswith("discrete")
-    return "Pendulum-v1" if needs_vectors or offline_vectors else "CartPole-v1"
+    is_discrete = name.startswith("discrete") or GROUP[name] not in ("actor_critics", "offline")
+    return "CartPole-v1" if is_discrete else "Pendulum-v1"
 
 
 def small(name: str, **settings: Any) -> Any:
