@@ -248,3 +248,8 @@ def test_all_learning_rates_fall_to_0(name: str, lr: float, tmp_path: Path) -> N
     assert max(group["lr"] for optimizer in optimizers.values() for group in optimizer.param_groups) == lr
     made.train(30, tmp_path, progress=False, eval_interval=30)
     assert {group["lr"] for optimizer in optimizers.values() for group in optimizer.param_groups} == {0.0}
+
+
+def test_the_readme_shows_the_printed_script() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    assert f"```py\n{pfrl.make('dqn', 'CartPole-v1', seed=0).script()}```" in readme
