@@ -1,5 +1,6 @@
 """Hooks of the training loop: step hooks, which change a value, and timed hooks, which stop or save a run."""
 
+import fnmatch
 import functools
 import operator
 import time
@@ -88,7 +89,7 @@ class ScheduleHook(StepHook):
         stop_value: Value at step `total_steps` and at all later steps.
         attribute: Name of the attribute, with dots for attributes of parts: "gamma", "explorer.epsilon". A name such as
             "optimizer.lr" sets the value in all parameter groups. If a group has an "lr_factor", its learning rate is
-            the value times this factor.
+            the value times this factor. "q_func*_optimizer.lr" sets it in all parts whose name matches.
         curve: Function of the progress from 0 (step 1) to 1 (step `total_steps`). It returns the weight of
             `stop_value`, also from 0 to 1. If None, the value changes linearly.
         hold: Share of the steps, from 0 to below 1, before the value begins to change. Only without `curve`.
@@ -133,13 +134,13 @@ class ScheduleHook(StepHook):
             value = self.start_value + (self.stop_value - self.start_value) * float(self.curve(value))
         path, _, name = self.attribute.rpartition(".")
         try:
-            owner = operator.attrgetter(path)(agent) if path else agent
-            if isinstance(owner, torch.optim.Optimizer) and name in owner.defaults:
-                for group in owner.param_groups:
-                    group[name] = value * group.get("lr_factor", 1.0) if name == "lr" else value
-            else:
-                getattr(owner, name)  # an attribute that does not exist must not be created
-                setattr(owner, name, value)
+            for owner in self._owners(agent, path):
+                if isinstance(owner, torch.optim.Optimizer) and name in owner.defaults:
+                    for group in owner.param_groups:
+                        group[name] = value * group.get("lr_factor", 1.0) if name == "lr" else value
+                else:
+                    getattr(owner, name)  # an attribute that does not exist must not be created
+                    setattr(owner, name, value)
         except AttributeError as error:
             known = [
                 *getattr(error.obj, "defaults", ()),
@@ -147,6 +148,15 @@ class ScheduleHook(StepHook):
             ]
             text = f"attribute is {self.attribute!r}, but {type(error.obj).__name__} has no attribute {error.name!r}"
             raise ValueError(f"{text}{nearest_names(str(error.name), known)}") from None
+
+    def _owners(self, agent: Any, path: str) -> list[Any]:
+        """Return the objects whose attribute is set: the agent, or the one or more parts that `path` names."""
+        if "*" not in path:
+            return [operator.attrgetter(path)(agent) if path else agent]
+        owners = [part for name, part in vars(agent).items() if fnmatch.fnmatchcase(name, path)]
+        if not owners:
+            raise ValueError(f"attribute is {self.attribute!r}, but no attribute of {type(agent).__name__} matches")
+        return owners
 
 
 def _after(hold: float, progress: float) -> float:

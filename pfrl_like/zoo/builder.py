@@ -93,21 +93,21 @@ def make_buffer(
     return buffers.ReplayBuffer(capacity, num_steps)
 
 
-def make_adam(module: Any, lr: float, eps: float = 1e-8, betas: Any = (0.9, 0.999), lr_factor: float = 1.0) -> Any:
+def make_adam(params: Any, lr: float, eps: float = 1e-8, betas: Any = (0.9, 0.999), lr_factor: float = 1.0) -> Any:
     """Return Adam.
 
     Args:
-        module: Module that is optimised.
+        params: Parameters of a module, or parameter groups.
         lr: Learning rate.
         eps: Epsilon.
         betas: Coefficients of the two running averages.
         lr_factor: Factor of the learning rate of these parameters. A schedule of the learning rate keeps it.
     """
-    groups = module.parameters()
     if lr_factor != 1:
-        groups = [{"params": groups, "lr": lr * lr_factor, "lr_factor": lr_factor}]
-    options = {} if tuple(betas) == (0.9, 0.999) else {"betas": tuple(betas)}
-    return parts.torch.optim.Adam(groups, lr=lr, eps=eps, **options)
+        params = [{"params": params, "lr": lr * lr_factor, "lr_factor": lr_factor}]
+    options: dict[str, Any] = {} if eps == 1e-8 else {"eps": eps}
+    options |= {} if tuple(betas) == (0.9, 0.999) else {"betas": tuple(betas)}
+    return parts.torch.optim.Adam(params, lr=lr, **options)
 
 
 def add_module(
@@ -120,10 +120,10 @@ def add_module(
         name: Argument of the module. Where it is None, the optimiser is None, too.
         optimizer: Argument of the optimiser.
         make: Function that returns the module.
-        adam: Function that returns the optimiser of the module.
+        adam: Function that returns the optimiser of parameters.
     """
     if name not in arguments:
         arguments[name] = make()
     module = variable(name, arguments[name])
     if optimizer not in arguments:
-        arguments[optimizer] = variable(optimizer, None if module is None else adam(module))
+        arguments[optimizer] = variable(optimizer, None if module is None else adam(module.parameters()))

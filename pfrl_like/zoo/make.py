@@ -22,7 +22,6 @@ from pfrl_like.zoo.plan import SEEDS_PER_RUN, Plan, call_with, make_dataset
 from pfrl_like.zoo.presets import TRAINING, preset
 from pfrl_like.zoo.script import script
 
-
 #: Addend of standard deviations, as in TD3+BC (arXiv:2106.06860, section 4).
 _LEAST_STD = 1e-3
 
@@ -273,29 +272,31 @@ def _runner(recipe: Recipe, agent: Call, training: Mapping[str, Any], has_eval_e
         evaluation["eval_env"] = Given("eval_env")
     step_hooks = {"step_hooks": hooks} if hooks else {}
     common = {"steps": Given("steps"), "outdir": Given("outdir"), **evaluation}
+    runners, agent_and_env = parts.experiments, (Given("agent"), Given("env"))
     if recipe.runner == "async":
-        seeds = {"global_step_hooks": hooks} if hooks else {}
-        run = parts.experiments.train_agent_async
-        return run(processes=training["processes"], make_env=Given("env_of_process"), agent=Given("agent"), **common, **seeds)
-    if recipe.runner == "offline":
-        return parts.experiments.train_agent_offline(Given("agent"), Given("dataset"), **common, **step_hooks)
-    is_vector = training["n_envs"] > 1
-    name = "train_agent_batch_with_evaluation" if is_vector else "train_agent_with_evaluation"
-    return getattr(parts.experiments, name)(Given("agent"), Given("env"), **common, **step_hooks)
+        async_hooks = {"global_step_hooks": hooks} if hooks else {}
+        envs = {"processes": training["processes"], "make_env": Given("env_of_process")}
+        call: Call = runners.train_agent_async(agent=Given("agent"), **envs, **common, **async_hooks)
+    elif recipe.runner == "offline":
+        call = runners.train_agent_offline(Given("agent"), Given("dataset"), **common, **step_hooks)
+    elif training["n_envs"] > 1:
+        call = runners.train_agent_batch_with_evaluation(*agent_and_env, **common, **step_hooks)
+    else:
+        call = runners.train_agent_with_evaluation(*agent_and_env, **common, **step_hooks)
+    return call
 
 
 def _schedules(agent: Call, training: Mapping[str, Any]) -> list[Any]:
-    """Return the hooks that lower the learning rates and epsilon to 0."""
-    hooks = []
+    """Return the hooks that lower the learning rates and epsilon to 0. Optimisers of the caller are left alone."""
+    schedule, arguments, hooks = parts.experiments.ScheduleHook, named_arguments(agent), []
     if training["lr_decay"] == "linear":
-        optimizers = {name: value for name, value in named_arguments(agent).items() if name.endswith("optimizer")}
-        for name, value in optimizers.items():
-            lr = value._kwargs.get("lr") if isinstance(value, Call) else None
-            if lr is not None:
-                hold = {"hold": training["lr_hold"]} if training["lr_hold"] else {}
-                hooks.append(parts.experiments.ScheduleHook(Given("steps"), lr, 0.0, f"{name}.lr", **hold))
-    explorer = named_arguments(agent).get("explorer")
+        hold = {"hold": training["lr_hold"]} if training["lr_hold"] else {}
+        for name, value in arguments.items():
+            first = value[0] if isinstance(value, list) else value
+            if name.endswith(("optimizer", "optimizers")) and isinstance(first, Call):
+                held = name if first is value else "q_func*_optimizer"
+                hooks.append(schedule(Given("steps"), first._kwargs["lr"], 0.0, f"{held}.lr", **hold))
+    explorer = arguments.get("explorer")
     if training["anneal_epsilon"] and names_of(explorer) == ["explorers.LinearDecayEpsilonGreedy"]:
-        end = explorer._args[1]
-        hooks.append(parts.experiments.ScheduleHook(Given("steps"), end, 0.0, "explorer.end_epsilon"))
+        hooks.append(schedule(Given("steps"), arguments["explorer"]._args[1], 0.0, "explorer.end_epsilon"))
     return hooks

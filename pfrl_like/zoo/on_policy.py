@@ -184,7 +184,7 @@ def _agent(
     """Return the agent made of the parts `made`, of Adam, unless there is an optimiser, and of other arguments."""
     trained, key = ("vf", "vf_optimizer") if name == "TRPO" else ("model", "optimizer")
     if optimizer is None:
-        optimizer = make_adam(made[trained], lr, adam_eps)
+        optimizer = make_adam(made[trained].parameters(), lr, adam_eps)
     recurrence = {"recurrent": True} if recurrent else {}
     defaults = {key: optimizer, **_REQUIRED.get(name, {}), **recurrence, "act_deterministically": True}
     return compose_agent(name, **{**made, **defaults, **arguments})

@@ -1,6 +1,5 @@
 """Compositions as Python source."""
 
-import textwrap
 from typing import Any
 
 from pfrl_like.zoo.composition import Attribute, Call, Given, Name, calls_of
@@ -67,12 +66,19 @@ def _literal(value: Any) -> str:
 
 
 def _joined(start: str, items: list[tuple[str, Any]], end: str, width: int) -> str:
-    """Return the items on one line if they fit, else one item a line. Numbers of long lists fill the lines."""
+    """Return the items on one line if they fit. Else each call has a line of its own, and other items fill lines."""
     line = f"{start}{', '.join(before + expression(value) for before, value in items)}{end}"
     if not items or (len(line) <= width and "\n" not in line):
         return line
-    lines = [before + expression(value, width=width - 4 - len(before)) + "," for before, value in items]
-    if all(not before and isinstance(value, int | float) for before, value in items):
-        lines = textwrap.wrap(" ".join(lines), width - 4, break_on_hyphens=False)
-    inside = "\n".join("    " + line for each in lines for line in each.split("\n"))
+    lines: list[str] = []
+    is_open = False  # True if the last line may take another item
+    for before, value in items:
+        item = before + expression(value, width=width - 5 - len(before)) + ","
+        fills = not isinstance(value, Call) or value._variable is not None
+        if is_open and fills and "\n" not in item and len(lines[-1]) + len(item) < width - 4:
+            lines[-1] += f" {item}"
+        else:
+            lines += item.split("\n")
+        is_open = fills and "\n" not in item
+    inside = "\n".join(f"    {line}" for line in lines)
     return f"{start}\n{inside}\n{end.removeprefix(',')}"

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from pfrl_like.zoo.builder import Spaces, compose_agent, make_buffer
+from pfrl_like.zoo.builder import Spaces, compose_agent, make_adam, make_buffer
 from pfrl_like.zoo.composition import Given, parts
 from pfrl_like.zoo.networks import Layers, in_sequence
 
@@ -118,7 +118,7 @@ def q_learning(
             params = _heads.fqf_parameter_groups(q_function, lr=lr * fraction_lr, lr_factor=fraction_lr)
         if "imitator" in arguments:
             params = parts.nn.ModuleList([q_function, arguments["imitator"]]).parameters()
-        optimizer = parts.torch.optim.Adam(params, lr=lr, eps=adam_eps)
+        optimizer = make_adam(params, lr, adam_eps)
     if replay_buffer is None:
         replay_buffer = make_buffer(capacity, num_steps, recurrent, by_length, prioritized)
         if recurrent:

@@ -12,10 +12,10 @@ from pfrl_like import agents, replay_buffers
 
 TABLE = """
 agent: act acts_from_memory batch_act batch_last_action batch_last_obs batch_observe burning_in composition
-cumulative_steps diagnose dry_run eval_mode export features get_statistics gradient_steps greedy_actions greedy_copy guard is_compiled
-learn load load_state_dict loss memory observe predict probe restore_state rollback save saved_attributes saved_instead
-saved_state select_actions settle state_dict stop_episode t trailed training unsaved update update_step value_type
-waiting_for
+cumulative_steps diagnose dry_run eval_mode export features get_statistics gradient_steps greedy_actions greedy_copy
+guard is_compiled learn load load_state_dict loss memory observe predict probe restore_state rollback save
+saved_attributes saved_instead saved_state select_actions settle state_dict stop_episode t trailed training unsaved
+update update_step value_type waiting_for
 
 replay: acting_copy augment averaged_rows averaged_updates bootstraps check_dataset count_step extra_modules
 joins_next_states learns_from_sequences load_snapshot optim_t sampling save_snapshot sequence_length

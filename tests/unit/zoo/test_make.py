@@ -33,9 +33,8 @@ OFTEN = ("dqn", "td3", "ppo", "a3c", "discrete_cql")
 
 
 def env_of(name: str) -> str:
-    needs_vectors = "sac" in name and name != "discrete_sac" or GROUP[name] == "actor_critics" and name != "discrete_sac"
-    offline_vectors = GROUP[name] == "offline" and not name.startswith("discrete")
-    return "Pendulum-v1" if needs_vectors or offline_vectors else "CartPole-v1"
+    is_discrete = name.startswith("discrete") or GROUP[name] not in ("actor_critics", "offline")
+    return "CartPole-v1" if is_discrete else "Pendulum-v1"
 
 
 def small(name: str, **settings: Any) -> Any:
@@ -239,3 +238,18 @@ def test_a_variant_of_a_preset_is_named_after_the_id() -> None:
 def test_noise_in_place_of_epsilon_has_no_epsilon_to_lower() -> None:
     assert "end_epsilon" in pfrl.make("dqn", "MountainCar-v0").script()
     assert "end_epsilon" not in pfrl.make("dqn", "MountainCar-v0", noise=0.5).script()
+
+
+@pytest.mark.parametrize(("name", "lr"), [("redq", 1e-3), ("fqf", 2.3e-3), ("td3", 1e-3), ("trpo", 1e-3)])
+def test_all_learning_rates_fall_to_0(name: str, lr: float, tmp_path: Path) -> None:
+    made = small(name, lr=lr, **({"n_critics": 3} if name == "redq" else {}))
+    optimizers = {key: part for key, part in vars(made.agent).items() if isinstance(part, torch.optim.Optimizer)}
+    optimizers.pop("temperature_optimizer", None)
+    assert max(group["lr"] for optimizer in optimizers.values() for group in optimizer.param_groups) == lr
+    made.train(30, tmp_path, progress=False, eval_interval=30)
+    assert {group["lr"] for optimizer in optimizers.values() for group in optimizer.param_groups} == {0.0}
+
+
+def test_the_readme_shows_the_printed_script() -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    assert f"```py\n{pfrl.make('dqn', 'CartPole-v1', seed=0).script()}```" in readme
