@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -56,6 +57,7 @@ class _Children:
         self._is_ended = False
         self.ended_by: int | None = None
         self._errors: set[str] = set()
+        self._lock = threading.Lock()
 
     def end(self, signum: int | None = None, _: Any = None) -> None:
         """End all processes. Each saves a checkpoint. No other process starts.
@@ -86,12 +88,13 @@ class _Children:
         return child.returncode, line.strip()
 
     def _print(self, seed: int, line: str) -> None:
-        if ": error: " in line:  # invalid options are the same for all seeds: the message is printed once
-            if line not in self._errors:
-                self._errors.add(line)
-                print(line, end="", file=sys.stderr, flush=True)
-        elif not self._quiet:
-            print(f"seed {seed} | {line}", end="", flush=True)
+        with self._lock:
+            if ": error: " in line:  # invalid options are the same for all seeds: the message is printed once
+                if line not in self._errors:
+                    self._errors.add(line)
+                    print(line, end="", file=sys.stderr, flush=True)
+            elif not self._quiet:
+                print(f"seed {seed} | {line}", end="", flush=True)
 
 
 def _print_table(first: int, results: list[tuple[int | None, str]]) -> None:
