@@ -88,13 +88,14 @@ class _Children:
         return child.returncode, line.strip()
 
     def _print(self, seed: int, line: str) -> None:
+        line = line.rstrip()
         with self._lock:
             if ": error: " in line:  # invalid options are the same for all seeds: the message is printed once
                 if line not in self._errors:
                     self._errors.add(line)
-                    print(line, end="", file=sys.stderr, flush=True)
+                    print(line, file=sys.stderr, flush=True)
             elif not self._quiet:
-                print(f"seed {seed} | {line}", end="", flush=True)
+                print(f"seed {seed} | {line}", flush=True)
 
 
 def _print_table(first: int, results: list[tuple[int | None, str]]) -> None:
