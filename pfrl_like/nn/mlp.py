@@ -37,7 +37,8 @@ class MLP(nn.Module):
         self.hidden_sizes = list(hidden_sizes)
         self.nonlinearity = nonlinearity
         sizes = [in_size, *self.hidden_sizes]
-        layers = (nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+        layers = [nn.Linear(a, b) for a, b in itertools.pairwise(sizes)]
+        # All layers are made before the first is initialised, so that the random numbers are used as in PFRL.
         self.hidden_layers = nn.ModuleList(map(init_chainer_default, layers))
         self.output = nn.Linear(sizes[-1], out_size)
         init_lecun_normal(self.output.weight, scale=last_wscale)

@@ -6,6 +6,7 @@ Whoever adds a writer, such as of whole checkpoints, adds a `Subject` here.
 import functools
 import json
 import logging
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -174,7 +175,7 @@ def write_minari(folder: Path, number: int) -> None:
 
 def read_minari(folder: Path) -> int:
     """The newest set that is there, by what Minari goes."""
-    names = [path.parent.parent.name for path in folder.glob("set-v*/data/metadata.json")]
+    names = [path.name for path in folder.glob("set-v*") if os.path.lexists(path / "data/metadata.json")]
     newest = max(names, key=lambda name: int(name.removeprefix("set-v")))
     return number_of(MDPDataset.load_minari(folder / newest))
 

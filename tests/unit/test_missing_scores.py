@@ -244,7 +244,8 @@ def scored(library: Path, benchmarks: Path, task: str, agent: str) -> list[float
         f"print(json.dumps(scores.run(({task!r}, {agent!r}, 1))['returns']))"
     )
     command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=environment(library, benchmarks), capture_output=True, text=True, check=True)
+    options: dict[str, Any] = {"env": environment(library, benchmarks), "cwd": library}  # which "-c" looks into first
+    done = subprocess.run(command, **options, capture_output=True, text=True, check=True)
     return list(json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from pfrl_like.functions import bound_by_tanh
+from pfrl_like.initializers import init_chainer_default
 from pfrl_like.nn import (
     MLP,
     MLPBN,
@@ -21,6 +22,15 @@ from pfrl_like.nn import (
     SmallAtariCNN,
 )
 from pfrl_like.utils.contexts import evaluating, reads_training
+
+
+def test_all_layers_are_made_before_the_first_is_initialised() -> None:
+    torch.manual_seed(0)
+    mlp = MLP(3, 2, (4, 5))
+    torch.manual_seed(0)
+    layers = [nn.Linear(3, 4), nn.Linear(4, 5)]
+    for made, expected in zip(mlp.hidden_layers, map(init_chainer_default, layers), strict=True):
+        assert torch.equal(made.weight, expected.weight)
 
 
 def test_layers_follow_each_other_with_the_nonlinearity_between() -> None:
