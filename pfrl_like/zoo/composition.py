@@ -152,18 +152,17 @@ def names_of(value: Any) -> list[str]:
     return sorted({each._path for each in walk(value) if isinstance(each, Name)})
 
 
-def evaluate(value: Any, given: Mapping[str, Any], replaced: Mapping[int, Any] | None = None) -> Any:
+def evaluate(value: Any, given: Mapping[str, Any]) -> Any:
     """Evaluate a value, in the order of the statements of its script.
 
     Args:
         value: The value.
         given: The caller's objects, by name.
-        replaced: Objects in place of the results of calls, keyed by `id(call)`.
 
     Raises:
         KeyError: If an object of the caller is missing.
     """
-    results = dict(replaced or {})
+    results: dict[int, Any] = {}
 
     def result(each: Any) -> Any:
         if isinstance(each, Name):

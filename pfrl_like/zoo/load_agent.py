@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import map_nested
@@ -25,19 +25,29 @@ from pfrl_like.preprocessing.features import rows_of_stack
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffers import EpisodicReplayBuffer
 from pfrl_like.storage.attributes import COMPOSITION, KIND, MAX_COMPOSITION, load_attributes
-from pfrl_like.storage.directory import has_manifest, load_directory
+from pfrl_like.storage.directory import Snapshot, has_manifest, load_directory
 from pfrl_like.storage.json_file import read_json
+from pfrl_like.utils.contexts import Mode
 from pfrl_like.zoo import names
 from pfrl_like.zoo.composition import Call, Given, Name, calls_of, evaluate, from_json, givens_of, names_of
 
-#: Maximum size of all tensors of the agent: `_FACTOR` times the size of the files, plus `_BASE_BYTES`.
-_FACTOR, _BASE_BYTES = 4, 1 << 20
+#: Maximum size of all tensors that construct the agent: `_FACTOR` times the size of the files, plus `_BASE_BYTES`.
+_FACTOR, _BASE_BYTES = 8, 1 << 20
 #: Maximum number of PyTorch operations that construct the agent.
 _MAX_OPERATIONS = 10_000
 #: Maximum integer in a composition's networks.
 _MAX_INT = 1 << 22
+_TO_TRAIN = "To train, construct the agent again and call its method load(directory)"
 #: Number of observations that `predict` passes to the agent at once.
 _CHUNK = 1_024
+
+
+class _OnlyActing(Mode):
+    """Descriptor of `training` of an agent that does not learn."""
+
+    def __set__(self, agent: Any, training: bool) -> None:
+        if training:
+            raise ValueError(f"training is {training!r}, expected False: a loaded agent only acts. {_TO_TRAIN}")
 
 
 class LoadedAgent(BatchAgent):
@@ -52,7 +62,7 @@ class LoadedAgent(BatchAgent):
         agent: The agent.
     """
 
-    training = False
+    training: bool = _OnlyActing(False)  # type: ignore[assignment]
 
     def __init__(self, agent: Any) -> None:
         self.agent = agent
@@ -61,7 +71,7 @@ class LoadedAgent(BatchAgent):
     def __getattr__(self, name: str) -> Any:
         reason = f"{type(self).__name__} has no attribute {name!r}"
         if not name.startswith("_") and name != "agent" and hasattr(self.agent, name):
-            reason += ": it only acts. To train, construct the agent again and call its method load(directory)"
+            reason += f": it only acts. {_TO_TRAIN}"
         raise AttributeError(reason)
 
     def __repr__(self) -> str:
@@ -191,11 +201,15 @@ def load_agent(
     Raises:
         CheckpointError: If the directory has no complete saved agent, or no composition and `make_agent` is None; or if
             the composition is invalid, needs objects that are not in `given`, or does not match the other files.
-        ValueError: If `given` has unknown names, or the device is not available.
+        ValueError: If `given` has unknown names, if `make_agent` and `given` are both given, or if the device is not
+            available.
         TypeError: If `make_agent` does not return an agent that can load a directory.
     """
     path = os.fspath(directory)
     resolved = resolve_device(None, device)
+    if make_agent is not None and given:
+        text = "given is the objects of a composition, and make_agent uses no composition: pass only one of them"
+        raise ValueError(f"make_agent and given={{{', '.join(given)}}} are both given: {text}")
     with isolated_rng():
         if make_agent is not None:
             agent = make_agent()
@@ -232,7 +246,7 @@ def _agent_of(path: str, given: Mapping[str, Any], device: torch.device) -> Any:
     if missing := [name for name in givens_of(call) if name not in {*stand_ins, *given}]:
         text = ", ".join(f'"{name}": ...' for name in missing)
         raise CheckpointError(path, f"needs objects that the caller passed to make: pass given={{{text}}}")
-    with _rejecting(path), _Allocations(_FACTOR * _size_of_files(path) + _BASE_BYTES):
+    with _rejecting(path), _Allocations(_FACTOR * _size_of_tensors(snapshot) + _BASE_BYTES):
         return evaluate(call, stand_ins | dict(given))
 
 
@@ -288,15 +302,20 @@ def _do_not_explore() -> Any:
     raise RuntimeError("a loaded agent does not explore")
 
 
-def _size_of_files(path: str) -> int:
-    """Return the number of bytes of all tensor files in a directory."""
-    with os.scandir(path) as entries:
-        files = [entry for entry in entries if entry.name.endswith(".pt") and entry.is_file(follow_symlinks=False)]
-        return sum(file.stat(follow_symlinks=False).st_size for file in files)
+def _size_of_tensors(snapshot: Snapshot) -> int:
+    """Return the number of bytes that the tensor files of a saved agent have on the disk. Holes do not count."""
+    paths = [snapshot.open(key) for key in snapshot.keys if key.endswith(".pt")]
+    files = [os.lstat(path) for path in paths if os.path.lexists(path)]  # `load_attributes` reports missing files
+    sizes = {(file.st_dev, file.st_ino): min(file.st_size, 512 * file.st_blocks) for file in files}
+    return sum(sizes.values())
 
 
 class _Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Context that limits the memory of new tensors and the number of operations. It checks before it allocates."""
+    """Context that limits the memory of new tensors and the number of operations. It checks before it allocates.
+
+    It runs each operation that makes a tensor first without memory, on the device "meta". Views and changes in place
+    make no tensor. Tensors that are freed count, too.
+    """
 
     def __init__(self, limit: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -307,14 +326,17 @@ class _Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._operations += 1
         if self._operations > _MAX_OPERATIONS:
             raise ValueError(f"needs more than {_MAX_OPERATIONS:,} operations to construct the agent")
-        if any(argument.name == "device" for argument in func._schema.arguments):
-            self._count(func(*args, **{**kwargs, "device": torch.device("meta")}))
-        elif func is torch.ops.aten.clone.default:
-            self._count(args[0])
+        if any("Tensor" in str(each.type) and each.alias_info is None for each in func._schema.returns):
+            on_meta = tree_map_only(torch.Tensor, lambda tensor: tensor.to("meta"), (args, kwargs))
+            self._count(func, *on_meta)
         return func(*args, **kwargs)
 
-    def _count(self, result: Any) -> None:
-        self._size += sum(leaf.nbytes for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor))
+    def _count(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """Add the size of an operation's results. The tensors among its arguments are on the device "meta"."""
+        if any(argument.name == "device" for argument in func._schema.arguments):
+            kwargs = kwargs | {"device": torch.device("meta")}
+        results = tree_leaves(func(*args, **kwargs))
+        self._size += sum(result.nbytes for result in results if isinstance(result, torch.Tensor))
         if self._size > self._limit:
             raise ValueError(
                 f"needs at least {self._size:,} bytes for its networks, but the files allow only {self._limit:,}"

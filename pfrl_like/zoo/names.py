@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 #: Names of which agents are composed. A stored composition may contain these.
 _OF_AGENTS = {
-    "torch.nn": """BatchNorm1d Conv2d Embedding Flatten GELU GRU Identity LSTM LayerNorm Linear ModuleList ReLU
-        Sequential SiLU Softmax Tanh Unflatten""",
-    "torch": "exp linspace optim.Adam optim.AdamW optim.RMSprop optim.SGD",
+    "torch.nn": """BatchNorm1d Conv2d Embedding Flatten GELU GRU Identity LayerNorm Linear ModuleList ReLU Sequential
+        SiLU Softmax Tanh Unflatten""",
+    "torch": "exp linspace optim.Adam",
     "pfrl_like.nn": """Branched ConcatObsAndAction ConditionalVAE DictEncoder EmpiricalNormalization
         FactorizedNoisyLinear ObsEncoder RecurrentBranched RecurrentSequential ReturnConditionedTransformer Standardize
         ToFloat""",
@@ -18,15 +18,13 @@ _OF_AGENTS = {
         DiscreteDecisionTransformer DiscreteSAC DoubleDQN DoubleIQN DoublePAL EDAC FQF IQL IQN MunchausenDQN PAL PPO
         QRDQN REDQ REINFORCE ReBRAC SoftActorCritic TD3 TD3PlusBC TQC TRPO acer.ACERDiscreteActionHead
         acer.ACERContinuousActionHead""",
-    "pfrl_like.encoders": "Encoder",
-    "pfrl_like.explorers": """AdditiveGaussian AdditiveOU Boltzmann ConstantEpsilonGreedy Greedy
-        LinearDecayEpsilonGreedy""",
-    "pfrl_like.policies": """DeterministicHead GaussianHeadWithDiagonalCovariance GaussianHeadWithFixedCovariance
-        GaussianHeadWithStateIndependentCovariance MultiCategoricalHead SoftmaxCategoricalHead SquashedGaussianHead""",
-    "pfrl_like.q_functions": """CosineBasisLinear DiscreteActionValueHead DistributionalDuelingDQN
-        DistributionalSingleModelStateQFunctionWithDiscreteAction DuelingDQN FullyParametrizedQFunction
+    "pfrl_like.explorers": "AdditiveGaussian Greedy LinearDecayEpsilonGreedy",
+    "pfrl_like.policies": """DeterministicHead GaussianHeadWithStateIndependentCovariance MultiCategoricalHead
+        SoftmaxCategoricalHead SquashedGaussianHead""",
+    "pfrl_like.q_functions": """CosineBasisLinear DiscreteActionValueHead
+        DistributionalSingleModelStateQFunctionWithDiscreteAction FullyParametrizedQFunction
         ImplicitQuantileQFunction QuantileSingleModelStateQFunctionWithDiscreteAction RecurrentImplicitQuantileQFunction
-        SingleModelStateActionQFunction SingleModelStateQFunctionWithDiscreteAction fqf_parameter_groups""",
+        fqf_parameter_groups""",
     "pfrl_like.replay_buffers": """EpisodicReplayBuffer PrioritizedEpisodicReplayBuffer PrioritizedReplayBuffer
         ReplayBuffer""",
 }  # fmt: skip
@@ -36,9 +34,9 @@ _OF_SCRIPTS = {
     "torch": "set_num_threads",
     "pfrl_like.datasets": "get_cartpole get_pendulum",
     "pfrl_like.envs": "SerialVectorEnv",
-    "pfrl_like.experiments": """LinearInterpolationHook ScheduleHook train_agent train_agent_async
-        train_agent_batch_with_evaluation train_agent_offline train_agent_with_evaluation""",
-        "pfrl_like.utils": "set_random_seed",
+    "pfrl_like.experiments": """ScheduleHook train_agent_async train_agent_batch_with_evaluation train_agent_offline
+        train_agent_with_evaluation""",
+    "pfrl_like.utils": "set_random_seed",
     "pfrl_like.wrappers": """CastObservationToFloat32 NormalizeActionSpace ScaleReward""",
 }  # fmt: skip
 

@@ -155,7 +155,7 @@ def _sizes() -> Iterator[tuple[str, Change]]:
             yield f"size {size!r} of layer {call}, argument {place}", _set(call, "args", place, to=size)
     for n in (_BILLION, _MANY):
         yield f"layers of a GRU {n}", _layer("nn.GRU", 8, 8, num_layers=n)
-        yield f"size of an LSTM {n}", _layer("nn.LSTM", 8, n)
+        yield f"size of a GRU {n}", _layer("nn.GRU", 8, n)
         yield f"rows of an embedding {n}", _layer("nn.Embedding", n, 8)
         yield f"channels {n}", _layer("nn.Conv2d", 1, n, 3)
         yield f"kernel size {n}", _layer("nn.Conv2d", 1, 1, n)
@@ -168,10 +168,21 @@ def _sizes() -> Iterator[tuple[str, Change]]:
         yield f"size of an observation {n}", _layer("pfrl_like.nn.EmpiricalNormalization", n)
         yield f"size of an action {n}", _layer("policies.GaussianHeadWithStateIndependentCovariance", n, "diagonal")
         yield f"number of cosines {n}", _layer("q_functions.CosineBasisLinear", n, 8)
-        yield f"number of atoms {n}", _layer("q_functions.DistributionalDuelingDQN", 2, n, 0.0, 1.0)
-        yield f"number of actions {n}", _layer("q_functions.DuelingDQN", n)
     yield "size of the statistics", _set(AGENT, "kwargs", "minibatch_size", to=10**30)
     yield "another size of a layer", _set(LINEAR, "args", 1, to=16)
+    yield "many results of an operation", _results
+
+
+def _results(composition: Any) -> None:
+    """Put 300 exponentials of a tensor of 0.8 MB into the agent. Only the tensor itself is within the limit."""
+    calls = composition["calls"]
+    agent = calls.pop()
+    calls.append({"function": {"name": "torch.linspace"}, "args": [0.0, 1.0, 200_000], "kwargs": {}})
+    exponential = {"function": {"name": "torch.exp"}, "args": [{"call": len(calls) - 1}], "kwargs": {}}
+    calls += [exponential] * 300
+    agent["kwargs"]["phi"] = [{"call": index} for index in range(len(calls) - 300, len(calls))]
+    calls.append(agent)
+    composition["value"] = {"call": len(calls) - 1}
 
 
 def _structures() -> Iterator[tuple[str, Change]]:
@@ -224,6 +235,11 @@ def file_changes() -> Iterator[tuple[str, Callable[[Path], Any]]]:
     yield "very deep JSON", lambda folder: set_file(folder, key, b'{"calls": ' + b"[" * 100_000)
     yield "huge composition", lambda folder: set_file(folder, key, None, 10**11)
     yield "huge network", lambda folder: set_file(folder, "model.pt", None, 10**11)
+    yield "large network of a sparse file", _sparse
+    yield (
+        "large file beside the agent",
+        lambda folder: (folder / "other.pt").write_bytes(bytes(1 << 20)) and _wide(folder),
+    )
     program = f"cposix\nsystem\n(S'{_COMMAND}'\ntR.".encode()
     yield "pickle in place of a network", lambda folder: set_file(folder, "model.pt", program)
     yield "missing composition", lambda folder: set_file(folder, key, b"{}").unlink()
@@ -233,6 +249,16 @@ def file_changes() -> Iterator[tuple[str, Callable[[Path], Any]]]:
     yield "absolute name", lambda folder: _rename(folder, "/etc/hostname")
     for name in (key, "model.pt"):
         yield f"{name} is a link", lambda folder, name=name: _link(set_file(folder, name, None))
+
+
+def _wide(folder: Path) -> None:
+    """Make a layer of 4 MB, more than the files allow."""
+    change_composition(folder, _set(LINEAR, "args", 1, to=200_000))
+
+
+def _sparse(folder: Path) -> None:
+    set_file(folder, "optimizer.pt", None, 1 << 30)  # without a block on the disk
+    _wide(folder)
 
 
 def _rename(folder: Path, name: str) -> None:

@@ -126,10 +126,10 @@ def test_parts_are_replaced() -> None:
     assert agent.q_func is critic
     assert agent.critic_optimizer.param_groups[0]["params"][0] is critic[1].weight
     assert type(agent.explorer).__name__ == "Greedy"
-    optimizer = parts.torch.optim.SGD(Given("q_func").parameters(), lr=0.1)
+    optimizer = parts.torch.optim.Adam(Given("q_func").parameters(), lr=0.1)
     agent = made("REDQ", q_func2=Given("q_func"), q_func2_optimizer=optimizer, given={"q_func": critic})
     assert agent.critics[1] is critic
-    assert isinstance(agent.q_func2_optimizer, torch.optim.SGD)
+    assert agent.q_func2_optimizer.param_groups[0]["lr"] == 0.1
     buffer = parts.replay_buffers.PrioritizedReplayBuffer(50)
     assert made("TQC", replay_buffer=buffer).replay_buffer.capacity == 50
 

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -253,3 +254,11 @@ def test_all_learning_rates_fall_to_0(name: str, lr: float, tmp_path: Path) -> N
 def test_the_readme_shows_the_printed_script() -> None:
     readme = (Path(__file__).parents[3] / "README.md").read_text()
     assert f"```py\n{pfrl.make('dqn', 'CartPole-v1', seed=0).script()}```" in readme
+
+
+def test_builders_use_every_name_of_the_table() -> None:
+    folder = Path(names.__file__).parent
+    sources = [path.read_text() for path in folder.glob("*.py") if path.name != "names.py"]
+    words = {*re.findall(r"\w+", " ".join(sources))}
+    activations, datasets = {"nn.GELU", "nn.SiLU"}, {"datasets.get_cartpole", "datasets.get_pendulum"}  # by setting
+    assert {path for path in names._TABLE if path.rpartition(".")[2] not in words} == activations | datasets

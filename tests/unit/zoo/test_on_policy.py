@@ -120,9 +120,9 @@ def test_parts_are_replaced() -> None:
         agent = evaluate(compose(name, "image", policy=Given("policy")), {"policy": policy})
         assert policy in [*agent.model.modules()]
     vf = parts.nn.Linear(3, 1)
-    optimizer = parts.torch.optim.SGD(vf.parameters(), lr=0.1)
+    optimizer = parts.torch.optim.Adam(vf.parameters(), lr=0.1)
     agent = evaluate(compose("TRPO", vf=vf, optimizer=optimizer), {})
-    assert isinstance(agent.vf_optimizer, torch.optim.SGD)
+    assert agent.vf_optimizer.param_groups[0]["lr"] == 0.1
     assert isinstance(agent.vf, nn.Linear)
     model = parts.agents.acer.ACERDiscreteActionHead(Given("policy"), parts.q_functions.DiscreteActionValueHead())
     agent = evaluate(compose("ACER", model=model), {"policy": policy})
