@@ -14,7 +14,7 @@ from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.sources import stop_episode
 from pfrl_like.loggers import TensorBoardLogger
 from pfrl_like.processes import Countdown, Failure, Finished, Workers
-from pfrl_like.runs.loop import Callback, Clock, Episode, Source, run
+from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.utils.plain_values import from_json
 
 POLL = 0.1  # seconds between two checks of `stop_event` and `exception_event`
@@ -95,9 +95,9 @@ class AsyncWorkers:
             clock.stop(self._reason)
         return ended
 
-    def run(self, source: Source, clock: Clock, callbacks: Sequence[Callback], checkpoints: Any) -> None:
+    def run(self, clock: Clock, callbacks: Sequence[Callback]) -> None:
         """Call `loop.run`. If a callback has stopped the clock, wait until all processes have ended."""
-        run(source, clock, callbacks)
+        run(self, clock, callbacks)
         self.stop()
         while self.workers.running:
             reason = clock.reason

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
+from pfrl_like.envs.make_env import make_env
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.hooks import StepHook
 from pfrl_like.experiments.runner_arguments import check_has
@@ -42,7 +43,7 @@ def record_video(
 
     Args:
         agent: Object with the methods `act`, `observe` and `eval_mode`.
-        env: Environment with the render mode "rgb_array", or the id of an environment.
+        env: Environment with the render mode "rgb_array", or an id or specification as in `make_env`.
         path: Path of the file. Its extension is ".gif" or ".mp4". An mp4 needs the packages of the extra "video". The
             directory is created if it does not exist.
         n_episodes: Number of episodes in the video.
@@ -55,8 +56,8 @@ def record_video(
         last one.
 
     Raises:
-        ValueError: If the environment does not render arrays, if the extension is unknown, or if a number is out of
-            range.
+        ValueError: If the environment does not render arrays, if no environment has the id, if the extension is
+            unknown, or if a number is out of range.
         TypeError: If an argument has the wrong type.
         MissingDependencyError: If `path` is an mp4 file and a package of the extra "video" is not installed.
         CheckpointError: If the file cannot be written.
@@ -90,7 +91,8 @@ class RecordVideoEvery(StepHook):
 
     Args:
         steps: Number of steps between videos.
-        env: Environment with the render mode "rgb_array" that training does not use, or the id of an environment.
+        env: Environment with the render mode "rgb_array" that training does not use, or an id or specification as in
+            `make_env`.
         directory: Directory of the videos. It is created if it does not exist.
         n_episodes: Number of episodes in a video.
         max_steps: Maximum number of steps in a video, over all episodes.
@@ -99,8 +101,8 @@ class RecordVideoEvery(StepHook):
         extension: ".gif" or ".mp4". An mp4 needs the packages of the extra "video".
 
     Raises:
-        ValueError: If the environment does not render arrays, if the extension is unknown, or if a number is out of
-            range.
+        ValueError: If the environment does not render arrays, if no environment has the id, if the extension is
+            unknown, or if a number is out of range.
         TypeError: If an argument has the wrong type.
     """
 
@@ -151,11 +153,12 @@ class _Filmed(Wrapper):
 
 @contextlib.contextmanager
 def _opened(env: Any) -> Iterator[Any]:
-    """Yield an environment that renders arrays. If `env` is an id, the environment is made, and closed at the end."""
-    if isinstance(env, str):
-        with contextlib.closing(gymnasium.make(env, render_mode="rgb_array")) as made, _opened(made) as opened:
+    """Yield an environment that renders arrays. If it is made from an id, it is closed at the end."""
+    if isinstance(env, str | EnvSpec):
+        with contextlib.closing(make_env(env, render_mode="rgb_array")) as made, _opened(made) as opened:
             yield opened
         return
+    make_env(env)  # raises an error if it is no environment
     if not can_record(env):
         mode = getattr(env, "render_mode", None)
         text = f"env is {env}, whose render_mode is {mode!r}, expected 'rgb_array'"

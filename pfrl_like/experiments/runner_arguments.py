@@ -6,6 +6,8 @@ import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from typing import Any
 
+from gymnasium.envs.registration import EnvSpec
+
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook
 from pfrl_like.experiments.hooks import SaveEvery, StepHook, TimedHook
 from pfrl_like.experiments.run_state import buffers_of
@@ -127,7 +129,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "eval_success_threshold": _NUMBER,
     "logger": (_optional(lambda value: hasattr(value, "addHandler")), "a logging.Logger, or None"),
     "make_env": (
-        lambda value: callable(value) or isinstance(value, str),
+        lambda value: callable(value) or isinstance(value, str | EnvSpec),
         "a function of (process index, test), or an environment id",
     ),
     "make_agent": (_optional(callable), "a function of the process index"),

@@ -227,7 +227,7 @@ def train_agent_async(
                     make_logs=lambda all_loggers, directory: [EpisodeLog(saved_agent, all_loggers, logger, directory)],
                     checkpoint_freq=checkpoint_freq, step_offset=step_offset, logger=logger, progress=progress,
                     hooks=hooks, loggers=loggers, on_error=lambda _: source.close(), moves_files=False,
-                    run_loop=source.run,
+                    run_loop=lambda _, clock, callbacks, __: source.run(clock, callbacks),
                 )  # fmt: skip
             finally:
                 if stop_event is not None:

@@ -221,10 +221,10 @@ def train(
         A list with one dict for each evaluation: the agent's statistics and "eval_score".
     """
     if getattr(agent, "training", True) is False:
-        advice = (
-            "leave eval_mode, or, for an agent of load_agent, construct the agent and call its method load(directory)"
+        raise ValueError(
+            "agent.training is False, so the agent would not learn: set it to True, leave eval_mode, or, for an agent "
+            "of load_agent, construct the agent and call its method load(directory)"
         )
-        raise ValueError(f"agent.training is False, so the agent would not learn: set it to True, {advice}")
     if is_skipped(agent, outdir):
         return []
     outdir = check_directory(outdir)

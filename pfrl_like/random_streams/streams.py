@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import hashlib
-import pickle
 import random
 import struct
 import zlib
@@ -244,8 +243,8 @@ def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
 
 def global_entropy() -> int:
     """Return a number that depends on the state of the global NumPy stream. The stream is not changed."""
-    state = hashlib.sha256(pickle.dumps(np.random.get_state(legacy=False)))
-    return int.from_bytes(state.digest()[:8], "little")
+    state = repr(plain_state(np.random.get_state(legacy=False)))  # the same text in all versions of NumPy
+    return int.from_bytes(hashlib.sha256(state.encode()).digest()[:8], "little")
 
 
 @contextlib.contextmanager

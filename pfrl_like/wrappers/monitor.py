@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +42,16 @@ def frame_of(env: Any) -> NDArray[np.uint8]:
 class GifWriter:
     """Writes frames to an animated GIF. Each frame is written immediately, so that no frames are kept in memory.
 
+    The file is created when the first frame comes.
+
     Args:
         path: Path of the file.
         fps: Number of frames per second. Browsers show at most 50.
     """
 
     def __init__(self, path: str, fps: float) -> None:
-        self._file = open(path, "wb")  # noqa: SIM115 - `close` closes it
+        self._path = path
+        self._file: BinaryIO | None = None
         self._milliseconds = max(round(1000 / fps), 20)
 
     def append_data(self, frame: NDArray[np.uint8]) -> None:
@@ -56,14 +59,16 @@ class GifWriter:
         from PIL import GifImagePlugin, Image
 
         image = Image.fromarray(frame).quantize(256, method=Image.Quantize.FASTOCTREE)
-        header = [] if self._file.tell() else GifImagePlugin.getheader(image, info={"loop": 0})[0]
-        data = GifImagePlugin.getdata(image, duration=self._milliseconds, include_color_table=True)
-        self._file.writelines([*header, *data])
+        if self._file is None:
+            self._file = open(self._path, "wb")  # noqa: SIM115 - `close` closes it
+            self._file.writelines(GifImagePlugin.getheader(image, info={"loop": 0})[0])
+        self._file.writelines(GifImagePlugin.getdata(image, duration=self._milliseconds, include_color_table=True))
 
     def close(self) -> None:
-        """Write the end of the file if there are frames, and close the file."""
-        self._file.write(b";" * bool(self._file.tell()))
-        self._file.close()
+        """Write the end of the file, and close it."""
+        if self._file is not None and not self._file.closed:
+            self._file.write(b";")
+            self._file.close()
 
 
 def mp4_writer(path: str, fps: float) -> Any:

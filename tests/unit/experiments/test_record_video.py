@@ -18,7 +18,7 @@ class Filmed(Counting):
     """Its pictures are as bright as the step, from a random start on."""
 
     render_mode = "rgb_array"
-    metadata = {"render_fps": 10}
+    metadata = {"render_fps": 10, "render_modes": ["rgb_array"]}
 
     def reset(self, *, seed=None, options=None):
         result = super().reset(seed=seed)
@@ -53,6 +53,12 @@ def test_a_video_of_an_id_can_be_an_mp4(tmp_path):
     assert imageio.get_reader(path).count_frames() == length + 1
 
 
+def test_a_video_of_a_specification_is_as_of_its_id(tmp_path):
+    spec = gymnasium.envs.registration.EnvSpec("Filmed-v0", entry_point=lambda render_mode: Filmed(3))
+    assert record_video(Recorder(), spec, tmp_path / "x.gif", seed=0)[1] == [3.0]
+    RecordVideoEvery(20, spec, tmp_path)
+
+
 def test_videos_that_cannot_be_made_are_rejected_and_leave_nothing(tmp_path, monkeypatch):
     for env, name, message in (
         (gymnasium.make("CartPole-v1"), "x.gif", 'render_mode is None, .*make the environment with render_mode="rgb_'),
@@ -63,6 +69,10 @@ def test_videos_that_cannot_be_made_are_rejected_and_leave_nothing(tmp_path, mon
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(MissingDependencyError, match=r"imageio-ffmpeg.*\[video\]"):
         record_video(Recorder(), Filmed(), tmp_path / "x.mp4")
+    with pytest.raises(ValueError, match="expected the id of a registered environment, such as CartPole-v1"):
+        record_video(Recorder(), "CartPol-v1", tmp_path / "x.gif")
+    with pytest.raises(TypeError, match=r"env is 5 \(int\), expected an environment id"):
+        RecordVideoEvery(20, 5, tmp_path)
     with pytest.raises(ValueError, match="outside|from 0 to 1"):
         record_video(Recorder(action=7), Filmed(), tmp_path / "x.gif")
     assert not names_in(tmp_path)

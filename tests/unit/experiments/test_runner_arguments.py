@@ -5,6 +5,7 @@ import inspect
 import logging
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 from agent_parts import make_agent
@@ -18,6 +19,7 @@ from run_parts import Hook, contents
 from pfrl_like import experiments
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.experiments.runner_arguments import check_arguments
 
 HERE = "unit/experiments/"
 RUNS = HERE + "test_train_agent.py::test_"
@@ -433,3 +435,8 @@ def test_nothing_has_happened_to_the_run_before(runner, name, value, error, mess
     with pytest.raises(error, match=message):
         runner(**(accepted(runner, arguments) if runner in BASES else arguments))
     assert contents(tmp_path) == before
+
+
+def test_make_env_may_be_a_specification():
+    spec = gymnasium.spec("CartPole-v1")
+    assert check_arguments({"make_env": spec}) == {"make_env": spec}

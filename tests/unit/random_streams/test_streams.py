@@ -13,7 +13,14 @@ import pytest
 import torch
 
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.random_streams.streams import GlobalStreams, Streams, get_rng_state, isolated_rng, set_rng_state
+from pfrl_like.random_streams.streams import (
+    GlobalStreams,
+    Streams,
+    get_rng_state,
+    global_entropy,
+    isolated_rng,
+    set_rng_state,
+)
 from pfrl_like.wrappers import RandomizeAction
 
 MODULE_RNG = np.random.default_rng(0)
@@ -364,3 +371,11 @@ def test_the_state_of_something_else_is_refused(state: Any) -> None:
 def test_a_generator_is_not_the_global_stream(rng: Any, state: Any) -> None:
     with pytest.raises(ValueError, match="got .* global stream"):
         set_rng_state(rng, state)
+
+
+def test_the_entropy_of_the_global_stream_depends_on_its_state_alone():
+    np.random.seed(0)
+    first = global_entropy()
+    assert first == global_entropy() == 8_194_105_198_264_699_850  # in all versions of NumPy
+    np.random.rand()
+    assert global_entropy() != first

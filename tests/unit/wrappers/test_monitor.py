@@ -215,6 +215,13 @@ def test_film_of_an_env_of_the_old_gym_asks_for_the_mode(tmp_path, without_image
     assert Image.open(path).info["duration"] == 40
 
 
+def test_a_film_without_a_frame_leaves_no_file(tmp_path, without_imageio):
+    film = monitor.VideoRecorder(Filmed(), str(tmp_path / "x"))
+    film.close()
+    film.close()
+    assert not [*tmp_path.iterdir()]
+
+
 def test_films_that_cannot_be_made_are_refused(tmp_path):
     with pytest.raises(ValueError, match='render_mode="rgb_array"'):
         Monitor(Filmed(None), tmp_path, video_callable=lambda episode: True)
