@@ -128,6 +128,6 @@ def make_of(options: Mapping[str, Any]) -> Made:
         raise argument_error(f"--{option}", error) from error
 
 
-def argument_error(option: str, error: Exception) -> argparse.ArgumentError:
-    """Return the error of an option, for the reason that another error gives."""
-    return argparse.ArgumentError(None, f"argument {option}: {error}")
+def argument_error(option: str, reason: Exception | str) -> argparse.ArgumentError:
+    """Return the error of an option, for a reason, which may be another error."""
+    return argparse.ArgumentError(None, f"argument {option}: {reason}")
