@@ -11,10 +11,8 @@ from pfrl_like.cli.toml_values import from_toml, to_toml
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import PfrlLikeError
 from pfrl_like.storage.atomic import read_bounded
-from pfrl_like.zoo.make import Made, make
+from pfrl_like.zoo.make import PACKAGED, Made, make
 
-#: Environments of the datasets in the package.
-PACKAGED = {"cartpole": "CartPole-v1", "pendulum": "Pendulum-v1"}
 _DOWNLOADED = ("d4rl", "minari", "pybullet")
 _OPTIONS = ("agent", "env", "steps", "seed", "threads", "dataset")
 _MAX_BYTES = 1 << 24
@@ -27,7 +25,7 @@ def load_dataset(name: str) -> MDPDataset:
         name: "cartpole", "pendulum", the name of a public dataset as in "d4rl:hopper-medium-v2", or a path.
     """
     source, _, public_name = name.partition(":")
-    if name in PACKAGED or (source in _DOWNLOADED and public_name):
+    if name in PACKAGED.values() or (source in _DOWNLOADED and public_name):
         dataset: MDPDataset = getattr(datasets, f"get_{source}")(*([public_name] if public_name else []))[0]
         return dataset
     return MDPDataset.load(name)
@@ -92,8 +90,8 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
             raise argument_error("--config", error) from error
     given = {name: getattr(arguments, name) for name in _OPTIONS}
     options = {name: config.get(name) if value is None else value for name, value in given.items()}
-    if options["env"] is None and options["dataset"] is not None:
-        options["env"] = PACKAGED.get(options["dataset"])
+    if options["env"] is None:
+        options["env"] = {name: env_id for env_id, name in PACKAGED.items()}.get(options["dataset"])
     if os.path.exists(options["dataset"] or ""):
         options["dataset"] = os.path.abspath(str(options["dataset"]))
     for name in ("agent", "env"):
@@ -113,7 +111,7 @@ def make_of(options: Mapping[str, Any]) -> Made:
     """
     arguments = {"seed": 0, "threads": 1} | {name: value for name, value in options.items() if value is not None}
     settings = arguments.pop("settings")
-    if arguments.get("dataset") not in {None, *PACKAGED}:
+    if arguments.get("dataset") not in {None, *PACKAGED.values()}:
         try:
             arguments["dataset"] = load_dataset(arguments["dataset"])
         except (ValueError, OSError) as error:
