@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -52,6 +53,20 @@ def read_config(path: str) -> dict[str, Any]:
     return {**config, "settings": settings, "composition": tables["composition"].get("json")}
 
 
+def read_config_option(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the content of the file of `--config`, or no settings.
+
+    Raises:
+        argparse.ArgumentError: If the file is invalid.
+    """
+    if arguments.config is None:
+        return {"settings": {}}
+    try:
+        return read_config(arguments.config)
+    except (ValueError, OSError) as error:
+        raise argument_error("--config", error) from error
+
+
 def config_text(options: Mapping[str, Any], made: Made, composition: str) -> str:
     """Return the content of `run.toml`.
 
@@ -82,12 +97,9 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
         argparse.ArgumentError: If a required option is missing, the file of `--config` is invalid, or a setting has an
             option of its own.
     """
-    config: dict[str, Any] = {"settings": {}}
-    if arguments.config is not None:
-        try:
-            config = read_config(arguments.config)
-        except (ValueError, OSError) as error:
-            raise argument_error("--config", error) from error
+    config = read_config_option(arguments)
+    if ":" in (arguments.env or "") and not {"", os.getcwd()} & {*sys.path}:
+        sys.path.append(os.getcwd())  # the user names a module, which may be a file here
     given = {name: getattr(arguments, name) for name in _OPTIONS}
     options = {name: config.get(name) if value is None else value for name, value in given.items()}
     if options["env"] is None:
@@ -120,6 +132,8 @@ def make_of(options: Mapping[str, Any]) -> Made:
         return make(**{**settings, **arguments})
     except PfrlLikeError:
         raise
+    except ImportError as error:  # of the module of an environment
+        raise argument_error("--env", error) from error
     except (ValueError, TypeError) as error:
         argument = str(error).split(" ", 1)[0]  # messages begin with the name of the argument
         option = argument if argument in _OPTIONS else "set" if settings else "agent"
