@@ -33,7 +33,7 @@ def train_seeds(arguments: argparse.Namespace) -> int:
         for signum, handler in before.items():
             signal.signal(signum, handler)
     statuses = [status for status, _ in results]
-    if 2 not in statuses or {*statuses} - {2, None}:
+    if 2 not in statuses or {*statuses} - {2, None, *_INTERRUPTED}:
         _print_table(first, results)
     if children.ended_by is not None:
         return 128 + children.ended_by
