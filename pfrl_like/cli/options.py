@@ -103,7 +103,7 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     given = {name: getattr(arguments, name) for name in _OPTIONS}
     options = {name: config.get(name) if value is None else value for name, value in given.items()}
     if options["env"] is None:
-        options["env"] = {name: env_id for env_id, name in PACKAGED.items()}.get(options["dataset"])
+        options["env"] = {name: env_id for env_id, name in PACKAGED.items()}.get(str(options["dataset"]))
     if os.path.exists(options["dataset"] or ""):
         options["dataset"] = os.path.abspath(str(options["dataset"]))
     for name in ("agent", "env"):
