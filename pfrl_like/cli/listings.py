@@ -13,11 +13,11 @@ from pfrl_like.experiments.report import write_report
 from pfrl_like.runs.run_files import RECORD, SCORES, column_of, record_of
 from pfrl_like.zoo import presets
 from pfrl_like.zoo.agents import AGENTS
+from pfrl_like.zoo.make import PACKAGED
 from pfrl_like.zoo.names import resolve
 
-_DATASETS = """cartpole             CartPole-v1, in this package
-pendulum             Pendulum-v1, in this package
-d4rl:NAME            D4RL, for example d4rl:hopper-medium-v2 (downloaded)
+#: Datasets that are not in this package.
+_DATASETS = """d4rl:NAME            D4RL, for example d4rl:hopper-medium-v2 (downloaded)
 minari:ID            Minari, for example minari:mujoco/hopper/medium-v0 (downloaded)
 pybullet:NAME        d4rl_pybullet, for example pybullet:hopper-bullet-mixed-v0 (downloaded)
 FILE.npz, FILE.h5    a file of MDPDataset.dump, or arrays with the same names"""
@@ -40,6 +40,8 @@ def print_list(arguments: argparse.Namespace) -> int:
             text = f"tuned: {row.score}" if row.is_tuned else f"untuned, from {row.source}"
             print(f"{row.agent:<29} {row.env_id:<28} {text}")
     elif arguments.kind == "datasets":
+        for env_id, name in PACKAGED.items():
+            print(f"{name:<20} {env_id}, in this package")
         print(_DATASETS)
     else:
         print("\n".join(installed_env_ids()))
@@ -70,7 +72,7 @@ def _config_of(outdir: str) -> dict[str, Any]:
 
 
 def _runs_in(path: str) -> list[str]:
-    """Return a run directory, or the run directories in a directory, by name.
+    """Return a directory if it is a run directory, and the run directories in it, by name.
 
     Raises:
         CheckpointError: If there is none.
@@ -79,4 +81,4 @@ def _runs_in(path: str) -> list[str]:
     found = [outdir for outdir in [path, *inner] if os.path.exists(os.path.join(outdir, RECORD))]
     if not found:
         raise CheckpointError(path, f"contains no {RECORD}; expected a run directory, or a directory of them")
-    return found[:1] if found[0] == path else found
+    return found

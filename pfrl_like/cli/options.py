@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +12,8 @@ from pfrl_like.cli.toml_values import from_toml, to_toml
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import PfrlLikeError
 from pfrl_like.storage.atomic import read_bounded
-from pfrl_like.zoo.make import Made, make
+from pfrl_like.zoo.make import PACKAGED, Made, make
 
-#: Environments of the datasets in the package.
-PACKAGED = {"cartpole": "CartPole-v1", "pendulum": "Pendulum-v1"}
 _DOWNLOADED = ("d4rl", "minari", "pybullet")
 _OPTIONS = ("agent", "env", "steps", "seed", "threads", "dataset")
 _MAX_BYTES = 1 << 24
@@ -27,7 +26,7 @@ def load_dataset(name: str) -> MDPDataset:
         name: "cartpole", "pendulum", the name of a public dataset as in "d4rl:hopper-medium-v2", or a path.
     """
     source, _, public_name = name.partition(":")
-    if name in PACKAGED or (source in _DOWNLOADED and public_name):
+    if name in PACKAGED.values() or (source in _DOWNLOADED and public_name):
         dataset: MDPDataset = getattr(datasets, f"get_{source}")(*([public_name] if public_name else []))[0]
         return dataset
     return MDPDataset.load(name)
@@ -52,6 +51,20 @@ def read_config(path: str) -> dict[str, Any]:
         raise ValueError(f"{path} has settings that are no table, expected lines such as lr = 1e-4 below [settings]")
     settings = {name: from_toml(value) for name, value in tables["settings"].items()}
     return {**config, "settings": settings, "composition": tables["composition"].get("json")}
+
+
+def read_config_option(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the content of the file of `--config`, or no settings.
+
+    Raises:
+        argparse.ArgumentError: If the file is invalid.
+    """
+    if arguments.config is None:
+        return {"settings": {}}
+    try:
+        return read_config(arguments.config)
+    except (ValueError, OSError) as error:
+        raise argument_error("--config", error) from error
 
 
 def config_text(options: Mapping[str, Any], made: Made, composition: str) -> str:
@@ -84,16 +97,13 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
         argparse.ArgumentError: If a required option is missing, the file of `--config` is invalid, or a setting has an
             option of its own.
     """
-    config: dict[str, Any] = {"settings": {}}
-    if arguments.config is not None:
-        try:
-            config = read_config(arguments.config)
-        except (ValueError, OSError) as error:
-            raise argument_error("--config", error) from error
+    config = read_config_option(arguments)
+    if ":" in (arguments.env or "") and not {"", os.getcwd()} & {*sys.path}:
+        sys.path.append(os.getcwd())  # the user names a module, which may be a file here
     given = {name: getattr(arguments, name) for name in _OPTIONS}
     options = {name: config.get(name) if value is None else value for name, value in given.items()}
-    if options["env"] is None and options["dataset"] is not None:
-        options["env"] = PACKAGED.get(options["dataset"])
+    if options["env"] is None:
+        options["env"] = {name: env_id for env_id, name in PACKAGED.items()}.get(str(options["dataset"]))
     if os.path.exists(options["dataset"] or ""):
         options["dataset"] = os.path.abspath(str(options["dataset"]))
     for name in ("agent", "env"):
@@ -113,7 +123,7 @@ def make_of(options: Mapping[str, Any]) -> Made:
     """
     arguments = {"seed": 0, "threads": 1} | {name: value for name, value in options.items() if value is not None}
     settings = arguments.pop("settings")
-    if arguments.get("dataset") not in {None, *PACKAGED}:
+    if arguments.get("dataset") not in {None, *PACKAGED.values()}:
         try:
             arguments["dataset"] = load_dataset(arguments["dataset"])
         except (ValueError, OSError) as error:
@@ -122,12 +132,14 @@ def make_of(options: Mapping[str, Any]) -> Made:
         return make(**{**settings, **arguments})
     except PfrlLikeError:
         raise
+    except ImportError as error:  # of the module of an environment
+        raise argument_error("--env", error) from error
     except (ValueError, TypeError) as error:
         argument = str(error).split(" ", 1)[0]  # messages begin with the name of the argument
         option = argument if argument in _OPTIONS else "set" if settings else "agent"
         raise argument_error(f"--{option}", error) from error
 
 
-def argument_error(option: str, error: Exception) -> argparse.ArgumentError:
-    """Return the error of an option, for the reason that another error gives."""
-    return argparse.ArgumentError(None, f"argument {option}: {error}")
+def argument_error(option: str, reason: Exception | str) -> argparse.ArgumentError:
+    """Return the error of an option, for a reason, which may be another error."""
+    return argparse.ArgumentError(None, f"argument {option}: {reason}")

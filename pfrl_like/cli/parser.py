@@ -111,8 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     arguments = parser.parse_args(argv)
     arguments.argv = [*sys.argv[1:]] if argv is None else [*argv]
-    if argv is None and not {"", os.getcwd()} & {*sys.path}:
-        sys.path.insert(0, os.getcwd())  # as for `python -m`, so that the user's modules can register environments
+    if argv is None and hasattr(arguments, "seeds") and not {"", os.getcwd()} & {*sys.path}:
+        os.environ["PYTHONSAFEPATH"] = "1"  # processes of this one, too, import no files of the current directory
     try:
         status = _run(arguments, parser)
         sys.stdout.flush()

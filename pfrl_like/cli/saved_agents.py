@@ -13,6 +13,7 @@ from pfrl_like.envs import make_env
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import eval_performance
 from pfrl_like.experiments.checkpoints import saved_in
+from pfrl_like.export.export_policy import FORMATS
 from pfrl_like.storage.attributes import COMPOSITION, KIND, MAX_COMPOSITION
 from pfrl_like.storage.directory import has_manifest, load_directory
 from pfrl_like.storage.json_file import read_json
@@ -85,15 +86,12 @@ def estimate(arguments: argparse.Namespace) -> int:
 
 def export(arguments: argparse.Namespace) -> int:
     """Write the policy of a saved agent to a file."""
+    if os.path.splitext(arguments.file)[1] not in FORMATS:
+        raise argument_error("FILE", f"got {arguments.file!r}, expected a path that ends in {', '.join(FORMATS)}")
     directory = agent_directory(arguments.directory)
     agent = load_agent(directory)
     with contextlib.closing(_environment(directory, arguments.env, 0)) as env:
-        try:
-            signature = agent.export(arguments.file, example_obs=env.observation_space)
-        except ValueError as error:
-            if "format" not in str(error):
-                raise
-            raise argument_error("FILE", error) from error
+        signature = agent.export(arguments.file, example_obs=env.observation_space)
     for side, ports in (("input", signature.inputs), ("output", signature.outputs)):
         for port in ports:
             print(f"{side} {port.name}: {port.dtype} [{', '.join(map(str, port.shape))}] {port.part}".rstrip())
@@ -116,54 +114,72 @@ def agent_directory(directory: str) -> str:
 
 
 def _environment(directory: str, env_id: str | None, seed: int, **kwargs: Any) -> Any:
-    """Make the environment in which a saved agent was trained, with the wrappers of its evaluations.
+    """Make the environment in which a saved agent was trained, with its time limit and the wrappers of its evaluations.
 
     The directory may come from someone else. Only the environment and the wrappers of gymnasium and of this package are
     made, and its id must not name a module, which would be imported.
 
     Args:
         directory: Directory of the agent.
-        env_id: Id of another environment. None for the one of the agent.
+        env_id: Id of another environment, which has its own time limit. None for the one of the agent.
         seed: Seed of the environment.
         **kwargs: Arguments of `make_env`.
 
     Raises:
-        CheckpointError: If the environment is unknown, and `env_id` is None.
-        argparse.ArgumentError: If `env_id` is invalid.
+        CheckpointError: If `env_id` is None and the environment is unknown or cannot be made.
+        argparse.ArgumentError: If the environment `env_id` cannot be made.
     """
-    base, wrappers = _stored_environment(directory)
-    if env_id is None:
-        if not isinstance(base, str) or not re.fullmatch(r"[\w./-]+", base):
-            raise CheckpointError(directory, f"was trained in the environment {base!r:.80}: name it with --env")
-        env_id = base
+    stored_id, limit, wrappers = _stored_environment(directory)
+    if env_id is None and stored_id is None:
+        raise CheckpointError(directory, "has no id of an environment of gymnasium: name the environment with --env")
     try:
-        env = make_env(env_id, **kwargs)
-    except ValueError as error:
-        raise argument_error("--env", error) from error
-    for wrapper in wrappers:
-        env = composition.evaluate(wrapper, {"env": env})
-    env.reset(seed=seed)
-    env.action_space.seed(seed)
-    return env
+        env = make_env(env_id or stored_id, **kwargs, **({} if env_id else limit))
+        for wrapper in wrappers:
+            env = composition.evaluate(wrapper, {"env": env})
+        env.reset(seed=seed)
+        env.action_space.seed(seed)
+        return env
+    except Exception as error:  # each package of environments has its own exceptions
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        if env_id is None:
+            raise CheckpointError(directory, f"has an environment that cannot be made: {text}") from error
+        raise argument_error("--env", error if isinstance(error, ValueError) else text) from error
 
 
-def _stored_environment(directory: str) -> tuple[str | None, list[Any]]:
-    """Return the id of the environment of a saved agent, and the calls that wrap it. None if the id is unknown."""
+def _stored_environment(directory: str) -> tuple[str | None, dict[str, int], list[Any]]:
+    """Return the id of the environment of a saved agent, its time limit as an argument, and the calls that wrap it.
+
+    The id is None if it is unknown, or is not only an id.
+
+    Raises:
+        CheckpointError: If the stored environment is invalid.
+    """
     snapshot = load_directory(directory, kind=KIND, limits={COMPOSITION: MAX_COMPOSITION})
     if COMPOSITION not in snapshot.keys:
-        return None, []
+        return None, {}, []
     stored = read_json(snapshot.open(COMPOSITION), MAX_COMPOSITION)
     if not isinstance(stored.get("run"), dict):
-        return None, []
+        return None, {}, []
     try:
         base, wrappers, _ = composition.from_json(stored["run"]["env"])
-        for name in composition.names_of(wrappers):
-            if not re.fullmatch(r"(gymnasium\.)?wrappers\.\w+", name):
-                raise ValueError(f"has the wrapper {name!r}, expected a wrapper of gymnasium or of this package")
+        if not isinstance(wrappers, list) or not all(map(_is_wrapper, wrappers)):
+            raise ValueError("expected wrappers of this package around the environment")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(directory, f"has a {COMPOSITION} without a valid environment: {error}") from error
-    is_made_by_id = isinstance(base, composition.Call) and composition.names_of(base) == ["gymnasium.make"]
-    return (base._args[0] if is_made_by_id else None), wrappers
+    match base:
+        case composition.Call(composition.Name("gymnasium.make" | "envs.make_env"), (str(env_id),), limit):
+            if re.fullmatch(r"[\w./-]+", env_id) and limit.keys() <= {"max_episode_steps"}:
+                return env_id, limit, wrappers
+    return None, {}, wrappers
+
+
+def _is_wrapper(value: Any) -> bool:
+    """True for a call of a wrapper of this package whose arguments are the environment, numbers and texts."""
+    match value:
+        case composition.Call(composition.Name(path), (composition.Given("env"), *args), kwargs):
+            are_plain = all(isinstance(each, int | float | str) for each in [*args, *kwargs.values()])
+            return path.startswith("wrappers.") and are_plain
+    return False
 
 
 def _title(agent: Any, env: Any) -> str:

@@ -10,6 +10,8 @@ import sys
 import threading
 from typing import Any
 
+from pfrl_like.utils.checks import check_counts
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 #: Exit statuses of a child that a signal has ended.
 _INTERRUPTED = {*(-signum for signum in _SIGNALS), *(128 + signum for signum in _SIGNALS)}
@@ -20,7 +22,7 @@ def train_seeds(arguments: argparse.Namespace) -> int:
 
     Return 0 if all seeds finish, 1 if some fail, 2 if an option is invalid, and 128 + the number of a signal.
     """
-    first, n_seeds = arguments.seed or 0, arguments.seeds
+    first, n_seeds = _first_seed(arguments), arguments.seeds
     children = _Children(arguments.argv, quiet=arguments.quiet)
     jobs = min(arguments.jobs or os.cpu_count() or 1, n_seeds)
     before = {signum: signal.signal(signum, children.end) for signum in _SIGNALS}
@@ -31,11 +33,25 @@ def train_seeds(arguments: argparse.Namespace) -> int:
         for signum, handler in before.items():
             signal.signal(signum, handler)
     statuses = [status for status, _ in results]
-    if 2 not in statuses:
+    if 2 not in statuses or {*statuses} - {2, None, *_INTERRUPTED}:
         _print_table(first, results)
     if children.ended_by is not None:
         return 128 + children.ended_by
     return 2 if 2 in statuses else int(any(statuses))
+
+
+def _first_seed(arguments: argparse.Namespace) -> int:
+    """Return the seed of the option `--seed`, or that of the file of `--config`, or 0."""
+    if arguments.seed is not None or arguments.config is None:
+        return arguments.seed or 0
+    from pfrl_like.cli.options import argument_error, read_config_option  # imports torch
+
+    seed = read_config_option(arguments).get("seed", 0)
+    try:
+        check_counts(0, seed=seed)
+    except (ValueError, TypeError) as error:
+        raise argument_error("--config", error) from error
+    return int(seed)
 
 
 class _Children:

@@ -5,12 +5,13 @@ import os
 import sys
 from typing import Any
 
-from pfrl_like.cli.options import make_of, options_of
+from pfrl_like.cli.options import argument_error, make_of, options_of
 from pfrl_like.cli.run_choice import run_directory
 from pfrl_like.errors import PfrlLikeError
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook
 from pfrl_like.runs.loop import Terminated
 from pfrl_like.runs.run_files import RECORD, SCORES, column_of
+from pfrl_like.zoo.agents import AGENTS, find_agent
 from pfrl_like.zoo.make import Made
 
 #: Number of checkpoints of a run.
@@ -35,21 +36,40 @@ def train(arguments: argparse.Namespace) -> int:
     The last line of the output is the score and the directory; see `seeds`.
     """
     options = options_of(arguments)
-    made = make_of(options)
-    with run_directory(arguments.outdir, options, made, new=arguments.new) as (outdir, is_finished):
-        if is_finished:
-            status = 0
-            print("A run with these settings has finished before; --new trains again.")
-        else:
-            status = _train(made, outdir, arguments.quiet)
+    if arguments.command == "fit":
+        _check_offline(options["agent"])
+    made, outdir = make_of(options), arguments.outdir
+    try:
+        with run_directory(arguments.outdir, options, made, new=arguments.new) as (outdir, is_finished):
+            if is_finished:
+                status = 0
+                print("A run with these settings has finished before; --new trains again.")
+            else:
+                status = _train(made, outdir, arguments)
+    except BrokenPipeError:
+        raise
+    except (PfrlLikeError, OSError) as error:  # not status 2: other seeds may still finish
+        print(f"training failed in {outdir}: {error}", file=sys.stderr)
+        return 1
     if status == 0:
         scores = column_of(outdir, SCORES, "mean")[1]
         print(f"score {scores[-1]:.6g} in {outdir}" if scores else f"score none in {outdir}", flush=True)
     return status
 
 
-def _train(made: Made, outdir: str, quiet: bool) -> int:
-    plan = made.plan
+def _check_offline(agent: Any) -> None:
+    """Raise `argparse.ArgumentError` if an agent does not learn from a dataset."""
+    try:
+        name, recipe = find_agent(agent)
+    except (ValueError, TypeError) as error:
+        raise argument_error("--agent", error) from error
+    if recipe.runner != "offline":
+        names = ", ".join(name for name, recipe in AGENTS.items() if recipe.runner == "offline")
+        raise argument_error("--agent", f"{name} learns online, use the command train; offline agents are {names}")
+
+
+def _train(made: Made, outdir: str, arguments: argparse.Namespace) -> int:
+    plan, quiet = made.plan, arguments.quiet
     if not quiet:
         how = "resuming" if os.path.exists(os.path.join(outdir, RECORD)) else "starting"
         print("\n".join([f"{plan.agent_name} in {plan.env_name}, seed {plan.seed}: {how} {outdir}", *plan.notes]))
@@ -61,10 +81,8 @@ def _train(made: Made, outdir: str, quiet: bool) -> int:
             outdir=outdir, resume=True, checkpoint_freq=interval, evaluation_hooks=hooks,
             progress=False if quiet else None,
         )  # fmt: skip
-    except PfrlLikeError as error:
-        print(f"training failed: {error}\nThe run is in {outdir}", file=sys.stderr)
-        return 1
     except (KeyboardInterrupt, Terminated) as error:
-        print(f"interrupted; the same command continues the run in {outdir}", file=sys.stderr)
+        command = "the same command without --new" if arguments.new else "the same command"
+        print(f"interrupted; {command} continues the run in {outdir}", file=sys.stderr)
         return error.signum + 128 if isinstance(error, Terminated) else 130
     return 0

@@ -243,8 +243,8 @@ def _value(name: str, value: Any, given: dict[str, Any]) -> Any:
         return Given(name)
 
 
-#: Datasets in this package, by the id of the environment.
-_PACKAGED = {"CartPole-v1": "cartpole", "Pendulum-v1": "pendulum"}
+#: Names of the datasets in this package, keyed by the id of the environment.
+PACKAGED = {"CartPole-v1": "cartpole", "Pendulum-v1": "pendulum"}
 
 
 def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any]) -> Any:
@@ -252,12 +252,12 @@ def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any])
         if dataset is not None:
             raise ValueError(f"dataset is given, but {recipe.class_name} learns online: expected None")
         return None
-    dataset = _PACKAGED.get(env_name) if dataset is None else dataset
+    dataset = PACKAGED.get(env_name) if dataset is None else dataset
     if dataset is None:
         raise ValueError(f"dataset is None, but {recipe.class_name} learns from data: pass an MDPDataset")
     if isinstance(dataset, str):
-        if dataset not in _PACKAGED.values():
-            raise ValueError(f"dataset is {dataset!r}, expected an MDPDataset, {' or '.join(_PACKAGED.values())}")
+        if dataset not in PACKAGED.values():
+            raise ValueError(f"dataset is {dataset!r}, expected an MDPDataset, {' or '.join(PACKAGED.values())}")
         return getattr(parts.datasets, f"get_{dataset}")()
     given["dataset"] = dataset
     return Given("dataset")

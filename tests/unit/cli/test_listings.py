@@ -1,5 +1,6 @@
 """Commands that print lists, scripts and reports."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,8 @@ def test_agents_presets_and_datasets_are_listed(capsys: pytest.CaptureFixture[st
     assert "offline  CQL: " in agents and "async    A3C: " in agents
     presets = printed(capsys, "list", "presets")
     assert "CartPole-v1" in presets and "untuned" in presets and " tuned: " in presets
-    assert "d4rl:NAME" in printed(capsys, "list", "datasets")
+    datasets = printed(capsys, "list", "datasets")
+    assert "pendulum             Pendulum-v1, in this package\n" in datasets and "d4rl:NAME" in datasets
 
 
 def test_only_the_newest_versions_of_installed_environments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,6 +50,9 @@ def test_report_lists_runs_and_writes_their_reports(capsys: pytest.CaptureFixtur
         assert title.split()[:3] == ["agent", "environment", "seed"]
         assert row.split()[:4] == ["dqn", "CartPole-v1", "0", "40"]
         assert f"finished, {outdir / 'report.html'}" in row and (outdir / "report.html").exists()
+    shutil.copytree(outdir, outdir / "inner")
+    assert len(printed(capsys, "report", str(outdir)).splitlines()) == 3
+    shutil.rmtree(outdir / "inner")
     (outdir / "run.toml").unlink()
     assert printed(capsys, "report", str(outdir)).splitlines()[1].split()[:3] == ["DQN", "CartPole-v1", "40"]
     assert main(["report", str(tmp_path)]) == 2

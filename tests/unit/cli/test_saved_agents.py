@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,12 @@ from PIL import Image
 
 from pfrl_like.cli import main
 from pfrl_like.cli.saved_agents import agent_directory
+from pfrl_like.zoo.load_agent import load_agent
+
+
+def stored_composition(outdir: Path) -> Any:
+    """The composition of the best agent of a run."""
+    return json.loads(next((outdir / "best").glob("composition*.json")).read_text())
 
 
 @pytest.fixture(scope="module")
@@ -82,28 +89,75 @@ def test_export_writes_a_policy(trained: Path, folder: Path, capsys: pytest.Capt
     assert main(["export", str(trained), "policy.pt"]) == 0
     assert capsys.readouterr().out == "input input_0: float32 [batch, 4]\noutput action: int64 [batch]\n"
     assert torch.jit.load(folder / "policy.pt")(torch.zeros(3, 4)).shape == (3,)
-    assert main(["export", str(trained), "policy.foo"]) == 2
-    assert "argument FILE: path is 'policy.foo'" in capsys.readouterr().err
+    assert main(["export", "nothing", "policy.foo"]) == 2
+    assert "argument FILE: got 'policy.foo'" in capsys.readouterr().err
+
+
+ENV, NAME, WRAPPER = {"given": "env"}, {"name": "wrappers.NormalizeActionSpace"}, "wrappers of this package"
+
+
+def wrapped_by(function: Any, *args: Any) -> Any:
+    """A change of a stored plan: its only wrapper is a call."""
+
+    def change(plan: dict[str, Any]) -> None:
+        plan["env"]["calls"].append({"function": function, "args": [*args], "kwargs": {}})
+        plan["env"]["value"][1] = [{"call": len(plan["env"]["calls"]) - 1}]
+
+    return change
+
+
+def made_with(**changes: Any) -> Any:
+    """A change of a stored plan: the call that makes the environment has other parts."""
+    return lambda plan: plan["env"]["calls"][0].update(changes)
+
+
+@pytest.fixture(scope="module")
+def loaded(trained: Path) -> Any:
+    """The trained agent."""
+    return load_agent(trained / "best").agent
 
 
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda plan: plan["env"]["calls"][0].update(args=["os:CartPole-v1"]), "name it with --env"),
-        (lambda plan: plan["env"]["calls"][0].update(function={"name": "datasets.get_cartpole"}), "name it with --env"),
-        (lambda plan: plan["env"].update(value=[{"none": True}, [{"name": "gymnasium.make"}], []]), "has the wrapper"),
+        (made_with(args=["os:CartPole-v1"]), "name the environment with --env"),
+        (made_with(function={"name": "datasets.get_cartpole"}), "name the environment with --env"),
+        (made_with(args=[]), "name the environment with --env"),
+        (made_with(args=[], kwargs={"id": "CartPole-v1"}), "name the environment with --env"),
+        (made_with(args=["Nothing-v1"]), "cannot be made: ValueError: env is 'Nothing-v1'"),
+        (made_with(args=["GymV21Environment-v0"]), "cannot be made: ImportError: "),
+        (made_with(kwargs={"max_episode_steps": "many"}), "cannot be made: "),
+        (wrapped_by(NAME, ENV), "cannot be made: "),
+        (wrapped_by(NAME), WRAPPER),
+        (wrapped_by(NAME, {"given": "other"}), WRAPPER),
+        (wrapped_by(NAME, ENV, [1]), WRAPPER),
+        (wrapped_by(ENV, ENV), WRAPPER),
+        (wrapped_by({"attribute": "sample", "of": ENV}, ENV), WRAPPER),
+        (lambda plan: plan["env"].update(value=[{"none": True}, [NAME], []]), WRAPPER),
+        (lambda plan: plan["env"].update(value=[{"none": True}, [3], []]), WRAPPER),
+        (lambda plan: plan["env"].update(value=[{"none": True}, [ENV], []]), WRAPPER),
+        (lambda plan: plan["env"].update(value=[{"none": True}, "", []]), WRAPPER),
         (lambda plan: plan.update(env=3), "without a valid environment"),
         (lambda plan: plan.pop("env"), "without a valid environment"),
     ],
 )
 def test_the_environment_of_a_strange_directory_is_rejected(
-    change: object, text: str, trained: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+    change: Any, text: str, trained: Path, loaded: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pfrl_like.zoo.load_agent import load_agent
-
-    agent = load_agent(trained / "best").agent
-    agent.composition = json.loads(next((trained / "best").glob("composition*.json")).read_text())
-    change(agent.composition["run"])  # type: ignore[operator]
-    agent.save(folder / "agent")
+    loaded.composition = stored_composition(trained)
+    change(loaded.composition["run"])
+    loaded.save(folder / "agent")
     assert main(["evaluate", "agent"]) == 2
-    assert text in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert text in line
+
+
+def test_the_time_limit_of_training_also_limits_evaluations(
+    trained: Path, loaded: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded.composition = stored_composition(trained)
+    made_with(kwargs={"max_episode_steps": 3})(loaded.composition["run"])
+    loaded.save(folder / "agent")
+    assert main(["evaluate", "agent"]) == 0 and "mean 3, std 0" in capsys.readouterr().out
+    assert main(["watch", "agent", "--gif", "agent.gif"]) == 0 and "returns 3 in" in capsys.readouterr().out
+    assert main(["evaluate", "agent", "--env", "CartPole-v1"]) == 0 and "mean 3," not in capsys.readouterr().out

@@ -61,6 +61,24 @@ def test_an_invalid_option_is_said_once(child: Any, capsys: pytest.CaptureFixtur
     assert (out, err) == ("", "pfrl-like: error: argument --agent: x\n")
 
 
+def test_a_table_is_printed_if_other_seeds_have_finished(child: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    child("if seed == 1: print('x'); sys.exit(2)")
+    assert main(["train", "--seeds", "3", "--jobs", "1"]) == 2
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()[-3:]] == ["0.5", "failed", "not"]
+
+
+def test_the_first_seed_is_that_of_the_config(child: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    child("")
+    config = tmp_path / "run.toml"
+    command = "train", "--config", str(config), "--seeds", "2", "--quiet"
+    config.write_text("seed = 7")
+    assert main(command) == 0 and [line[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["7", "8"]
+    assert main([*command, "--seed", "0"]) == 0 and capsys.readouterr().out.splitlines()[1][0] == "0"
+    for text in ("seed = -1", "seed = 'x'", "seed ="):
+        config.write_text(text)
+        assert main(command) == 2 and "argument --config: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_all_children(child: Any, signum: int, capsys: pytest.CaptureFixture[str]) -> None:
     child(f"if seed == 1: os.kill(os.getppid(), {int(signum)})\ntime.sleep(600)")

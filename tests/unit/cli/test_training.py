@@ -1,16 +1,20 @@
 """The commands `train` and `fit`."""
 
 import json
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from cli_parts import TRAIN, records, run
+from cli_parts import ROOT, TRAIN, records, run
 
 from pfrl_like.cli import main
 from pfrl_like.datasets import get_pendulum
 from pfrl_like.runs.run_files import RECORD
 from pfrl_like.storage.manifest import WriterLock
+from pfrl_like.zoo.make import Made
 
 STEPS = "--steps", "60"
 FIT = (
@@ -114,6 +118,12 @@ def test_a_config_trains_again_and_options_replace_its_values(folder: Path) -> N
         ((*TRAIN, "--dataset", "pendulum"), "argument --dataset: dataset is given, but DQN learns online"),
         ((*FIT, "--dataset", "nothing.npz", "--env", "Pendulum-v1"), "argument --dataset: nothing.npz: "),
         ((*FIT, "--dataset", "nothing.npz"), "the option --env is required"),
+        (
+            ("fit", "--agent", "DQN", "--dataset", "cartpole"),
+            "argument --agent: dqn learns online, use the command train",
+        ),
+        (("fit", "--agent", "cqll", "--dataset", "pendulum"), "argument --agent: agent is 'cqll'"),
+        (("train", "--agent", "dqn", "--env", "nothing:X-v0"), "argument --env: No module named 'nothing'"),
         ((*TRAIN, "--set", "seed=1"), "argument --set: seed is no setting, use the option --seed"),
         (("train", "--config", "nothing.toml"), "argument --config: nothing.toml: "),
         (("train", "--config", "odd.toml"), "argument --config: odd.toml has the key 'learning_rate'"),
@@ -133,8 +143,25 @@ def test_an_invalid_option_is_named(
 
 def test_failed_training_has_status_1_and_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*TRAIN, *STEPS, "--set", "lr=1e30"]) == 1
-    assert "training failed: " in capsys.readouterr().err
-    assert only_run(folder).exists()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"training failed in results/{only_run(folder).name}: ")
+
+
+def test_a_directory_that_cannot_be_written_has_status_1(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "results").write_text("")
+    assert main([*TRAIN, *STEPS]) == 1
+    assert "training failed in results: " in capsys.readouterr().err
+
+
+def test_an_interrupted_new_run_says_how_it_continues(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Made, "train", interrupt)
+    assert main([*TRAIN, *STEPS, "--new"]) == 130
+    assert "interrupted; the same command without --new continues the run in results/" in capsys.readouterr().err
 
 
 def test_fit_learns_from_packaged_data_and_from_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,6 +172,39 @@ def test_fit_learns_from_packaged_data_and_from_files(folder: Path, capsys: pyte
     assert main([*FIT, "--dataset", "data.npz", "--env", "Pendulum-v1"]) == 0
     configs = [tomllib.loads(path.read_text()) for path in sorted((folder / "results").glob("*/run.toml"))]
     assert [config["dataset"] for config in configs] == ["pendulum", str(folder / "data.npz")]
+
+
+HOSTILE = "raise SystemExit('a file of the current directory was run')"
+
+
+def test_the_program_imports_a_file_of_the_current_directory_only_for_env(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = [each for each in sys.path if each]
+    monkeypatch.setattr(sys, "path", [*path])
+    monkeypatch.setenv("PYTHONSAFEPATH", "")
+    (folder / "gymnasium.py").write_text(HOSTILE)
+    (folder / "my_envs.py").write_text(
+        "import gymnasium\ngymnasium.register('My-v0', gymnasium.spec('CartPole-v1').entry_point)"
+    )
+    for env, added in (("CartPole-v1", []), ("my_envs:My-v0", [str(folder)])):
+        monkeypatch.setattr(sys, "argv", ["pfrl-like", "show", "dqn", env])
+        assert main() == 0
+        assert sys.path == [*path, *added]
+    assert not os.environ["PYTHONSAFEPATH"]
+
+
+@pytest.mark.slow
+def test_the_installed_program_runs_in_a_directory_with_other_modules(folder: Path) -> None:
+    for name in ("gymnasium", "torch", "numpy", "multiprocessing"):
+        (folder / f"{name}.py").write_text(HOSTILE)
+    program = folder / "bin" / "pfrl-like"
+    program.parent.mkdir()
+    program.write_text("import sys\nfrom pfrl_like.cli import main\nsys.exit(main())")
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(program), *TRAIN, *STEPS, "--seeds", "2"]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and "failed" not in done.stdout, done
 
 
 @pytest.mark.slow
