@@ -162,7 +162,7 @@ def _stored_environment(directory: str) -> tuple[str | None, list[Any]]:
                 raise ValueError(f"has the wrapper {name!r}, expected a wrapper of gymnasium or of this package")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(directory, f"has a {COMPOSITION} without a valid environment: {error}") from error
-    is_made_by_id = isinstance(base, composition.Call) and composition.names_of(base) == ["gymnasium.make"]
+    is_made_by_id = isinstance(base, composition.Call) and composition.names_of(base) == ["envs.make_env"]
     return (base._args[0] if is_made_by_id else None), wrappers
 
 

@@ -91,7 +91,7 @@ def test_export_writes_a_policy(trained: Path, folder: Path, capsys: pytest.Capt
     [
         (lambda plan: plan["env"]["calls"][0].update(args=["os:CartPole-v1"]), "name it with --env"),
         (lambda plan: plan["env"]["calls"][0].update(function={"name": "datasets.get_cartpole"}), "name it with --env"),
-        (lambda plan: plan["env"].update(value=[{"none": True}, [{"name": "gymnasium.make"}], []]), "has the wrapper"),
+        (lambda plan: plan["env"].update(value=[{"none": True}, [{"name": "envs.make_env"}], []]), "has the wrapper"),
         (lambda plan: plan.update(env=3), "without a valid environment"),
         (lambda plan: plan.pop("env"), "without a valid environment"),
     ],
