@@ -57,7 +57,7 @@ def actor_critic(
         spaces: Spaces of the environment.
         hidden_sizes: Sizes of the hidden layers.
         critic_hidden_sizes: Sizes of the hidden layers of the critics. If None, as those of the policy.
-        activation: Name of a module of `torch.nn`.
+        activation: One of `networks.ACTIVATIONS`.
         layer_norm: True to normalise the hidden layers of the critics (arXiv:2110.02034).
         batch_norm: True for batch normalisation in the critics, which are then not recurrent. If None, only in CrossQ.
         n_critics: Number of critics. If None, 10 in REDQ, 1 in DDPG, and 2 in the others.
@@ -153,7 +153,7 @@ def actor_and_critics(
         names: Names of the agent's arguments that differ from those above, keyed by those above.
         hidden_sizes: Sizes of the hidden layers.
         critic_hidden_sizes: Sizes of the hidden layers of the critics. If None, as those of the policy.
-        activation: Name of a module of `torch.nn`.
+        activation: One of `networks.ACTIVATIONS`.
         layer_norm: True to normalise the hidden layers of the critics (arXiv:2110.02034).
         batch_norm: True for batch normalisation in the critics, which are then not recurrent.
         n_quantiles: Number of quantiles of each critic. If None, the critics return expected returns.
@@ -165,8 +165,8 @@ def actor_and_critics(
         adam_betas: Coefficients of Adam's two running averages.
         **arguments: Other arguments of the agent, which are returned, too.
     """
-    layers = Layers(tuple(hidden_sizes), activation, recurrent=recurrent, standardize=standardize)
-    sizes = layers.hidden_sizes if critic_hidden_sizes is None else tuple(critic_hidden_sizes)
+    layers = Layers(hidden_sizes, activation, recurrent=recurrent, standardize=standardize)
+    sizes = layers.hidden_sizes if critic_hidden_sizes is None else critic_hidden_sizes
     critic_layers = dataclasses.replace(layers, hidden_sizes=sizes, layer_norm=layer_norm, batch_norm=batch_norm)
     critic_layers = dataclasses.replace(critic_layers, recurrent=recurrent and not batch_norm)
     policy = functools.partial(policy_of, layers, spaces, head)

@@ -2,25 +2,26 @@
 
 import difflib
 import functools
+import inspect
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 
-from pfrl_like.envs import make_env
+from pfrl_like.experiments import new_run_directory
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.random_seed import set_random_seed
 from pfrl_like.zoo.agents import Recipe, find_agent
-from pfrl_like.zoo.builder import Spaces, named_arguments
-from pfrl_like.zoo.composition import Call, Given, Name, as_value, evaluate, names_of, parts
-from pfrl_like.zoo.networks import says_channels_last
-from pfrl_like.zoo.plan import SEEDS_PER_RUN, Plan, call_with, make_dataset
-from pfrl_like.zoo.presets import TRAINING, preset
+from pfrl_like.zoo.builder import Spaces
+from pfrl_like.zoo.composition import Call, Given, as_value, evaluate, parts, to_json
+from pfrl_like.zoo.environment import base_of, with_time_limit, wrappers_of
+from pfrl_like.zoo.plan import Plan, call_with, make_dataset
+from pfrl_like.zoo.presets import TRAINING, is_of_other_environment, preset
 from pfrl_like.zoo.script import script
+from pfrl_like.zoo.training import check_training, has_epsilon, runner_of
 
 #: Addend of standard deviations, as in TD3+BC (arXiv:2106.06860, section 4).
 _LEAST_STD = 1e-3
@@ -32,7 +33,8 @@ class Made:
     Attributes:
         agent: The agent.
         env: Environment, or vector of environments, for training.
-        eval_env: Environment for evaluations. None if the caller passed an environment: the runner then makes its own.
+        eval_env: Environment for evaluations. None if the caller passed an environment and rewards are not scaled: the
+            runner then makes its own. For an offline agent, it is the environment of the caller.
         dataset: Dataset of an offline agent. None for the others.
         plan: The compositions.
         settings: All settings: those of the preset, and the caller's in their place.
@@ -42,9 +44,7 @@ class Made:
         self.plan, self._given, self.settings = plan, dict(given), dict(settings)
         torch.set_num_threads(plan.threads)
         set_random_seed(plan.seed)
-        self.env = plan.make_training_env(given)
-        own = plan.base_env is not None
-        self.eval_env = plan.make_env(given, SEEDS_PER_RUN * (plan.seed + 1) - 1, test=True) if own else None
+        self.env, self.eval_env = plan.make_envs(given)
         self.dataset = make_dataset(plan.dataset, given)
         self.agent = evaluate(plan.agent, {**given, "env": self.env})
         self.agent.composition = plan.to_json()
@@ -58,7 +58,8 @@ class Made:
         Args:
             steps: Number of training steps. If None, the preset's.
             outdir: Run directory. If None, a new one in "results".
-            **options: Other arguments of the runner, for example `resume`, `hooks` or `checkpoint_freq`.
+            **options: Other arguments of the runner, for example `resume`, `hooks` or `checkpoint_freq`. Functions of
+                `step_hooks` or `global_step_hooks` come after those that lower the learning rate.
 
         Returns:
             The result of the runner: the agent and a list of the evaluations, or as the runner documents.
@@ -67,7 +68,8 @@ class Made:
         check_counts(1, steps=steps)
         torch.set_num_threads(self.plan.threads)
         set_random_seed(self.plan.seed)
-        outdir = "results" if outdir is None else outdir
+        if outdir is None:
+            outdir = new_run_directory("results", self.plan.env_name, self.plan.agent_name, self.plan.seed)
         given = {"agent": self.agent, "env": self.env, "eval_env": self.eval_env, "dataset": self.dataset}
         given |= {"env_of_process": functools.partial(self.plan.env_of_process, self._given)}
         given |= {"steps": steps, "outdir": outdir}
@@ -94,8 +96,9 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
 
     Args:
         agent: Name of the agent, for example "dqn", "sac" or "PPO". An error lists the names.
-        env: Id of an environment, an environment, or a function without arguments that makes one. An id may name a
-            variant of the preset after "@", for example "Hopper-v5@100k".
+        env: Id of an environment, an environment, or a function without arguments that makes one. An environment is
+            the only one of the run (`n_envs` is 1). An id may name a variant of the preset after "@", for example
+            "Hopper-v5@100k".
         seed: Seed of all random streams. `make` and `train` set the global streams of Python, NumPy and torch.
         threads: Number of torch's threads, which `make` and `train` set.
         dataset: Dataset of an offline agent: an `MDPDataset`, or the name "cartpole" or "pendulum" of a set in this
@@ -105,50 +108,59 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
             (`steps`, `n_envs`, `reward_scale`, ...).
 
     Raises:
-        ValueError: If there is no such agent or environment, or the agent does not fit the environment's spaces.
-        TypeError: If a setting is unknown. The message contains the most similar one.
+        ValueError: If there is no such agent or environment, the agent does not fit the environment's spaces, or a
+            setting of training is out of range or not read.
+        TypeError: If a setting is unknown (the message contains the most similar one), or has no effect beside the
+            others, for example `lr` beside `optimizer`.
     """
     check_counts(0, seed=seed)
     check_counts(1, threads=threads)
     name, recipe = find_agent(agent)
     _check_settings(name, recipe, settings)
     given: dict[str, Any] = {}
-    env, variant = env.partition("@")[::2] if isinstance(env, str) else (env, "")
-    base_env, spaces, env_name = _base_env(env, given)
-    preset_name = f"{env_name}@{variant}" if variant else env_name
-    settings = {**preset(name, preset_name, spaces), **recipe.settings, **settings}
-    training = {**TRAINING, **{key: settings.pop(key) for key in [*settings] if key in TRAINING}}
-    wrappers, spaces, notes = _wrappers(spaces, training)
+    env, variant = _without_variant(env)
+    base_env, made, env_name = base_of(env, given)
+    usual = {**preset(name, env_name + variant, Spaces(made.observation_space, made.action_space)), **recipe.settings}
+    usual_training = {**TRAINING, **{key: usual.pop(key) for key in [*usual] if key in TRAINING}}
+    training = usual_training | {key: value for key, value in settings.items() if key in TRAINING}
+    check_training(recipe, training, usual_training)
+    wrappers, spaces, notes = wrappers_of(made, training)
+    if base_env is None:
+        notes += _adapt_to_one_env(recipe, settings, training)
+    else:
+        getattr(made, "close", lambda: None)()
     data = _dataset(recipe, dataset, env_name, given)
     if training["standardize_observations"] and data is not None:
-        settings = {**_moments(make_dataset(data, given)), **settings}
+        usual |= _moments(make_dataset(data, given))
     if recipe.class_name == "A2C":
-        settings.setdefault("num_processes", training["n_envs"])
-    scale, limit = training["reward_scale"], training["max_episode_steps"]
-    if limit is not None:
-        base_env = _with_time_limit(base_env, limit)
-    values = {key: _value(key, value, given) for key, value in settings.items()}
+        usual["num_processes"] = training["n_envs"]
+        if settings.get("num_processes", training["n_envs"]) != training["n_envs"]:
+            n_processes = settings["num_processes"]
+            raise ValueError(f"num_processes is {n_processes!r}, expected n_envs, which is {training['n_envs']}")
+    own = {key: value for key, value in settings.items() if key not in TRAINING}
+    values = {key: _value(key, value, given) for key, value in {**usual, **own}.items()}
     composed = recipe.build(recipe.class_name, spaces, **values)
+    _check_effects(recipe, spaces, composed, values, {key: usual[key] for key in usual.keys() & own.keys()}, own)
+    if training["anneal_epsilon"] and not usual_training["anneal_epsilon"] and not has_epsilon(composed):
+        raise ValueError("anneal_epsilon is True, but the explorer has no epsilon that falls: leave it out")
+    scale = 1 if recipe.runner == "offline" else training["reward_scale"]
     n_envs = 0 if recipe.runner != "online" else training["n_envs"]
-    return Made(
-        Plan(
-            agent_name=name,
-            env_name=env_name,
-            seed=seed,
-            threads=threads,
-            steps=training["steps"],
-            base_env=base_env,
-            wrappers=wrappers,
-            training_wrappers=[] if scale == 1 else [parts.wrappers.ScaleReward(Given("env"), scale)],
-            n_envs=n_envs if n_envs > 1 else 0,
-            dataset=data,
-            agent=composed,
-            train=_runner(recipe, composed, training, base_env is not None),
-            notes=notes,
-        ),
-        given,
-        {**training, **settings},
+    plan = Plan(
+        agent_name=name,
+        env_name=env_name,
+        seed=seed,
+        threads=threads,
+        steps=training["steps"],
+        base_env=with_time_limit(base_env, training["max_episode_steps"]),
+        wrappers=wrappers,
+        training_wrappers=[] if scale == 1 else [parts.wrappers.ScaleReward(Given("env"), scale)],
+        n_envs=n_envs if n_envs > 1 else 0,
+        dataset=data,
+        agent=composed,
+        train=runner_of(recipe, composed, training, base_env is not None or data is not None or scale != 1),
+        notes=notes,
     )
+    return Made(plan, given, {**training, **usual, **own})
 
 
 #: Other libraries' names of settings.
@@ -167,46 +179,54 @@ def _check_settings(name: str, recipe: Recipe, settings: Mapping[str, Any]) -> N
             raise TypeError(f"{name} has no setting {key!r}; the nearest is {nearest!r}. Settings: {', '.join(known)}")
 
 
-def _base_env(env: Any, given: dict[str, Any]) -> tuple[Call | None, Spaces, str]:
-    """Return the call that makes an environment (None for an environment of the caller), its spaces and its name."""
-    if isinstance(env, str):
-        base: Call | None = parts.gymnasium.make(env)
-        made = make_env(env)
-    elif callable(env) and not hasattr(env, "step"):
-        base = Given("env_fn")()
-        given["env_fn"] = env
-        made = env()
-    else:
-        base, made = None, env
-        given["env"] = env
-    spec = getattr(made, "spec", None)
-    name = env if isinstance(env, str) else getattr(spec, "id", None) or type(made).__name__
-    spaces = Spaces(made.observation_space, made.action_space)
-    if base is not None:
-        made.close()
-    return base, spaces, name
+def _without_variant(env: Any) -> tuple[Any, str]:
+    """Return the environment, and the end "@..." of an id that names a variant of the preset."""
+    if not isinstance(env, str):
+        return env, ""
+    if is_of_other_environment(env):
+        raise ValueError(
+            f"env is {env!r}, a preset for another environment than {env.partition('@')[0]}: pass a function that "
+            "makes the environment, and the settings as arguments"
+        )
+    env_id, at, variant = env.partition("@")
+    return env_id, at + variant
 
 
-def _wrappers(spaces: Spaces, training: Mapping[str, Any]) -> tuple[list[Call], Spaces, list[str]]:
-    """Return the wrappers of the environment, the spaces of the wrapped environment, and notes about both."""
-    wrappers, notes = [], []
-    obs, action = spaces.obs, spaces.action
-    if training["float32_observations"] and _has_float64(obs):
-        wrappers.append(parts.wrappers.CastObservationToFloat32(Given("env")))
-        notes.append("Observations of float64 are cast to float32.")
-    if says_channels_last(obs):
-        notes.append("Images have their channels last: the first layer turns them to the front.")
-    if training["rescale_actions"] and space_kind(action) == "box" and _needs_rescaling(action):
-        wrappers.append(parts.wrappers.NormalizeActionSpace(Given("env")))
-        notes.append(f"Actions of the agent are in [-1, 1]. The environment's are in {_bounds(action)}.")
-        action = gymnasium.spaces.Box(-1.0, 1.0, action.shape, action.dtype.type)
-    return wrappers, Spaces(obs, action), notes
+def _adapt_to_one_env(recipe: Recipe, settings: Mapping[str, Any], training: dict[str, Any]) -> list[str]:
+    """Change settings of training for an environment of the caller, which cannot be made twice. Return notes."""
+    way_out = "pass an id, or a function that makes environments"
+    if recipe.runner == "async":
+        raise ValueError(f"env is an environment, but {recipe.class_name} needs one in every process: {way_out}")
+    if settings.get("n_envs", 1) > 1:
+        raise ValueError(f"n_envs is {settings['n_envs']}, but env is a single environment: {way_out}")
+    n_envs, training["n_envs"] = training["n_envs"], 1
+    return [f"The preset has {n_envs} environments. The caller's environment is the only one."] if n_envs > 1 else []
 
 
-def _with_time_limit(base_env: Call | None, limit: int) -> Call:
-    if base_env is None or not isinstance(base_env._function, Name):
-        raise ValueError(f"max_episode_steps is {limit}, expected None, because only environments with an id have one")
-    return Call(base_env._function, base_env._args, {"max_episode_steps": limit})
+def _check_effects(
+    recipe: Recipe, spaces: Spaces, composed: Call, values: Mapping[str, Any], usual: Mapping[str, Any], own: Any
+) -> None:
+    """Raise an error if a setting of the caller's changes nothing, for example `lr` beside `optimizer`.
+
+    Args:
+        recipe: Recipe of the agent.
+        spaces: Spaces of the environment.
+        composed: The agent.
+        values: Settings of which the agent is composed.
+        usual: The preset's settings that the caller's replace.
+        own: The caller's settings.
+    """
+    for key, parameter in inspect.signature(recipe.build).parameters.items():
+        if key not in own or _plain(own[key]) == _plain(usual.get(key, parameter.default)):
+            continue
+        rest = {name: value for name, value in values.items() if name != key}
+        rest |= {key: as_value(usual[key])} if key in usual else {}
+        try:
+            other = to_json(recipe.build(recipe.class_name, spaces, **rest))
+        except (TypeError, ValueError):  # the agent needs the setting
+            continue
+        if other == to_json(composed):
+            raise TypeError(f"{key} is {own[key]!r:.80}, but has no effect on this {recipe.class_name}: leave it out")
 
 
 def _moments(dataset: Any) -> dict[str, list[float]]:
@@ -218,22 +238,6 @@ def _moments(dataset: Any) -> dict[str, list[float]]:
     return {"obs_mean": observations.mean(0).round(6).tolist(), "obs_std": std.round(6).tolist()}
 
 
-def _has_float64(space: Any) -> bool:
-    if space_kind(space) == "dict":
-        return any(map(_has_float64, space.spaces.values()))
-    return space_kind(space) == "box" and space.dtype == np.float64
-
-
-def _needs_rescaling(space: Any) -> bool:
-    is_finite = bool(np.isfinite(space.low).all() and np.isfinite(space.high).all())
-    return is_finite and not (bool((space.low == -1).all()) and bool((space.high == 1).all()))
-
-
-def _bounds(space: Any) -> str:
-    low, high = {*space.low.ravel().tolist()}, {*space.high.ravel().tolist()}
-    return f"[{low.pop():g}, {high.pop():g}]" if len(low) == len(high) == 1 else "their bounds"
-
-
 def _value(name: str, value: Any, given: dict[str, Any]) -> Any:
     """Return a setting as a value of a composition. Objects of the caller become `Given`s."""
     try:
@@ -241,6 +245,14 @@ def _value(name: str, value: Any, given: dict[str, Any]) -> Any:
     except TypeError:
         given[name] = value
         return Given(name)
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting with lists in place of tuples. Objects of the caller become None, which no default equals."""
+    try:
+        return json.dumps(as_value(value))
+    except (TypeError, ValueError):
+        return None
 
 
 #: Names of the datasets in this package, keyed by the id of the environment.
@@ -261,42 +273,3 @@ def _dataset(recipe: Recipe, dataset: Any, env_name: str, given: dict[str, Any])
         return getattr(parts.datasets, f"get_{dataset}")()
     given["dataset"] = dataset
     return Given("dataset")
-
-
-def _runner(recipe: Recipe, agent: Call, training: Mapping[str, Any], has_eval_env: bool) -> Call:
-    """Return the call of the runner."""
-    hooks = _schedules(agent, training)
-    evaluation = {"eval_interval": Given("eval_interval"), "eval_n_episodes": training["eval_n_episodes"]}
-    evaluation["eval_n_steps"] = None
-    if has_eval_env and recipe.runner != "async":
-        evaluation["eval_env"] = Given("eval_env")
-    step_hooks = {"step_hooks": hooks} if hooks else {}
-    common = {"steps": Given("steps"), "outdir": Given("outdir"), **evaluation}
-    runners, agent_and_env = parts.experiments, (Given("agent"), Given("env"))
-    if recipe.runner == "async":
-        async_hooks = {"global_step_hooks": hooks} if hooks else {}
-        envs = {"processes": training["processes"], "make_env": Given("env_of_process")}
-        call: Call = runners.train_agent_async(agent=Given("agent"), **envs, **common, **async_hooks)
-    elif recipe.runner == "offline":
-        call = runners.train_agent_offline(Given("agent"), Given("dataset"), **common, **step_hooks)
-    elif training["n_envs"] > 1:
-        call = runners.train_agent_batch_with_evaluation(*agent_and_env, **common, **step_hooks)
-    else:
-        call = runners.train_agent_with_evaluation(*agent_and_env, **common, **step_hooks)
-    return call
-
-
-def _schedules(agent: Call, training: Mapping[str, Any]) -> list[Any]:
-    """Return the hooks that lower the learning rates and epsilon to 0. Optimisers of the caller are left alone."""
-    schedule, arguments, hooks = parts.experiments.ScheduleHook, named_arguments(agent), []
-    if training["lr_decay"] == "linear":
-        hold = {"hold": training["lr_hold"]} if training["lr_hold"] else {}
-        for name, value in arguments.items():
-            first = value[0] if isinstance(value, list) else value
-            if name.endswith(("optimizer", "optimizers")) and isinstance(first, Call):
-                held = name if first is value else "q_func*_optimizer"
-                hooks.append(schedule(Given("steps"), first._kwargs["lr"], 0.0, f"{held}.lr", **hold))
-    explorer = arguments.get("explorer")
-    if training["anneal_epsilon"] and names_of(explorer) == ["explorers.LinearDecayEpsilonGreedy"]:
-        hooks.append(schedule(Given("steps"), arguments["explorer"]._args[1], 0.0, "explorer.end_epsilon"))
-    return hooks

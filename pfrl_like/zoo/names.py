@@ -30,10 +30,9 @@ _OF_AGENTS = {
 }  # fmt: skip
 #: Names that only scripts contain: environments, runners, files.
 _OF_SCRIPTS = {
-    "gymnasium": "make",
     "torch": "set_num_threads",
     "pfrl_like.datasets": "get_cartpole get_pendulum",
-    "pfrl_like.envs": "SerialVectorEnv",
+    "pfrl_like.envs": "SerialVectorEnv make_env",
     "pfrl_like.experiments": """ScheduleHook train_agent_async train_agent_batch_with_evaluation train_agent_offline
         train_agent_with_evaluation""",
     "pfrl_like.utils": "set_random_seed",

@@ -2,14 +2,18 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.zoo.composition import parts
 
 _own = parts.pfrl_like.nn
+#: Names of activations, modules of `torch.nn`.
+ACTIVATIONS = ("ReLU", "Tanh", "GELU", "SiLU")
 #: Convolutions (channels, kernel size, stride) for images of at least 36 pixels (doi:10.1038/nature14236), and for
 #: smaller ones (arXiv:1903.03176).
 _LARGE, _SMALL = ((32, 8, 4), (64, 4, 2), (64, 3, 1)), ((16, 3, 1),)
@@ -48,13 +52,18 @@ def first_layers(space: Any, embedding_size: int = 64) -> Body:
         encoders = {key: in_sequence(body.layers) for key, body in bodies.items()}
         size, has_images = sum(body.size for body in bodies.values()), any(body.has_images for body in bodies.values())
         return Body((_own.DictEncoder(encoders),), size, has_images=has_images)
+    if kind == "discrete" and getattr(space, "start", None):
+        raise ValueError(
+            f"the observation space is {space}, expected a start of 0: subtract {space.start} in a wrapper"
+        )
     if kind == "discrete":
         return Body((parts.nn.Embedding(int(space.n), embedding_size),), embedding_size)
     if kind in ("multi_discrete", "multi_binary") and len(space.shape) == 1:
         return Body((_own.ToFloat(),), space.shape[0])
     if kind != "box" or not space.shape:
         raise ValueError(
-            f"the observation space is {space}, expected a Box, Discrete, MultiDiscrete, or a Dict of them"
+            f"the observation space is {space}, expected a Box, Discrete, MultiDiscrete, MultiBinary, or a Dict of "
+            "them: a wrapper of the environment can return one of these"
         )
     if len(space.shape) == 3 and min(space.shape[:2] if _is_channels_last(space) else space.shape[1:]) >= 3:
         return _convolutions(space)
@@ -71,7 +80,7 @@ def _is_channels_last(space: Any) -> bool:
 def _convolutions(space: Any) -> Body:
     channels_last = _is_channels_last(space)
     *sides, channels = space.shape if channels_last else (*space.shape[1:], space.shape[0])
-    divisor = 255 if space.dtype == np.uint8 and np.max(space.high) > 1 else 1
+    divisor = 255 if np.min(space.low) == 0 and 1 < np.max(space.high) <= 255 else 1
     layers = [_own.ToFloat(divisor, channels_last=channels_last)]
     for n_out, kernel, stride in _LARGE if min(sides) >= 36 else _SMALL:
         layers += [parts.nn.Conv2d(channels, n_out, kernel, stride), parts.nn.ReLU()]
@@ -92,7 +101,7 @@ class Layers:
 
     Attributes:
         hidden_sizes: Sizes of the hidden layers.
-        activation: Name of a module of `torch.nn`, for example "ReLU".
+        activation: One of `ACTIVATIONS`.
         layer_norm: True to normalise each hidden layer before its activation (arXiv:1607.06450).
         orthogonal: True for orthogonal initial weights.
         noise: Initial scale of the noise of linear layers (arXiv:1706.10295). None for layers without noise.
@@ -101,7 +110,7 @@ class Layers:
         standardize: Layer that standardises observations. None if observations remain as they are.
     """
 
-    hidden_sizes: tuple[int, ...]
+    hidden_sizes: Sequence[int]
     activation: str = "ReLU"
     layer_norm: bool = False
     orthogonal: bool = False
@@ -109,6 +118,22 @@ class Layers:
     recurrent: bool = False
     batch_norm: bool = False
     standardize: Any = None
+
+    def __post_init__(self) -> None:
+        """Check the settings of the caller.
+
+        Raises:
+            TypeError: If `hidden_sizes` is no list of integers.
+            ValueError: If a size is not positive, or the activation is unknown.
+        """
+        if isinstance(self.hidden_sizes, str) or not isinstance(self.hidden_sizes, Sequence):
+            raise TypeError(
+                f"hidden_sizes is {self.hidden_sizes!r:.80}, expected a list of sizes, for example [64, 64]"
+            )
+        for size in self.hidden_sizes:
+            check_counts(1, hidden_sizes=size)
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(f"activation is {self.activation!r:.80}, expected one of {', '.join(ACTIVATIONS)}")
 
     def linear(self, n_in: int, n_out: int, gain: float = math.sqrt(2)) -> Any:
         """Return a linear layer. `gain` is the factor of orthogonal initial weights."""

@@ -61,7 +61,7 @@ def offline(
         spaces: Spaces of the environment. Actions must be Discrete if the name begins with "Discrete", otherwise
             vectors in [-1, 1].
         hidden_sizes: Sizes of the hidden layers.
-        activation: Name of a module of `torch.nn`.
+        activation: One of `networks.ACTIVATIONS`.
         layer_norm: True to normalise the hidden layers of critics, value functions and Q-functions.
         recurrent: True for a GRU in place of the last hidden layer. The replay buffer then has episodes.
         actor_lr: Learning rate of the policy.
@@ -92,7 +92,7 @@ def offline(
     if name in _TRANSFORMERS and arguments.get("target_return") is None:
         raise ValueError(f"target_return is missing, the return that {name} aims at in each episode: pass a number")
     standardize = _standardize(spaces, obs_mean, obs_std)
-    layers = Layers(tuple(hidden_sizes), activation, recurrent=recurrent, standardize=standardize)
+    layers = Layers(hidden_sizes, activation, recurrent=recurrent, standardize=standardize)
     of_critics: dict[str, Any] = {
         "hidden_sizes": hidden_sizes, "activation": activation, "layer_norm": layer_norm, "recurrent": recurrent,
         "standardize": standardize, "lr": critic_lr, "adam_eps": adam_eps,

@@ -1,6 +1,7 @@
 """Builders of agents that learn from their own last steps: PPO, TRPO, A2C, REINFORCE, A3C, ACER."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -47,7 +48,7 @@ def on_policy(
         name: Class of the agent.
         spaces: Spaces of the environment. Actions are Discrete, MultiDiscrete, MultiBinary, or a Box of one axis.
         hidden_sizes: Sizes of the hidden layers.
-        activation: Name of a module of `torch.nn`.
+        activation: One of `networks.ACTIVATIONS`.
         layer_norm: True to normalise the hidden layers.
         orthogonal: True for orthogonal initial weights, which are small in the last layer of the policy
             (arXiv:2005.12729, section 3).
@@ -66,7 +67,7 @@ def on_policy(
     Raises:
         ValueError: If `normalize` is True, but the agent or the observations do not allow it.
     """
-    layers = Layers(tuple(hidden_sizes), activation, layer_norm, orthogonal, recurrent=recurrent)
+    layers = Layers(hidden_sizes, activation, layer_norm, orthogonal, recurrent=recurrent)
     given = {"model": model, "policy": policy, "vf": vf}
     made = _networks(name, layers, spaces, {key: part for key, part in given.items() if part is not None})
     if normalize:
@@ -132,7 +133,7 @@ def acer(
         name: Class of the agent, "ACER".
         spaces: Spaces of the environment. Actions are Discrete or a Box of one axis.
         hidden_sizes: Sizes of the hidden layers.
-        activation: Name of a module of `torch.nn`.
+        activation: One of `networks.ACTIVATIONS`.
         layer_norm: True to normalise the hidden layers.
         orthogonal: True for orthogonal initial weights, which are small in the last layer of the policy
             (arXiv:2005.12729, section 3).
@@ -151,7 +152,7 @@ def acer(
         ValueError: If the actions are neither Discrete nor a Box of one axis.
     """
     if model is None:
-        layers = Layers(tuple(hidden_sizes), activation, layer_norm, orthogonal, recurrent=recurrent)
+        layers = Layers(hidden_sizes, activation, layer_norm, orthogonal, recurrent=recurrent)
         if recurrent or layers.body(spaces.obs).has_images:
             body, last, features = _split(layers, spaces)
             model = layers.sequence([*body, _acer_head(last, features, layers.hidden_sizes[-1:], n_samples)])
@@ -163,7 +164,7 @@ def acer(
     return _agent(name, made, optimizer, lr, adam_eps, recurrent, arguments)
 
 
-def _acer_head(layers: Layers, spaces: Spaces, advantage_sizes: tuple[int, ...], n_samples: int) -> Any:
+def _acer_head(layers: Layers, spaces: Spaces, advantage_sizes: Sequence[int], n_samples: int) -> Any:
     """Return the head of ACER. The advantage of continuous actions has hidden layers of `advantage_sizes`."""
     if space_kind(spaces.action) not in ("discrete", "box"):
         raise ValueError(f"the action space is {spaces.action}, expected Discrete or a Box of one axis for ACER")

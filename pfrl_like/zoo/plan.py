@@ -1,11 +1,12 @@
 """The plan of a run: what `make` makes, what the script prints, and what is stored beside an agent."""
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.envs import SerialVectorEnv, make_env
 from pfrl_like.zoo.composition import Call, Given, evaluate, givens_of, names_of, to_json
 
 #: Environments of a run have the seeds `SEEDS_PER_RUN * seed + i`. The last of them is for evaluation.
@@ -75,23 +76,37 @@ class Plan:
             seed: Seed of the environment and of its action space.
             test: True for an environment for evaluation.
         """
-        env = given["env"] if self.base_env is None else evaluate(self.base_env, given)
+        env = evaluate(Given("env") if self.base_env is None else self.base_env, given)
         for wrapper in [*self.wrappers, *([] if test else self.training_wrappers)]:
             env = evaluate(wrapper, {"env": env})
-        env.reset(seed=seed)
-        env.action_space.seed(seed)
-        return env
+        return make_env(env, seed=seed)
 
     def env_of_process(self, given: Mapping[str, Any], index: int, test: bool) -> Any:
         """Make the environment of one of several processes."""
         return self.make_env(given, SEEDS_PER_RUN * self.seed + index, test)
 
-    def make_training_env(self, given: Mapping[str, Any]) -> Any:
-        """Make the environment, or the vector of environments, in which the agent is trained."""
-        first = SEEDS_PER_RUN * self.seed
-        if not self.n_envs:
-            return self.make_env(given, first)
-        return SerialVectorEnv([self.make_env(given, first + i) for i in range(self.n_envs)])
+    def copies_env(self) -> bool:
+        """True if the caller's environment is copied for evaluations, in which rewards are not scaled."""
+        return self.base_env is None and bool(self.training_wrappers)
+
+    def make_envs(self, given: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Make the environment, or the vector of environments, for training, and the environment for evaluations.
+
+        Raises:
+            ValueError: If the caller's environment must be copied and cannot be, or the caller's function returns the
+                same environment again.
+        """
+        first, last = SEEDS_PER_RUN * self.seed, SEEDS_PER_RUN * (self.seed + 1) - 1
+        copied = {**given, "env": _copy(given["env"])} if self.copies_env() else None
+        envs = [self.make_env(given, first + i) for i in range(max(self.n_envs, 1))]
+        env = SerialVectorEnv(envs) if self.n_envs else envs[0]
+        if self.base_env is None:
+            eval_env = self.make_env(copied, last, test=True) if copied else env if self.dataset is not None else None
+            return env, eval_env
+        eval_env = self.make_env(given, last, test=True)
+        if len({id(getattr(each, "unwrapped", each)) for each in [*envs, eval_env]}) <= len(envs):
+            raise ValueError("env returns the same environment again, expected a function that makes new environments")
+        return env, eval_env
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON. The agent's composition is at its top level, see `composition.to_json`."""
@@ -103,6 +118,16 @@ class Plan:
         }
 
 
+def _copy(env: Any) -> Any:
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:  # an environment may contain objects that cannot be copied
+        raise ValueError(
+            f"reward_scale is not 1, and env ({type(env).__name__}) cannot be copied for evaluations, in which rewards "
+            f"are not scaled ({error!r:.80}): set reward_scale=1, or pass a function that makes the environment"
+        ) from error
+
+
 def make_dataset(dataset: Any, given: Mapping[str, Any]) -> Any:
     """Return the dataset of a composition. None if the composition is None."""
     made = evaluate(dataset, given)
@@ -110,7 +135,7 @@ def make_dataset(dataset: Any, given: Mapping[str, Any]) -> Any:
 
 
 def call_with(call: Call, given: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-    """Evaluate a call with further keyword arguments, which replace its own.
+    """Evaluate a call with further keyword arguments, which replace its own. Step hooks come after its own.
 
     Raises:
         TypeError: If the function has no parameter of this name.
@@ -119,4 +144,9 @@ def call_with(call: Call, given: Mapping[str, Any], options: Mapping[str, Any]) 
     args = [evaluate(part, given) for part in call._args]
     kwargs = {name: evaluate(part, given) for name, part in call._kwargs.items() if name not in options}
     positional = dict(zip(inspect.signature(function).parameters, args, strict=False))
-    return function(**(positional | kwargs | dict(options)))
+    hooks = {
+        name: [*evaluate(call._kwargs[name], given), *options[name]]
+        for name in ("step_hooks", "global_step_hooks")
+        if name in options and name in call._kwargs
+    }
+    return function(**(positional | kwargs | dict(options) | hooks))

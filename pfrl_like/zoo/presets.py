@@ -113,8 +113,18 @@ def score_of(agent: str, env_id: str | None) -> dict[str, Any] | None:
 
 
 def is_tuned(agent: str, env_id: str | None) -> bool:
-    """Return True if there are scores of the preset of the agent for the environment, see `score_of`."""
-    return score_of(agent, env_id) is not None
+    """Return True if there are scores of the preset of the agent for this very environment, see `score_of`."""
+    return score_of(agent, env_id) is not None and not is_of_other_environment(env_id or "")
+
+
+def is_of_other_environment(env_id: str) -> bool:
+    """True if `env_id` is a variant for another environment than the one that its id makes."""
+    return any(env_id in _file(family).get("other_environments", ()) for family in _families())
+
+
+def is_atari(env_id: str) -> bool:
+    """True if an id is that of a game of the Arcade Learning Environment."""
+    return any(fnmatch.fnmatchcase(env_id, pattern) for pattern in _file("atari")["ids"])
 
 
 def preset_names() -> list[tuple[str, str]]:
@@ -128,7 +138,7 @@ def describe() -> list[Description]:
     for shown, env_id, agent in _named():
         score = score_of(agent, env_id)
         text = "" if score is None else _score_text(agent, score)
-        rows.append(Description(shown, agent, score is not None, text, _merged(agent, env_id, None)["source"]))
+        rows.append(Description(shown, agent, is_tuned(agent, env_id), text, _merged(agent, env_id, None)["source"]))
     return rows
 
 
@@ -195,7 +205,7 @@ def _kind(spaces: "Spaces | None") -> str:
 
     def has_image(space: Any) -> bool:
         if hasattr(space, "spaces"):
-            return any(map(has_image, space.spaces.values()))
+            return any(map(has_image, getattr(space.spaces, "values", lambda: space.spaces)()))
         return space.shape is not None and len(space.shape) == 3
 
     return "image" if spaces is not None and has_image(spaces.obs) else "vector"

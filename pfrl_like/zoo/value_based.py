@@ -50,7 +50,7 @@ def q_learning(
         name: Class of the agent.
         spaces: Spaces of the environment. Actions must be Discrete.
         hidden_sizes: Sizes of the hidden layers.
-        activation: Name of a module of `torch.nn`.
+        activation: One of `networks.ACTIVATIONS`.
         layer_norm: True to normalise the hidden layers.
         noise: Initial scale of noisy linear layers (arXiv:1706.10295), which explore in place of epsilon-greedy. None
             for layers without noise.
@@ -83,7 +83,7 @@ def q_learning(
     n_actions = spaces.n_actions()
     if q_function is None:
         options = {"noise": noise, "recurrent": recurrent, "standardize": standardize}
-        layers = Layers(tuple(hidden_sizes), activation, layer_norm, **options)
+        layers = Layers(hidden_sizes, activation, layer_norm, **options)
         body = layers.body(spaces.obs)
         hidden, size = body.layers, body.size
         if "IQN" in name or name == "FQF":

@@ -24,8 +24,7 @@ from pfrl_like.zoo.presets import GROUPS, TRAINING
 #: Settings with which every agent learns within a few steps.
 SMALL = {
     "hidden_sizes": (8,), "replay_start_size": 20, "minibatch_size": 16, "update_steps": 5, "batch_size_per_update": 16,
-    "n_critic_updates": 2, "n_actor_updates": 2, "vf_batch_size": 16, "target_return": 200.0, "context_size": 4,
-    "num_steps": 1,
+    "n_critic_updates": 2, "n_actor_updates": 2, "vf_batch_size": 16, "target_return": 200.0, "num_steps": 1,
 }  # fmt: skip
 RARE = {"value_based": {"update_interval": 8, "n_times_update": 1, "target_update_interval": 16}}
 RARE |= {"on_policy": {"update_interval": 64}}
@@ -44,6 +43,8 @@ def small(name: str, **settings: Any) -> Any:
     used = {key: value for key, value in own.items() if key in known}
     if GROUP[name] == "offline":
         used |= {"replay_start_size": 16}
+    if "transformer" in name:
+        used = {key: value for key, value in used.items() if key != "hidden_sizes"} | {"context_size": 4}
     return pfrl.make(name, env_of(name), **used | {"eval_n_episodes": 1} | settings)
 
 
@@ -57,7 +58,7 @@ def digest(agent: Any) -> str:
     return total.hexdigest()
 
 
-def run_script(made: Any, outdir: Path, steps: int, *objects: Any) -> Any:
+def run_script(made: Any, outdir: Path | None, steps: int, *objects: Any) -> Any:
     """The agent of the printed script."""
     scope: dict[str, Any] = {"__name__": "script"}
     exec(made.script(), scope)
@@ -186,12 +187,144 @@ def test_a_time_limit_replaces_that_of_the_environment() -> None:
         ("dqn", {"dataset": "cartpole"}, ValueError, "DQN learns online"),
         ("dqn", {"seed": -1}, ValueError, "seed is -1"),
         ("dqn", {"threads": 0}, ValueError, "threads is 0"),
+        ("dqn", {"steps": 0}, ValueError, "steps is 0"),
+        ("dqn", {"eval_n_episodes": 1.5}, TypeError, "eval_n_episodes is 1.5"),
+        ("dqn", {"reward_scale": 0}, ValueError, "reward_scale is 0, expected a positive number"),
+        ("dqn", {"reward_scale": "1"}, TypeError, "reward_scale is '1'"),
+        ("dqn", {"lr_decay": "cosine"}, ValueError, "lr_decay is 'cosine', expected 'none' or 'linear'"),
+        ("dqn", {"lr_hold": 1.0}, ValueError, "lr_hold is 1.0, expected a share"),
+        ("dqn", {"lr_hold": 0.5, "lr_decay": "none"}, ValueError, "set lr_decay='linear'"),
+        ("dqn", {"rescale_actions": 1}, TypeError, "rescale_actions is 1"),
+        ("dqn", {"processes": 3}, ValueError, "processes is 3, but DQN is trained with one process"),
+        ("dqn", {"standardize_observations": True}, ValueError, "standardize_observations is True"),
+        ("a3c", {"n_envs": 4}, ValueError, "n_envs is 4, but A3C is trained with several processes"),
+        ("discrete_cql", {"reward_scale": 0.5}, ValueError, "but DiscreteCQL is trained with a dataset"),
+        ("dqn", {"anneal_epsilon": True, "noise": 0.5}, ValueError, "the explorer has no epsilon that falls"),
+        ("a2c", {"num_processes": 3}, ValueError, "num_processes is 3, expected n_envs, which is 8"),
+        ("dqn", {"hidden_sizes": 64}, TypeError, "hidden_sizes is 64, expected a list of sizes"),
+        ("dqn", {"hidden_sizes": "64"}, TypeError, "hidden_sizes is '64'"),
+        ("dqn", {"hidden_sizes": (64, 0)}, ValueError, "hidden_sizes is 0"),
+        ("dqn", {"activation": "Relu"}, ValueError, "activation is 'Relu', expected one of ReLU"),
+        ("dqn", {"v_min": 3.0}, TypeError, "v_min is 3.0, but has no effect on this DQN"),
+        ("dqn", {"lr": 0.5, "optimizer": object()}, TypeError, "lr is 0.5, but has no effect on this DQN"),
+        ("dqn", {"capacity": 7, "replay_buffer": object()}, TypeError, "capacity is 7, but has no effect"),
+        ("ppo", {"hidden_sizes": (7,), "model": object()}, TypeError, "hidden_sizes is (7,), but has no effect"),
     ],
 )
 def test_mistakes_are_named(agent: Any, settings: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error) as raised:
         pfrl.make(agent, "CartPole-v1", **settings)
     assert text in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "settings", "error", "text"),
+    [
+        (
+            "ppo",
+            RandomEnv(OBS["vector"], ACTIONS["Box"]),
+            {"n_envs": 2},
+            ValueError,
+            "n_envs is 2, but env is a single",
+        ),
+        ("a3c", RandomEnv(OBS["vector"], ACTIONS["Box"]), {}, ValueError, "A3C needs one in every process"),
+        ("ppo", pfrl.envs.make_vec("CartPole-v1", 2), {}, ValueError, "env is a vector of 2 environments"),
+        ("ppo", lambda: pfrl.envs.make_vec("CartPole-v1", 2), {}, ValueError, "pass an id, or a function"),
+        ("ppo", gymnasium.spec("CartPole-v1"), {}, TypeError, "env is the EnvSpec of CartPole-v1"),
+        ("ppo", 3, {}, TypeError, "env is 3, expected an id, an environment, or a function"),
+        ("dqn", "ALE/Pong-v5", {}, ValueError, "see examples/atari"),
+        ("ppo", RandomEnv(gymnasium.spaces.Discrete(3, start=1), ACTIONS["Box"]), {}, ValueError, "subtract 1"),
+        (
+            "ppo",
+            RandomEnv(gymnasium.spaces.Tuple([OBS["vector"]]), ACTIONS["Box"]),
+            {},
+            ValueError,
+            "a Dict of them: a wrapper",
+        ),
+        ("ppo", (lambda env: lambda: env)(RandomEnv(OBS["vector"], ACTIONS["Box"])), {}, ValueError, "the same env"),
+        ("ppo", gymnasium.Wrapper, {}, TypeError, "env"),
+    ],
+)
+def test_environments_that_do_not_fit_are_refused(
+    agent: str, env: Any, settings: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error) as raised:
+        pfrl.make(agent, env, **settings)
+    assert text in str(raised.value)
+
+
+def test_an_environment_of_the_caller_is_the_only_one() -> None:
+    env = RandomEnv(OBS["vector"], ACTIONS["Box"])
+    for name in ("ppo", "a2c"):
+        made = pfrl.make(name, env)
+        assert made.env is env and made.settings["n_envs"] == 1
+        assert "The preset has 8 environments. The caller's environment is the only one." in made.script()
+
+
+def test_evaluations_in_a_copy_of_the_callers_environment_have_rewards_as_they_are(tmp_path: Path) -> None:
+    def env() -> gymnasium.Env[Any, Any]:
+        return RandomEnv(OBS["vector"], ACTIONS["Box"])
+
+    settings: dict[str, Any] = {"hidden_sizes": (4,), "update_interval": 8, "minibatch_size": 4, "reward_scale": 0.5}
+    made = pfrl.make("ppo", env(), **settings)
+    assert made.env.env is not made.eval_env
+    made.eval_env.reset()
+    assert made.eval_env.step(np.zeros(2, np.float32))[1] == 1
+    made.train(20, tmp_path / "made", progress=False)
+    assert digest(run_script(made, tmp_path / "script", 20, env())) == digest(made.agent)
+
+    fixed = env()
+    fixed.generator = (each for each in [1])  # type: ignore[attr-defined]  # cannot be copied
+    with pytest.raises(ValueError, match="reward_scale is not 1, and env .* cannot be copied"):
+        pfrl.make("ppo", fixed, **settings)
+
+
+def test_an_offline_agent_is_evaluated_in_the_callers_environment(tmp_path: Path) -> None:
+    env = gymnasium.make("CartPole-v1")
+    made = pfrl.make("discrete_bc", env, hidden_sizes=(4,))
+    assert made.eval_env is made.env is env
+    assert "eval_env = env\n" in made.script()
+
+
+def test_a_class_and_an_environment_in_the_form_of_gym_are_environments(tmp_path: Path) -> None:
+    class Old:
+        observation_space, action_space = OBS["vector"], ACTIONS["Discrete"]
+
+        def seed(self, seed: int) -> None:
+            self.rng = np.random.default_rng(seed)
+
+        def reset(self) -> Any:
+            return self.rng.normal(size=3).astype(np.float32)
+
+        def step(self, action: Any) -> Any:
+            return self.reset(), 1.0, bool(self.rng.random() < 0.5), {}
+
+    settings: dict[str, Any] = {"hidden_sizes": (4,), "update_interval": 8, "minibatch_size": 4, "n_envs": 2}
+    made = pfrl.make("ppo", Old, **settings)
+    made.train(20, tmp_path / "made", progress=False)
+    assert digest(run_script(made, tmp_path / "script", 20, Old)) == digest(made.agent)
+
+
+def test_hooks_of_the_caller_come_after_those_of_the_preset(tmp_path: Path) -> None:
+    made = small("ppo", lr=1e-3)
+    hook = pfrl.experiments.ScheduleHook(4, 1.0, 2.0, "entropy_coef")
+    made.train(4, tmp_path, progress=False, step_hooks=[hook])
+    assert made.agent.entropy_coef == 2.0
+    assert {group["lr"] for group in made.agent.optimizer.param_groups} == {0.0}
+
+
+def test_every_training_has_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = small("ppo")
+    made.train(1, progress=False)
+    run_script(made, None, 1)
+    assert len([*Path("results").glob("*-ppo-cartpole-seed0*")]) == 2
+
+
+def test_a_float64_image_in_a_dict_is_divided_like_the_image_that_it_was() -> None:
+    spaces = gymnasium.spaces.Dict({"image": OBS["image"], "x": gymnasium.spaces.Box(-1, 1, (3,), np.float64)})
+    text = pfrl.make("ppo", lambda: RandomEnv(spaces, ACTIONS["Box"])).script()
+    assert "ToFloat(255" in text and "ToFloat()" not in text
 
 
 def test_names_of_agents_have_many_spellings() -> None:
@@ -229,9 +362,11 @@ def test_the_composition_of_a_run_is_plain_json() -> None:
 
 
 def test_a_variant_of_a_preset_is_named_after_the_id() -> None:
-    usual, variant = (pfrl.make("ppo", env) for env in ("CartPole-v1", "CartPole-v1@positions"))
+    usual, variant = (pfrl.make("td3", env) for env in ("Hopper-v5", "Hopper-v5@100k"))
     assert usual.env.spec.id == variant.env.spec.id
     assert usual.script() != variant.script()
+    with pytest.raises(ValueError, match="a preset for another environment than CartPole-v1"):
+        pfrl.make("ppo", "CartPole-v1@positions")
     with pytest.raises(ValueError, match="variant"):
         pfrl.make("ppo", "CartPole-v1@unknown")
 

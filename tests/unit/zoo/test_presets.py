@@ -127,8 +127,8 @@ def test_only_games_of_the_arcade_learning_environment_have_the_settings_of_atar
 
 def test_preset_is_tuned_only_with_scores() -> None:
     assert presets.is_tuned("dqn", "CartPole-v1")
-    assert presets.is_tuned("drqn", "CartPole-v1@positions")
     for agent, env_id in [
+        ("drqn", "CartPole-v1@positions"),
         ("munchausen_dqn", "CartPole-v1"), ("drqn", "CartPole-v1"), ("rainbow", "CartPole-v1"),
         ("dqn", "CartPole-v0"), ("dqn", "ALE/Pong-v5"),
         ("td3", "Hopper-v5@100k"), ("dqn", None), ("cql", "Pendulum-v1"),
