@@ -272,7 +272,7 @@ def warn_of_no_update(agent: Any, source: Any, steps: int | None, step_offset: i
     start, buffer = getattr(agent, "replay_start_size", None), getattr(agent, "replay_buffer", None)
     if steps is None or not isinstance(start, int) or not isinstance(buffer, Sized) or hasattr(source, "dataset"):
         return
-    if len(buffer) + steps - step_offset < start:
+    if steps > step_offset and len(buffer) + steps - step_offset < start:
         logger.warning(
             "no update will be made: the run has %s steps, the buffer holds %s transitions, and replay_start_size is "
             "%s: increase steps or reduce replay_start_size",

@@ -48,6 +48,21 @@ def test_a_curve_bends_a_schedule():
     assert values_of(ScheduleHook(5, 2.0, 0.0, "x", curve=lambda progress: progress**2))[2:] == [1.5, 0.875, 0.0, 0.0]
 
 
+def test_a_schedule_may_hold_its_first_value() -> None:
+    assert values_of(ScheduleHook(5, 2.0, 0.0, "x", hold=0.5)) == [2.0, 2.0, 2.0, 1.0, 0.0, 0.0]
+    for hold, curve in ((1.0, None), (-0.1, None), (0.5, abs)):
+        with pytest.raises(ValueError, match="hold is"):
+            ScheduleHook(5, 2.0, 0.0, "x", hold=hold, curve=curve)
+
+
+def test_a_pattern_sets_the_attribute_of_all_parts_that_match() -> None:
+    agent = SimpleNamespace(a_part=SimpleNamespace(x=0.0), b_part=SimpleNamespace(x=0.0), c=SimpleNamespace(x=0.0))
+    ScheduleHook(3, 0.5, 0.5, "*_part.x")(None, agent, 1)
+    assert (agent.a_part.x, agent.b_part.x, agent.c.x) == (0.5, 0.5, 0.0)
+    with pytest.raises(ValueError, match="no attribute of SimpleNamespace matches"):
+        ScheduleHook(3, 0.5, 0.5, "*_critic.x")(None, agent, 1)
+
+
 def test_a_scheduled_learning_rate_keeps_the_factors_of_the_groups():
     params = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
     optimizer = torch.optim.Adam([{"params": params[:1]}, {"params": params[1:], "lr_factor": 0.5}], lr=1.0)

@@ -272,7 +272,7 @@ HELD = {
         "unit/debug/test_crash_replay.py::test_the_update_is_made_again_from_the_streams_before_it"
     ],
     experiments.OptunaPrunerHook: [DIRECTORY + "pruned_trial_ends_the_run"],
-    experiments.ScheduleHook: [HOOKS + "a_curve_bends_a_schedule"],
+    experiments.ScheduleHook: [HOOKS + "a_curve_bends_a_schedule", HOOKS + "a_schedule_may_hold_its_first_value"],
     experiments.StopAfter: [HOOKS + "a_run_stops_after_a_time_that_counts_on_when_it_resumes"],
     experiments.SaveEvery: [HOOKS + "a_checkpoint_is_saved_when_its_time_has_come"],
     experiments.StopWithoutImprovement: [HOOKS + "a_run_stops_when_it_no_longer_improves"],
