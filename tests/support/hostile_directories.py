@@ -236,10 +236,7 @@ def file_changes() -> Iterator[tuple[str, Callable[[Path], Any]]]:
     yield "huge composition", lambda folder: set_file(folder, key, None, 10**11)
     yield "huge network", lambda folder: set_file(folder, "model.pt", None, 10**11)
     yield "large network of a sparse file", _sparse
-    yield (
-        "large file beside the agent",
-        lambda folder: (folder / "other.pt").write_bytes(bytes(1 << 20)) and _wide(folder),
-    )
+    yield "large file beside the agent", _large_beside
     program = f"cposix\nsystem\n(S'{_COMMAND}'\ntR.".encode()
     yield "pickle in place of a network", lambda folder: set_file(folder, "model.pt", program)
     yield "missing composition", lambda folder: set_file(folder, key, b"{}").unlink()
@@ -258,6 +255,11 @@ def _wide(folder: Path) -> None:
 
 def _sparse(folder: Path) -> None:
     set_file(folder, "optimizer.pt", None, 1 << 30)  # without a block on the disk
+    _wide(folder)
+
+
+def _large_beside(folder: Path) -> None:
+    (folder / "other.pt").write_bytes(bytes(1 << 20))
     _wide(folder)
 
 

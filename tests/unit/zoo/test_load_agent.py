@@ -279,7 +279,7 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Results(TorchDispatchMode):  # type: ignore[misc]
+class Results(TorchDispatchMode):
     """Adds the sizes of all tensors that operations make: neither views, nor tensors on the device "meta"."""
 
     def __init__(self) -> None:
@@ -303,7 +303,7 @@ def nothing_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     """Check that a test writes no file, imports no module from elsewhere, and needs little memory and time."""
     monkeypatch.chdir(tmp_path)
     modules, start = {*sys.modules}, time.monotonic()
-    with Results() as results:  # type: ignore[no-untyped-call]
+    with Results() as results:
         yield
     assert time.monotonic() - start < 20
     assert results.nbytes < 1 << 21
