@@ -16,7 +16,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random_seed import set_random_seed
 from pfrl_like.zoo.agents import Recipe, find_agent
 from pfrl_like.zoo.builder import Spaces
-from pfrl_like.zoo.composition import Call, Given, as_value, evaluate, parts, to_json
+from pfrl_like.zoo.composition import Call, Expression, Given, as_value, evaluate, parts, to_json
 from pfrl_like.zoo.environment import base_of, with_time_limit, wrappers_of
 from pfrl_like.zoo.plan import Plan, call_with, make_dataset
 from pfrl_like.zoo.presets import TRAINING, is_of_other_environment, preset
@@ -206,7 +206,7 @@ def _adapt_to_one_env(recipe: Recipe, settings: Mapping[str, Any], training: dic
 def _check_effects(
     recipe: Recipe, spaces: Spaces, composed: Call, values: Mapping[str, Any], usual: Mapping[str, Any], own: Any
 ) -> None:
-    """Raise an error if a setting of the caller's changes nothing, for example `lr` beside `optimizer`.
+    """Raise an error if a setting changes nothing beside the parts that the caller passes: `lr` beside `optimizer`.
 
     Args:
         recipe: Recipe of the agent.
@@ -216,6 +216,9 @@ def _check_effects(
         usual: The preset's settings that the caller's replace.
         own: The caller's settings.
     """
+    passed = [key for key in own if isinstance(values[key], Expression)]
+    if not passed:  # settings without parts may come from a file of another run
+        return
     for key, parameter in inspect.signature(recipe.build).parameters.items():
         if key not in own or _plain(own[key]) == _plain(usual.get(key, parameter.default)):
             continue
@@ -226,7 +229,8 @@ def _check_effects(
         except (TypeError, ValueError):  # the agent needs the setting
             continue
         if other == to_json(composed):
-            raise TypeError(f"{key} is {own[key]!r:.80}, but has no effect on this {recipe.class_name}: leave it out")
+            beside = f"{recipe.class_name} beside {', '.join(passed)}"
+            raise TypeError(f"{key} is {own[key]!r:.80}, but has no effect on {beside}: leave it out")
 
 
 def _moments(dataset: Any) -> dict[str, list[float]]:

@@ -24,7 +24,8 @@ from pfrl_like.zoo.presets import GROUPS, TRAINING
 #: Settings with which every agent learns within a few steps.
 SMALL = {
     "hidden_sizes": (8,), "replay_start_size": 20, "minibatch_size": 16, "update_steps": 5, "batch_size_per_update": 16,
-    "n_critic_updates": 2, "n_actor_updates": 2, "vf_batch_size": 16, "target_return": 200.0, "num_steps": 1,
+    "n_critic_updates": 2, "n_actor_updates": 2, "vf_batch_size": 16, "target_return": 200.0, "context_size": 4,
+    "num_steps": 1,
 }  # fmt: skip
 RARE = {"value_based": {"update_interval": 8, "n_times_update": 1, "target_update_interval": 16}}
 RARE |= {"on_policy": {"update_interval": 64}}
@@ -40,11 +41,9 @@ def env_of(name: str) -> str:
 def small(name: str, **settings: Any) -> Any:
     known = find_agent(name)[1].keywords()
     own = {**SMALL, **RARE.get(GROUP[name], {})}
-    used = {key: value for key, value in own.items() if key in known}
+    used: dict[str, Any] = {key: value for key, value in own.items() if key in known}
     if GROUP[name] == "offline":
         used |= {"replay_start_size": 16}
-    if "transformer" in name:
-        used = {key: value for key, value in used.items() if key != "hidden_sizes"} | {"context_size": 4}
     return pfrl.make(name, env_of(name), **used | {"eval_n_episodes": 1} | settings)
 
 
@@ -205,8 +204,12 @@ def test_a_time_limit_replaces_that_of_the_environment() -> None:
         ("dqn", {"hidden_sizes": "64"}, TypeError, "hidden_sizes is '64'"),
         ("dqn", {"hidden_sizes": (64, 0)}, ValueError, "hidden_sizes is 0"),
         ("dqn", {"activation": "Relu"}, ValueError, "activation is 'Relu', expected one of ReLU"),
-        ("dqn", {"v_min": 3.0}, TypeError, "v_min is 3.0, but has no effect on this DQN"),
-        ("dqn", {"lr": 0.5, "optimizer": object()}, TypeError, "lr is 0.5, but has no effect on this DQN"),
+        (
+            "dqn",
+            {"lr": 0.5, "optimizer": object()},
+            TypeError,
+            "lr is 0.5, but has no effect on DQN beside optimizer: leave",
+        ),
         ("dqn", {"capacity": 7, "replay_buffer": object()}, TypeError, "capacity is 7, but has no effect"),
         ("ppo", {"hidden_sizes": (7,), "model": object()}, TypeError, "hidden_sizes is (7,), but has no effect"),
     ],
@@ -261,8 +264,12 @@ def test_an_environment_of_the_caller_is_the_only_one() -> None:
         assert "The preset has 8 environments. The caller's environment is the only one." in made.script()
 
 
+def test_a2c_has_as_many_processes_as_environments() -> None:
+    assert pfrl.make("a2c", "CartPole-v1", n_envs=2).agent.num_processes == 2
+
+
 def test_evaluations_in_a_copy_of_the_callers_environment_have_rewards_as_they_are(tmp_path: Path) -> None:
-    def env() -> gymnasium.Env[Any, Any]:
+    def env() -> RandomEnv:
         return RandomEnv(OBS["vector"], ACTIONS["Box"])
 
     settings: dict[str, Any] = {"hidden_sizes": (4,), "update_interval": 8, "minibatch_size": 4, "reward_scale": 0.5}
