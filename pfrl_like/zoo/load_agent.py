@@ -53,7 +53,8 @@ class _OnlyActing(Mode):
 class LoadedAgent(BatchAgent):
     """A saved agent that acts without exploration. It does not learn, and its replay buffer and optimisers are empty.
 
-    Actions are the same inside and outside of `eval_mode`.
+    Actions are the same inside and outside of `eval_mode`. Observations may be lists, and numbers of float64 are cast to
+    float32, unless the agent has parameters of float64.
 
     Args:
         agent: The agent. It is switched to evaluation.
@@ -67,6 +68,8 @@ class LoadedAgent(BatchAgent):
     def __init__(self, agent: Any) -> None:
         self.agent = agent
         agent.training = False
+        modules = (part for part in vars(agent).values() if isinstance(part, torch.nn.Module))
+        self._casts = all(param.dtype != torch.float64 for module in modules for param in module.parameters())
 
     def __getattr__(self, name: str) -> Any:
         reason = f"{type(self).__name__} has no attribute {name!r}"
@@ -93,7 +96,8 @@ class LoadedAgent(BatchAgent):
         Returns:
             k actions.
         """
-        return self.agent.batch_act(batch_obs, **_given(action_mask=action_mask, active=active))
+        keywords = _given(action_mask=action_mask, active=active)
+        return self.agent.batch_act([self._as_array(obs) for obs in batch_obs], **keywords)
 
     def batch_observe(
         self,
@@ -116,7 +120,17 @@ class LoadedAgent(BatchAgent):
             active: False for environments that took no step, [k].
         """
         keywords = _given(action_mask=action_mask, active=active)
-        self.agent.batch_observe(batch_obs, batch_reward, batch_done, batch_reset, **keywords)
+        arrays = [self._as_array(obs) for obs in batch_obs]
+        self.agent.batch_observe(arrays, batch_reward, batch_done, batch_reset, **keywords)
+
+    def _as_array(self, obs: Any) -> Any:
+        """Return an observation as arrays, with float32 in place of float64. Tensors are left as they are."""
+        if isinstance(obs, Mapping):
+            return {key: self._as_array(part) for key, part in obs.items()}
+        if isinstance(obs, tuple):
+            return tuple(map(self._as_array, obs))
+        array = obs if isinstance(obs, torch.Tensor) else np.asarray(obs)
+        return array.astype(np.float32) if self._casts and array.dtype == np.float64 else array
 
     def predict(self, observations: Any) -> Any:
         """Return the actions for n observations, [n, ...].

@@ -27,6 +27,15 @@ from pfrl_like.zoo.training import check_training, has_epsilon, runner_of
 _LEAST_STD = 1e-3
 
 
+#: What to call in place of methods that other libraries have.
+_ELSEWHERE = {
+    "learn": "train(steps)", "fit": "train(steps)", "save": "agent.save(directory)",
+    "load": "agent.load(directory), or pfrl_like.load_agent(directory) to act without training",
+    "act": "agent.act(obs)", "predict": "agent.act(obs) inside `with made.agent.eval_mode():`",
+    "evaluate": "agent with pfrl_like.experiments.eval_performance(made.eval_env, made.agent, None, 10)",
+}  # fmt: skip
+
+
 class Made:
     """An agent with its environments, as `make` composes them.
 
@@ -66,6 +75,10 @@ class Made:
         """
         steps = self.plan.steps if steps is None else steps
         check_counts(1, steps=steps)
+        runner, recipe = evaluate(self.plan.train._function, {}), find_agent(self.plan.agent_name)[1]
+        for name in options.keys() - inspect.signature(runner).parameters.keys():
+            if name in recipe.keywords():
+                raise TypeError(f"{name} is no argument of train, but a setting of the agent: pass it to make")
         torch.set_num_threads(self.plan.threads)
         set_random_seed(self.plan.seed)
         if outdir is None:
@@ -75,6 +88,10 @@ class Made:
         given |= {"steps": steps, "outdir": outdir}
         given |= {"eval_interval": max(steps // 10, 1)}
         return call_with(self.plan.train, self._given | given, options)
+
+    def __getattr__(self, name: str) -> Any:
+        hint = _ELSEWHERE.get(name)
+        raise AttributeError(f"Made has no attribute {name!r}{f': use made.{hint}' if hint else ''}")
 
     def script(self) -> str:
         """Return a script that makes and trains the same agent from its parts, with equal numbers.

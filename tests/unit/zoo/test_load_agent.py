@@ -355,3 +355,10 @@ def test_the_composition_of_the_run_is_not_read(folder: Path) -> None:
     saved(folder)
     change_composition(folder, lambda composition: composition.update(run={"env": {"name": "os.system"}}))
     assert isinstance(load_agent(folder), LoadedAgent)
+
+
+def test_lists_and_numbers_of_float64_are_cast_to_the_dtype_of_the_networks(folder: Path) -> None:
+    pfrl_like.make("dqn", "CartPole-v1", hidden_sizes=(8,)).agent.save(folder)
+    loaded, obs = load_agent(folder), [0.1, -0.2, 0.3, -0.4]
+    expected = loaded.act(np.float32(obs))
+    assert loaded.act(obs) == loaded.act(np.float64(obs)) == loaded.predict(np.array([obs]))[0] == expected

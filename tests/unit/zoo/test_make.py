@@ -404,3 +404,13 @@ def test_builders_use_every_name_of_the_table() -> None:
     words = {*re.findall(r"\w+", " ".join(sources))}
     datasets = {"datasets.get_cartpole", "datasets.get_pendulum"}  # composed from their names
     assert {path for path in names._TABLE if path.rpartition(".")[2] not in words} == datasets
+
+
+def test_what_others_call_elsewhere_is_named() -> None:
+    made = pfrl.make("dqn", "CartPole-v1", hidden_sizes=(4,))
+    with pytest.raises(AttributeError, match=r"Made has no attribute 'learn': use made.train\(steps\)"):
+        made.learn(100)
+    with pytest.raises(AttributeError, match="Made has no attribute 'other'$"):
+        made.other  # noqa: B018
+    with pytest.raises(TypeError, match="lr is no argument of train, but a setting of the agent: pass it to make"):
+        made.train(10, lr=1.0)
