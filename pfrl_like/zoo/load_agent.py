@@ -53,7 +53,7 @@ class _OnlyActing(Mode):
 class LoadedAgent(BatchAgent):
     """A saved agent that acts without exploration. It does not learn, and its replay buffer and optimisers are empty.
 
-    Actions are the same inside and outside of `eval_mode`. Observations may be lists, and numbers of float64 are cast to
+    Actions are the same inside and outside of `eval_mode`. Observations may be lists. Numbers of float64 are cast to
     float32, unless the agent has parameters of float64.
 
     Args:

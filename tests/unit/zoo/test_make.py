@@ -44,6 +44,8 @@ def small(name: str, **settings: Any) -> Any:
     used: dict[str, Any] = {key: value for key, value in own.items() if key in known}
     if GROUP[name] == "offline":
         used |= {"replay_start_size": 16}
+    if name == "drqn":
+        used |= {"minibatch_size": 4}  # episodes
     return pfrl.make(name, env_of(name), **used | {"eval_n_episodes": 1} | settings)
 
 
