@@ -2,11 +2,10 @@
 
 import contextlib
 import copy
-import functools
 import os
 import types
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,22 +44,6 @@ class _Elsewhere:
             raise AttributeError(text, name=self.name, obj=agent) from None
 
 
-def _names_train_agent(learn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of the method `learn`, which gets a minibatch. Calls with a number of steps raise an error."""
-
-    @functools.wraps(learn)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return learn(self, *args, **kwargs)
-        except (TypeError, AttributeError):
-            if not isinstance((*args, *kwargs.values(), 0)[0], int):
-                raise
-            text = f"{type(self).__name__}.learn makes one update and gets its minibatch: {_TRAIN}"
-            raise TypeError(text) from None
-
-    return call
-
-
 class Agent(ABC):
     """Interface of agents. An agent chooses actions in an environment and learns from the results.
 
@@ -78,8 +61,6 @@ class Agent(ABC):
             cls.training = Mode(training)  # type: ignore[assignment]
         if "__init__" in vars(cls):
             cls.__init__ = names_unknown_keywords(cls.__init__)  # type: ignore[method-assign]
-        if "learn" in vars(cls) and cls.__module__.startswith("pfrl_like."):
-            cls.learn = _names_train_agent(cls.learn)
 
     def __getstate__(self) -> Any:
         return state_with_mode(super().__getstate__(), self)

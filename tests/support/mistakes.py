@@ -196,7 +196,6 @@ AGENTS: dict[str, Mistake] = {
     "unknown keyword": lambda folder: dqn(colour="red"),
     "keyword of another library": lambda folder: dqn(batch_size=32),
     "an abbreviated name": lambda folder: agents.SAC,  # type: ignore[attr-defined]
-    "learn with a number of steps": lambda folder: dqn().learn(total_timesteps=100),
     "predict": lambda folder: dqn().predict(np.zeros(OBS)),
     "minibatch_size is 0": lambda folder: dqn(minibatch_size=0),
     "minibatch_size above replay_start_size": lambda folder: dqn(minibatch_size=20),
