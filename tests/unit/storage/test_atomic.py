@@ -50,7 +50,7 @@ def test_each_new_directory_is_synced_into_the_one_above_it(tmp_path: Path, monk
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
     make_directory(str(tmp_path / "a" / "b"))
     assert (tmp_path / "a" / "b").is_dir()
-    assert synced == [path.stat().st_ino for path in (tmp_path, tmp_path / "a")]
+    assert sorted(synced) == sorted(path.stat().st_ino for path in (tmp_path, tmp_path / "a"))
     make_directory(str(tmp_path / "a" / "b"))
     assert len(synced) == 2
 
