@@ -25,8 +25,6 @@ from pfrl_like.zoo.training import check_training, has_epsilon, runner_of
 
 #: Addend of standard deviations, as in TD3+BC (arXiv:2106.06860, section 4).
 _LEAST_STD = 1e-3
-
-
 #: What to call in place of methods that other libraries have.
 _ELSEWHERE = {
     "learn": "train(steps)", "fit": "train(steps)", "save": "agent.save(directory)",
@@ -255,6 +253,7 @@ def _moments(dataset: Any) -> dict[str, list[float]]:
     observations = np.asarray(dataset.observations)
     if observations.ndim != 2:
         return {}
+    observations = observations.astype(np.float64)  # whose rounded numbers are short
     std = observations.std(0) + _LEAST_STD
     return {"obs_mean": observations.mean(0).round(6).tolist(), "obs_std": std.round(6).tolist()}
 
