@@ -6,6 +6,7 @@ import math
 import os
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from pfrl_like.cli.options import argument_error, load_dataset
@@ -18,10 +19,13 @@ from pfrl_like.storage.attributes import COMPOSITION, KIND, MAX_COMPOSITION
 from pfrl_like.storage.directory import has_manifest, load_directory
 from pfrl_like.storage.json_file import read_json
 from pfrl_like.utils.random_seed import set_random_seed
+from pfrl_like.wrappers.atari_wrappers import make_atari
 from pfrl_like.zoo import composition
 from pfrl_like.zoo.load_agent import load_agent
 
 _CONFIDENCE = 0.95
+#: Maximum integer among the arguments of a stored wrapper.
+_MAX_INT = 1_000
 
 
 def evaluate(arguments: argparse.Namespace) -> int:
@@ -129,11 +133,11 @@ def _environment(directory: str, env_id: str | None, seed: int, **kwargs: Any) -
         CheckpointError: If `env_id` is None and the environment is unknown or cannot be made.
         argparse.ArgumentError: If the environment `env_id` cannot be made.
     """
-    stored_id, limit, wrappers = _stored_environment(directory)
+    make, stored_id, limit, wrappers = _stored_environment(directory)
     if env_id is None and stored_id is None:
         raise CheckpointError(directory, "has no id of an environment of gymnasium: name the environment with --env")
     try:
-        env = make_env(env_id or stored_id, **kwargs, **({} if env_id else limit))
+        env = make(env_id or stored_id, **kwargs, **({} if env_id else limit))
         for wrapper in wrappers:
             env = composition.evaluate(wrapper, {"env": env})
         env.reset(seed=seed)
@@ -146,39 +150,51 @@ def _environment(directory: str, env_id: str | None, seed: int, **kwargs: Any) -
         raise argument_error("--env", error if isinstance(error, ValueError) else text) from error
 
 
-def _stored_environment(directory: str) -> tuple[str | None, dict[str, int], list[Any]]:
-    """Return the id of the environment of a saved agent, its time limit as an argument, and the calls that wrap it.
+def _stored_environment(directory: str) -> tuple[Callable[..., Any], str | None, dict[str, int], list[Any]]:
+    """Return the function that makes the environment of a saved agent, its id, its time limit, and its wrappers.
 
-    The id is None if it is unknown, or is not only an id.
+    The function is `make_env`, or `make_atari` for games. The time limit is an argument, the wrappers are calls. The id
+    is None if it is unknown, or is not only an id.
 
     Raises:
         CheckpointError: If the stored environment is invalid.
     """
     snapshot = load_directory(directory, kind=KIND, limits={COMPOSITION: MAX_COMPOSITION})
     if COMPOSITION not in snapshot.keys:
-        return None, {}, []
+        return make_env, None, {}, []
     stored = read_json(snapshot.open(COMPOSITION), MAX_COMPOSITION)
     if not isinstance(stored.get("run"), dict):
-        return None, {}, []
+        return make_env, None, {}, []
     try:
         base, wrappers, _ = composition.from_json(stored["run"]["env"])
         if not isinstance(wrappers, list) or not all(map(_is_wrapper, wrappers)):
             raise ValueError("expected wrappers of this package around the environment")
+        if len(composition.names_of(wrappers)) < len(wrappers):
+            raise ValueError("expected each wrapper only once")
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(directory, f"has a {COMPOSITION} without a valid environment: {error}") from error
     match base:
-        case composition.Call(composition.Name("gymnasium.make" | "envs.make_env"), (str(env_id),), limit):
-            if re.fullmatch(r"[\w./-]+", env_id) and limit.keys() <= {"max_episode_steps"}:
-                return env_id, limit, wrappers
-    return None, {}, wrappers
+        case composition.Call(composition.Name(path), (str(env_id),), limit):
+            makers = {"envs.make_env": make_env, "atari_wrappers.make_atari": make_atari}
+            is_limit = limit.keys() <= {"max_episode_steps", "max_frames"}
+            if path in makers and is_limit and re.fullmatch(r"[\w./-]+", env_id):
+                return makers[path], env_id, limit, wrappers
+    return make_env, None, {}, wrappers
 
 
 def _is_wrapper(value: Any) -> bool:
-    """True for a call of a wrapper of this package whose arguments are the environment, numbers and texts."""
+    """True for a call of a wrapper of this package. Arguments: the environment, numbers, texts, and lists of these.
+
+    Integers are bounded, because they may be a number of frames, which take memory.
+    """
     match value:
         case composition.Call(composition.Name(path), (composition.Given("env"), *args), kwargs):
-            are_plain = all(isinstance(each, int | float | str) for each in [*args, *kwargs.values()])
-            return path.startswith("wrappers.") and are_plain
+            values = [*args, *kwargs.values()]
+            flat = [part for each in values for part in (each if isinstance(each, list) else [each])]
+            are_plain = all(
+                isinstance(each, float | str) or (isinstance(each, int) and abs(each) <= _MAX_INT) for each in flat
+            )
+            return path.startswith(("wrappers.", "atari_wrappers.")) and are_plain
     return False
 
 

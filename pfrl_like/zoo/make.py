@@ -17,9 +17,9 @@ from pfrl_like.utils.random_seed import set_random_seed
 from pfrl_like.zoo.agents import Recipe, find_agent
 from pfrl_like.zoo.builder import Spaces
 from pfrl_like.zoo.composition import Call, Expression, Given, as_value, evaluate, parts, to_json
-from pfrl_like.zoo.environment import base_of, with_time_limit, wrappers_of
+from pfrl_like.zoo.environment import base_of, training_wrappers_of, with_time_limit, wrappers_of
 from pfrl_like.zoo.plan import Plan, call_with, make_dataset
-from pfrl_like.zoo.presets import TRAINING, is_of_other_environment, preset
+from pfrl_like.zoo.presets import TRAINING, preset
 from pfrl_like.zoo.script import script
 from pfrl_like.zoo.training import check_training, has_epsilon, runner_of
 
@@ -139,7 +139,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
     usual_training = {**TRAINING, **{key: usual.pop(key) for key in [*usual] if key in TRAINING}}
     training = usual_training | {key: value for key, value in settings.items() if key in TRAINING}
     check_training(recipe, training, usual_training)
-    wrappers, spaces, notes = wrappers_of(made, training)
+    wrappers, spaces, notes = wrappers_of(base_env, made, training, usual_training)
     if base_env is None:
         notes += _adapt_to_one_env(recipe, settings, training)
     else:
@@ -158,7 +158,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
     _check_effects(recipe, spaces, composed, values, {key: usual[key] for key in usual.keys() & own.keys()}, own)
     if training["anneal_epsilon"] and not usual_training["anneal_epsilon"] and not has_epsilon(composed):
         raise ValueError("anneal_epsilon is True, but the explorer has no epsilon that falls: leave it out")
-    scale = 1 if recipe.runner == "offline" else training["reward_scale"]
+    training_wrappers = [] if recipe.runner == "offline" else training_wrappers_of(base_env, training)
     n_envs = 0 if recipe.runner != "online" else training["n_envs"]
     plan = Plan(
         agent_name=name,
@@ -168,11 +168,11 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
         steps=training["steps"],
         base_env=with_time_limit(base_env, training["max_episode_steps"]),
         wrappers=wrappers,
-        training_wrappers=[] if scale == 1 else [parts.wrappers.ScaleReward(Given("env"), scale)],
+        training_wrappers=training_wrappers,
         n_envs=n_envs if n_envs > 1 else 0,
         dataset=data,
         agent=composed,
-        train=runner_of(recipe, composed, training, base_env is not None or data is not None or scale != 1),
+        train=runner_of(recipe, composed, training, bool(base_env or data is not None or training_wrappers)),
         notes=notes,
     )
     return Made(plan, given, {**training, **usual, **own})
@@ -198,11 +198,6 @@ def _without_variant(env: Any) -> tuple[Any, str]:
     """Return the environment, and the end "@..." of an id that names a variant of the preset."""
     if not isinstance(env, str):
         return env, ""
-    if is_of_other_environment(env):
-        raise ValueError(
-            f"env is {env!r}, a preset for another environment than {env.partition('@')[0]}: pass a function that "
-            "makes the environment, and the settings as arguments"
-        )
     env_id, at, variant = env.partition("@")
     return env_id, at + variant
 

@@ -45,7 +45,7 @@ def test_every_agent_has_steps_and_a_learning_rate_everywhere() -> None:
         for env_id in ("MyTask-v0", "CartPole-v1", "Pendulum-v1", "Hopper-v5", "MinAtar/Breakout-v1", "ALE/Pong-v5"):
             settings = preset(agent, env_id)
             assert settings["steps"] > 0, (agent, env_id)
-            assert settings["hidden_sizes"], (agent, env_id)
+            assert settings["hidden_sizes"] or settings["stream_sizes"], (agent, env_id)
 
 
 def test_scores_are_of_the_settings_that_they_were_measured_with(script: Any) -> None:
@@ -126,10 +126,9 @@ def test_only_games_of_the_arcade_learning_environment_have_the_settings_of_atar
 
 
 def test_preset_is_tuned_only_with_scores() -> None:
-    assert presets.is_tuned("dqn", "CartPole-v1")
+    assert presets.is_tuned("dqn", "CartPole-v1") and presets.is_tuned("drqn", "CartPole-v1@positions")
     for agent, env_id in [
-        ("drqn", "CartPole-v1@positions"),
-        ("munchausen_dqn", "CartPole-v1"), ("drqn", "CartPole-v1"), ("rainbow", "CartPole-v1"),
+        ("munchausen_dqn", "CartPole-v1"), ("drqn", "CartPole-v1"), ("rainbow", "Acrobot-v1"),
         ("dqn", "CartPole-v0"), ("dqn", "ALE/Pong-v5"),
         ("td3", "Hopper-v5@100k"), ("dqn", None), ("cql", "Pendulum-v1"),
     ]:  # fmt: skip
