@@ -23,9 +23,7 @@ def cartpole_positions() -> gymnasium.Env:
 def atoms_head(
     n_inputs: int, n_actions: int, *, n_atoms: int, v_min: float, v_max: float, noise: float | None = None
 ) -> nn.Module:
-    """The last layers of C51: probabilities of `n_atoms` returns for each action. With noise, those of Rainbow: two
-    streams with noise in the weights.
-    """
+    """The last layers of C51: probabilities of returns for each action; with noise, the two streams of Rainbow."""
 
     def stream(*shape: int) -> nn.Module:
         return nn.Sequential(nn.Linear(n_inputs, math.prod(shape)), nn.Unflatten(-1, shape))

@@ -24,6 +24,8 @@ from pfrl_like.zoo import composition
 from pfrl_like.zoo.load_agent import load_agent
 
 _CONFIDENCE = 0.95
+#: Functions that make an environment of its id, by their names in compositions.
+_MAKERS: dict[str, Callable[..., Any]] = {"envs.make_env": make_env, "atari_wrappers.make_atari": make_atari}
 #: Maximum integer among the arguments of a stored wrapper.
 _MAX_INT = 1_000
 
@@ -175,10 +177,9 @@ def _stored_environment(directory: str) -> tuple[Callable[..., Any], str | None,
         raise CheckpointError(directory, f"has a {COMPOSITION} without a valid environment: {error}") from error
     match base:
         case composition.Call(composition.Name(path), (str(env_id),), limit):
-            makers = {"envs.make_env": make_env, "atari_wrappers.make_atari": make_atari}
             is_limit = limit.keys() <= {"max_episode_steps", "max_frames"}
-            if path in makers and is_limit and re.fullmatch(r"[\w./-]+", env_id):
-                return makers[path], env_id, limit, wrappers
+            if path in _MAKERS and is_limit and re.fullmatch(r"[\w./-]+", env_id):
+                return _MAKERS[path], env_id, limit, wrappers
     return make_env, None, {}, wrappers
 
 

@@ -39,8 +39,8 @@ from pfrl_like.q_functions.state_q_functions import (
 __all__ = [
     "CosineBasisLinear", "DiscreteActionValueHead", "DistributionalDuelingDQN",
     "DistributionalFCStateQFunctionWithDiscreteAction", "DistributionalSingleModelStateQFunctionWithDiscreteAction",
-    "DistributionalFCSAQFunction", "DropoutFCSAQFunction", "DuelingDQN", "DuelingStreams",
-    "FCBNLateActionSAQFunction", "FCBNSAQFunction", "FCLSTMSAQFunction", "FCLateActionSAQFunction", "FCQuadraticStateQFunction", "FCSAQFunction",
+    "DistributionalFCSAQFunction", "DropoutFCSAQFunction", "DuelingDQN", "DuelingStreams", "FCBNLateActionSAQFunction",
+    "FCBNSAQFunction", "FCLSTMSAQFunction", "FCLateActionSAQFunction", "FCQuadraticStateQFunction", "FCSAQFunction",
     "FCStateQFunctionWithDiscreteAction", "SingleModelStateActionQFunction", "FullyParametrizedFCSAQFunction",
     "FullyParametrizedQFunction", "ImplicitQuantileFCSAQFunction", "ImplicitQuantileQFunction", "QFunctionEnsemble",
     "QuantileFCSAQFunction", "QuantileFCStateQFunctionWithDiscreteAction",

@@ -106,6 +106,12 @@ def wrapped_by(function: Any, *args: Any) -> Any:
     return change
 
 
+def wrapped_twice(plan: dict[str, Any]) -> None:
+    """A change of a stored plan: the same wrapper twice."""
+    wrapped_by(NAME, ENV)(plan)
+    plan["env"]["value"][1] *= 2
+
+
 def made_with(**changes: Any) -> Any:
     """A change of a stored plan: the call that makes the environment has other parts."""
     return lambda plan: plan["env"]["calls"][0].update(changes)
@@ -132,7 +138,7 @@ def loaded(trained: Path) -> Any:
         (wrapped_by(NAME, {"given": "other"}), WRAPPER),
         (wrapped_by(NAME, ENV, [[1]]), WRAPPER),
         (wrapped_by(NAME, ENV, 1_001), WRAPPER),
-        (lambda plan: plan["env"].update(value=[{"none": True}, 2 * plan["env"]["value"][1], []]), "wrapper only once"),
+        (wrapped_twice, "each wrapper only once"),
         (wrapped_by(ENV, ENV), WRAPPER),
         (wrapped_by({"attribute": "sample", "of": ENV}, ENV), WRAPPER),
         (lambda plan: plan["env"].update(value=[{"none": True}, [NAME], []]), WRAPPER),

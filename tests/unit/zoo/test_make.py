@@ -1,7 +1,6 @@
 """`make` composes what its script composes; what the caller gives is used, named in the script, or refused."""
 
 import contextlib
-import hashlib
 import json
 import re
 import subprocess
@@ -13,7 +12,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from composed_agents import ACTIONS, OBS, RandomEnv
+from composed_agents import ACTIONS, OBS, RandomEnv, digest, run_script
 from torch import nn
 
 import pfrl_like as pfrl
@@ -47,23 +46,6 @@ def small(name: str, **settings: Any) -> Any:
     if name == "drqn":
         used |= {"minibatch_size": 4}  # episodes
     return pfrl.make(name, env_of(name), **used | {"eval_n_episodes": 1} | settings)
-
-
-def digest(agent: Any) -> str:
-    """Checksum of the parameters of all modules."""
-    total = hashlib.sha256()
-    for name in agent.saved_attributes:
-        if isinstance(module := getattr(agent, name), nn.Module):
-            for key, value in sorted(module.state_dict().items()):
-                total.update(key.encode() + value.numpy().tobytes())
-    return total.hexdigest()
-
-
-def run_script(made: Any, outdir: Path | None, steps: int, *objects: Any) -> Any:
-    """The agent of the printed script."""
-    scope: dict[str, Any] = {"__name__": "script"}
-    exec(made.script(), scope)
-    return scope["main"](*objects, steps=steps, outdir=outdir)
 
 
 def with_marks(often: tuple[str, ...]) -> list[Any]:

@@ -7,7 +7,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
+import pfrl_like as pfrl
 from pfrl_like.zoo import presets
 from pfrl_like.zoo.agents import AGENTS
 from pfrl_like.zoo.builder import Spaces
@@ -77,6 +79,18 @@ def test_training_of_a_tuned_preset_is_as_scored(script: Any) -> None:
             assert settings["steps"] == each.steps, (task, name)
             anneals = {"reward_scale", "end_epsilon"} <= scored.keys() and name != "Rainbow"  # which has no epsilon
             assert settings.get("anneal_epsilon", False) == anneals, (task, name)
+
+
+def test_rainbow_has_the_network_that_was_scored(script: Any) -> None:
+    env, obs = gymnasium.make("CartPole-v1"), torch.ones(1, 4)
+    scored = script("score_tasks").make_agent("cartpole", "Rainbow", env).model
+    model = pfrl.make("rainbow", "CartPole-v1", capacity=2_000).agent.model
+    model.load_state_dict(dict(zip(model.state_dict(), scored.state_dict().values(), strict=True)))
+    values = []
+    for each in (model, scored):
+        torch.manual_seed(0)  # of the noise
+        values.append(each(obs).q_values)
+    assert torch.equal(*values)
 
 
 def test_offline_settings_are_those_of_the_benchmark(script: Any) -> None:
