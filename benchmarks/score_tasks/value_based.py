@@ -8,16 +8,20 @@ import numpy as np
 import torch
 from torch import nn
 
-from pfrl_like import agents, explorers, q_functions, replay_buffers, wrappers
+from pfrl_like import agents, explorers, q_functions, replay_buffers
 from pfrl_like.nn import RecurrentSequential, to_factorized_noisy
 from score_tasks.task import nested, presets, task
 
 
 def cartpole_positions() -> gymnasium.Env:
-    """CartPole without velocities."""
-    return wrappers.SelectFeatures(
-        gymnasium.make("CartPole-v1"), **presets.preset("drqn", "CartPole-v1@positions")["select_features"]
-    )
+    """CartPole without velocities.
+
+    An older library lacks the wrapper: an ImportError, which `score_case.py` does not record as a failed training.
+    """
+    from pfrl_like.wrappers import SelectFeatures
+
+    selected = presets.preset("drqn", "CartPole-v1@positions")["select_features"]
+    return SelectFeatures(gymnasium.make("CartPole-v1"), **selected)
 
 
 def atoms_head(
@@ -30,7 +34,9 @@ def atoms_head(
 
     outputs = stream(int(n_actions), n_atoms)
     if noise is not None:
-        outputs = q_functions.DuelingStreams(outputs, stream(1, n_atoms))
+        from pfrl_like.q_functions import DuelingStreams  # not in an older library, as above
+
+        outputs = DuelingStreams(outputs, stream(1, n_atoms))
         to_factorized_noisy(outputs, sigma_scale=noise)
     return q_functions.DistributionalSingleModelStateQFunctionWithDiscreteAction(
         nn.Sequential(outputs, nn.Softmax(-1)), torch.linspace(v_min, v_max, n_atoms)

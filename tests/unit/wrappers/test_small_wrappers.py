@@ -1,4 +1,4 @@
-"""ScaleReward, Render, RandomizeAction, NormalizeActionSpace, SelectFeatures: each does what it says and nothing else."""
+"""Small wrappers: each does what it says and nothing else."""
 
 import gymnasium
 import gymnasium.spaces as spaces
@@ -160,5 +160,8 @@ def test_features_that_cannot_be_selected_are_refused(arguments, error, message)
 
 
 def test_features_are_only_selected_from_vectors_of_floats():
-    with pytest.raises(ValueError, match="expected a Box of one axis and of floats"):
-        SelectFeatures(gymnasium.make("Taxi-v3"), [0])
+    for space in (spaces.Discrete(3), spaces.Box(-1, 1, (2, 2)), spaces.Box(0, 9, (3,), np.int64)):
+        env = Recording()
+        env.observation_space = space
+        with pytest.raises(ValueError, match="expected a Box of one axis and of floats"):
+            SelectFeatures(env, [0])

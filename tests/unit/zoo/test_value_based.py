@@ -46,7 +46,7 @@ def test_dueling_agents_have_noise_in_the_two_streams_and_learn(name: str, kind:
     assert noisy == [module for module in streams.modules() if isinstance(module, FactorizedNoisyLinear)]
     assert len(noisy) == 4
     torch.manual_seed(0)
-    assert torch.equal(parameters(from_source(composition, env=env)), before := parameters(agent))
+    assert torch.equal(parameters(from_source(composition)), before := parameters(agent))
     drive(agent, env, 12)
     assert torch.isfinite(parameters(agent)).all()
     assert not torch.equal(parameters(agent), before)
