@@ -13,10 +13,10 @@ from pfrl_like.policies import (
     GaussianHeadWithDiagonalCovariance,
     GaussianHeadWithFixedCovariance,
     GaussianHeadWithStateIndependentCovariance,
-    variance_of_log_scale,
     MultiCategoricalHead,
     SoftmaxCategoricalHead,
     SquashedGaussianHead,
+    variance_of_log_scale,
 )
 from pfrl_like.policy import Policy
 from pfrl_like.utils.contexts import reads_training

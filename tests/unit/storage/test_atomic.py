@@ -12,7 +12,7 @@ import pytest
 from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import atomic_write, save_lock, make_directory, open_regular, read_bounded
+from pfrl_like.storage.atomic import atomic_write, make_directory, open_regular, read_bounded, save_lock
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
 
