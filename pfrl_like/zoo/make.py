@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import new_run_directory
@@ -191,7 +190,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
     )
     _check_size(plan, values)
     result = Made(plan, given, {**training, **usual, **own})
-    if any(isinstance(part, nn.Module) for part in given.values()):
+    if plan.objects():
         _dry_run(result.agent, spaces)
     return result
 
