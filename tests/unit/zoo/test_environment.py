@@ -11,6 +11,7 @@ import torch
 from composed_agents import digest, run_script
 
 import pfrl_like as pfrl
+from pfrl_like.cli.parser import main
 from pfrl_like.envs import make_env
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.wrappers import atari_wrappers
@@ -97,12 +98,14 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], error: t
 
 
 @pytest.mark.parametrize("name", ["drqn", "ppo"])
-def test_cartpole_without_velocities_has_scaled_positions(name: str) -> None:
+def test_cartpole_without_velocities_has_scaled_positions(name: str, tmp_path: Path) -> None:
     made = pfrl.make(name, "CartPole-v1@positions", hidden_sizes=(4,), **({"n_envs": 1} if name == "ppo" else {}))
     twin = gymnasium.make("CartPole-v1")
     obs, full = (env.reset(seed=1)[0] for env in (made.env, twin))
     assert obs.tolist() == np.array([5 * full[0], 20 * full[2]], np.float32).tolist()
     assert "env = wrappers.SelectFeatures(env, indices=[0, 2], factors=[5.0, 20.0])" in made.script()
+    made.agent.save(tmp_path / "agent")
+    assert main(["evaluate", str(tmp_path / "agent"), "--episodes", "1"]) == 0
 
 
 @needs_games
@@ -117,6 +120,7 @@ def test_an_agent_in_a_game_trains_as_its_script_and_acts_when_loaded(name: str,
     made.plan.train._kwargs["eval_interval"] = 200
     assert digest(run_script(made, tmp_path / "script", 200)) == digest(made.agent)
 
+    assert main(["evaluate", str(tmp_path / "made"), "--episodes", "1"]) == 0
     loaded = pfrl.load_agent(tmp_path / "made" / "200_finish")
     obs, _ = made.eval_env.reset(seed=5)
     for agent in (made.agent, loaded):
