@@ -22,7 +22,7 @@ from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import TensorBoardLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.runs.loop import Callback, Clock, run
+from pfrl_like.runs.loop import Callback, Clock, Terminated, run
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, directory_lock
 from pfrl_like.runs.secrets import masked
@@ -238,6 +238,9 @@ class Evaluator:
 
     Attributes:
         max_score: Best mean return so far.
+        repeatable: True to restore the environment if a signal interrupts an evaluation, so that a resumed run can
+            repeat the evaluation with equal numbers. Runners that save checkpoints set this attribute.
+        is_interrupted: True if a signal has interrupted the last evaluation, and the environment has been restored.
         tensorboard: TensorBoard logger. None if `use_tensorboard` is False.
         writes_to: Tuple of the files that the evaluator writes. The runner sets the attribute `error_context` of each
             file, which handles failed writes.
@@ -280,6 +283,7 @@ class Evaluator:
         self.evaluation_hooks, self.save_best_so_far_agent = evaluation_hooks, save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
+        self.repeatable = self.is_interrupted = False
         with directory_lock(self.outdir):
             move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
@@ -327,7 +331,8 @@ class Evaluator:
             The mean return.
         """
         getattr(self.env, "clear_statistics", lambda: None)()
-        with isolated_rng(self.env), _restoring_rng(self.env if self.env_choice.startswith("the training") else None):
+        own_env = self.env if self.env_choice.startswith("the training") else None
+        with self._restoring_after_signal(), isolated_rng(self.env), _restoring_rng(own_env):
             set_random_seed((self._seed + t) % 2**32)  # scores depend neither on training nor on earlier evaluations
             returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
@@ -353,6 +358,26 @@ class Evaluator:
                 with self._scores.error_context("best"):
                     save_agent(self.agent, "best", self.outdir, self.logger)
         return mean
+
+    @contextlib.contextmanager
+    def _restoring_after_signal(self) -> Iterator[None]:
+        """Restore the state of the environment after a signal, and set `is_interrupted`.
+
+        The state is not restored if it is in other processes, which the signal may have interrupted, too, or if hooks
+        have seen some steps.
+        """
+        self.is_interrupted, before = False, None
+        if self.repeatable and not self.hooks:
+            with contextlib.suppress(Exception):  # the user's environment may raise any exception
+                before = state_between_episodes(self.env)
+        try:
+            yield
+        except (KeyboardInterrupt, Terminated):
+            if before is not None and before["envs"] is None:
+                with contextlib.suppress(ValueError), isolated_rng():
+                    restore_between_episodes(self.env, before)
+                    self.is_interrupted = True
+            raise
 
     def saved_state(self) -> dict[str, Any]:
         """Return the state that later scores depend on, except the state of the agent."""
