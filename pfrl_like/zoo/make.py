@@ -14,7 +14,7 @@ import torch
 from pfrl_like.experiments import new_run_directory
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random_seed import set_random_seed
-from pfrl_like.zoo.agents import Recipe, find_agent
+from pfrl_like.zoo.agents import Recipe, check_actions, find_agent
 from pfrl_like.zoo.builder import Spaces
 from pfrl_like.zoo.composition import Call, Expression, Given, as_value, evaluate, parts, to_json
 from pfrl_like.zoo.environment import base_of, with_time_limit, wrappers_of
@@ -135,6 +135,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
     given: dict[str, Any] = {}
     env, variant = _without_variant(env)
     base_env, made, env_name = base_of(env, given)
+    check_actions(name, recipe, made.action_space)
     usual = {**preset(name, env_name + variant, Spaces(made.observation_space, made.action_space)), **recipe.settings}
     usual_training = {**TRAINING, **{key: usual.pop(key) for key in [*usual] if key in TRAINING}}
     training = usual_training | {key: value for key, value in settings.items() if key in TRAINING}
