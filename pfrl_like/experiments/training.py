@@ -28,11 +28,11 @@ from pfrl_like.experiments.runner_arguments import (
     warn_of_no_update,
     warn_of_old_items,
 )
-from pfrl_like.experiments.signals import Interruption
+from pfrl_like.experiments.signals import Interruption, outcome_of
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.processes.supervisor import close_all
-from pfrl_like.runs.loop import Callback, Clock, Source, Terminated, run
+from pfrl_like.runs.loop import Callback, Clock, Source, run
 from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file, move_earlier_files, progress_of, run_info
 from pfrl_like.runs.run_files import METRICS, FailedWrites, directory_lock
 from pfrl_like.utils.env_values import mask_keyword, takes_mask
@@ -89,7 +89,7 @@ def saving_on_error(
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
         for act in (
-            partial(record.finish, _outcome_of(error, checkpoints, clock) or what, clock),
+            partial(record.finish, outcome_of(error, clock.t, checkpoints.state is not None) or what, clock),
             partial(record_crash, error, checkpoints.agent, clock.t, outdir, logger),
             partial(checkpoints.save_interrupted, clock),
             on_error,
@@ -105,17 +105,6 @@ def saving_on_error(
         if isinstance(error, KeyboardInterrupt) and checkpoints.state is not None:
             error.add_note("start the program again, with resume=True: the run continues from its newest checkpoint")
         raise
-
-
-def _outcome_of(error: BaseException, checkpoints: Checkpoints, clock: Clock) -> str:
-    """Return how a signal ended a run, and how the run continues; empty if the error is not that of a signal."""
-    if not isinstance(error, KeyboardInterrupt | Terminated):
-        return ""
-    cause = str(error) if isinstance(error, Terminated) else "Ctrl-C (SIGINT)"
-    way = f"only the agent is saved, as {clock.t}_except"
-    if checkpoints.state is not None:
-        way = "to continue, start the same command or program again; a program needs resume=True"
-    return f"interrupted at step {clock.t:,} by {cause}; {way}"
 
 
 def _is_pruned(error: BaseException) -> bool:
