@@ -263,7 +263,7 @@ def _add_training(command: argparse.ArgumentParser) -> None:
     _add_settings(command)
     text = "end training when the mean return of an evaluation reaches S"
     add("--stop-at-score", metavar="S", type=_score, help=text)
-    text = "end training after this time, in minutes, which includes the time before an interruption"
+    text = "end training after this time, the time before an interruption included (except of asynchronous agents)"
     add("--stop-after", metavar="MINUTES", type=_minutes, help=text)
     add(
         "--seeds",
