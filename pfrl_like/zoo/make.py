@@ -19,7 +19,7 @@ from pfrl_like.storage.attributes import MAX_COMPOSITION
 from pfrl_like.storage.json_file import dump_json
 from pfrl_like.utils.checks import check_counts, nearest_names
 from pfrl_like.utils.random_seed import set_random_seed
-from pfrl_like.zoo.agents import Recipe, find_agent
+from pfrl_like.zoo.agents import Recipe, check_actions, find_agent
 from pfrl_like.zoo.builder import Spaces
 from pfrl_like.zoo.composition import Call, Expression, Given, as_value, evaluate, from_json, parts, to_json
 from pfrl_like.zoo.environment import base_of, training_wrappers_of, with_time_limit, wrappers_of
@@ -147,6 +147,7 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
     given: dict[str, Any] = {}
     env, variant = _without_variant(env)
     base_env, made, env_name = base_of(env, given)
+    check_actions(name, recipe, made.action_space)
     usual = {**preset(name, env_name + variant, Spaces(made.observation_space, made.action_space)), **recipe.settings}
     usual_training = {**TRAINING, **{key: usual.pop(key) for key in [*usual] if key in TRAINING}}
     training = usual_training | {key: value for key, value in settings.items() if key in TRAINING}

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 _OF_AGENTS = {
     "torch.nn": """BatchNorm1d Conv2d Embedding Flatten GELU GRU Identity LayerNorm Linear ModuleList ReLU Sequential
         SiLU Softmax Tanh Unflatten""",
-    "torch": "exp linspace optim.Adam",
+    "torch": "linspace optim.Adam",
     "pfrl_like.nn": """Branched ConcatObsAndAction ConditionalVAE DictEncoder EmpiricalNormalization
         FactorizedNoisyLinear ObsEncoder RecurrentBranched RecurrentSequential ReturnConditionedTransformer Standardize
         ToFloat""",

@@ -175,7 +175,7 @@ def test_a_time_limit_replaces_that_of_the_environment() -> None:
         ("dqm", {}, ValueError, "the nearest is 'dqn'"),
         (pfrl.agents.DQN, {}, TypeError, "expected a name such as 'dqn'"),
         ("sac", {}, ValueError, "the action space is Discrete"),
-        ("cql", {"dataset": "cartpol"}, ValueError, "dataset is 'cartpol', expected"),
+        ("discrete_cql", {"dataset": "cartpol"}, ValueError, "dataset is 'cartpol', expected"),
         ("dqn", {"dataset": "cartpole"}, ValueError, "DQN learns online"),
         ("dqn", {"seed": -1}, ValueError, "seed is -1"),
         ("dqn", {"threads": 0}, ValueError, "threads is 0"),
