@@ -13,7 +13,7 @@ from torch import nn
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
-from pfrl_like.utils.checks import names_unknown_keywords
+from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.contexts import MODE_LOCK, Mode, evaluating_in_thread, state_with_mode
 from pfrl_like.utils.reprs import never_raising, shown
 
@@ -60,7 +60,7 @@ class Agent(ABC):
         if isinstance(training := vars(cls).get("training"), bool):
             cls.training = Mode(training)  # type: ignore[assignment]
         if "__init__" in vars(cls):
-            cls.__init__ = names_unknown_keywords(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = names_unknown_keywords(takes_integral_floats(cls.__init__))  # type: ignore[method-assign]
 
     def __getstate__(self) -> Any:
         return state_with_mode(super().__getstate__(), self)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.utils.checks import names_unknown_keywords
+from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.reprs import never_raising, with_arguments
 
 #: Attributes that a class must define together. If a class defines only some of them, it gets the defaults of
@@ -32,7 +32,7 @@ class Explorer(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__init__" in vars(cls):
-            cls.__init__ = names_unknown_keywords(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = names_unknown_keywords(takes_integral_floats(cls.__init__))  # type: ignore[method-assign]
         selecting_base = next(base for base in cls.__mro__ if _SELECTION & vars(base).keys())
         for name in ("reads_action_value", "action_kinds"):
             if name not in vars(selecting_base):  # the new method may read all attributes and select any action

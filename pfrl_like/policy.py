@@ -8,11 +8,11 @@ class Policy(ABC):
     """Interface of a policy, which maps observations to probability distributions of actions."""
 
     @abstractmethod
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, state: Any) -> Any:
         """Evaluate the policy.
 
         Args:
-            x: Observations, [B, ...].
+            state: Observations, [B, ...].
 
         Returns:
             A `torch.distributions.Distribution` of the actions in B states.

@@ -22,7 +22,7 @@ from pfrl_like.utils.batch_states import (
     recurrent_states,
     rewards_and_ends,
 )
-from pfrl_like.utils.checks import names_unknown_keywords
+from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.recurrent import flatten_sequences_time_first
 from pfrl_like.utils.reprs import never_raising
 
@@ -64,7 +64,7 @@ class AbstractReplayBuffer(ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__init__" in vars(cls):
-            cls.__init__ = names_unknown_keywords(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = names_unknown_keywords(takes_integral_floats(cls.__init__))  # type: ignore[method-assign]
         if "append_batch" in vars(cls):
             cls._append_batch = cls.append_batch
         for own, batched in _BATCHED.items():
@@ -152,11 +152,11 @@ class AbstractReplayBuffer(ABC):
         """End the running episode of the environment `env_id`. Its next step starts a new episode."""
 
     @abstractmethod
-    def sample(self, num_experiences: int) -> Any:
+    def sample(self, n: int) -> Any:
         """Draw distinct items. Each item is a list of transition dicts, with one dict per step of an n-step return.
 
         Raises:
-            ValueError: If `num_experiences` is larger than the buffer.
+            ValueError: If `n` is larger than the buffer.
         """
 
     def sample_batch(

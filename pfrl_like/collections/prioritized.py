@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.utils.checks import takes_integral_floats
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
 Floats = NDArray[np.float64]
@@ -417,6 +418,7 @@ class PrioritizedBuffer(Generic[T]):
         ValueError: If capacity or initial_max_priority is not positive.
     """
 
+    @takes_integral_floats
     def __init__(
         self, capacity: int | None = None, wait_priority_after_sampling: bool = True, initial_max_priority: float = 1.0
     ) -> None:

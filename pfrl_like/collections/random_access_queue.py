@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
+from pfrl_like.utils.checks import takes_integral_floats
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
 T = TypeVar("T")
@@ -19,6 +20,7 @@ class RandomAccessQueue(Generic[T]):
         ValueError: If maxlen is negative.
     """
 
+    @takes_integral_floats
     def __init__(self, iterable: Iterable[T] = (), *, maxlen: int | None = None) -> None:
         if maxlen is not None and maxlen < 0:
             raise ValueError(f"maxlen must be None or at least 0, got {maxlen}")

@@ -18,7 +18,7 @@ from pfrl_like.envs.multiprocess_vector_env import MultiprocessVectorEnv
 from pfrl_like.envs.serial_vector_env import SerialVectorEnv
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.random_streams.streams import global_entropy
-from pfrl_like.utils.checks import check_counts, check_flags
+from pfrl_like.utils.checks import check_counts, check_flags, takes_integral_floats
 from pfrl_like.utils.env_values import seed_env, takes_at_reset
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -43,6 +43,7 @@ _NEEDED = {
 }
 
 
+@takes_integral_floats
 def make_env(env: Any, *, seed: int | None = None, **kwargs: Any) -> Any:
     """Make an environment from its id, for example `make_env("CartPole-v1", seed=0)`.
 
@@ -78,6 +79,7 @@ def make_env(env: Any, *, seed: int | None = None, **kwargs: Any) -> Any:
     return env
 
 
+@takes_integral_floats
 def make_vec(
     env: str | EnvSpec | Callable[..., Any], n: int, *, seed: int | None = None, processes: bool = False, **kwargs: Any
 ) -> SerialVectorEnv | MultiprocessVectorEnv:

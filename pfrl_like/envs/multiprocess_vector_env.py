@@ -14,7 +14,7 @@ from pfrl_like.envs.vector_stream import check_action_count, join_steps, seed_li
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes.worker import sendable
 from pfrl_like.random_streams.streams import global_entropy
-from pfrl_like.utils.checks import check_choice, check_counts, check_seconds
+from pfrl_like.utils.checks import check_choice, check_counts, check_seconds, takes_integral_floats
 
 Answers = TypeVar("Answers")
 
@@ -57,6 +57,7 @@ class MultiprocessVectorEnv(VectorEnv):
         RuntimeError: If this is a daemonic process, because it cannot start processes. Use `SerialVectorEnv` there.
     """
 
+    @takes_integral_floats
     def __init__(
         self,
         env_fns: Sequence[Callable[[], Any]],
@@ -111,7 +112,7 @@ class MultiprocessVectorEnv(VectorEnv):
         """Maximum time to wait for an answer, in seconds."""
         return self._workers.timeout
 
-    def step(self, action: Any) -> Any:
+    def step(self, actions: Any) -> Any:
         """Step all environments. Return the four or five values of `VectorEnv.step`, as many as the environments.
 
         Raises:
@@ -120,9 +121,9 @@ class MultiprocessVectorEnv(VectorEnv):
                 closed.
             WorkerError: If an environment raised an error or its worker died, and the worker is not replaced.
         """
-        check_action_count(action, self.num_envs)
+        check_action_count(actions, self.num_envs)
         failures = self._workers.failures
-        answers = self._ask_or_replace("step", {i: one for i, one in enumerate(action) if i not in failures})
+        answers = self._ask_or_replace("step", {i: one for i, one in enumerate(actions) if i not in failures})
         if failures:
             usual = 5 if self._resets_with_info else 4
             n_values = next((len(answer) for answer in answers.values()), usual)

@@ -46,15 +46,15 @@ class SerialVectorEnv(VectorEnv):
         self._seeds: list[int | None] = [None] * self.num_envs  # seeds for the next reset
         self._resets_with_info = False
 
-    def step(self, action: Any) -> Any:
+    def step(self, actions: Any) -> Any:
         """Step all environments. Return the four or five values of `VectorEnv.step`, as many as the environments.
 
         Raises:
             ValueError: If the number of actions is wrong.
             EnvError: If the environments do not all return four values or all return five values.
         """
-        check_action_count(action, self.num_envs)
-        result = join_steps([env.step(a) for env, a in zip(self.envs, action, strict=True)])
+        check_action_count(actions, self.num_envs)
+        result = join_steps([env.step(a) for env, a in zip(self.envs, actions, strict=True)])
         self.last_obs = result[0]
         return result
 

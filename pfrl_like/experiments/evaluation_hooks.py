@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pfrl_like.errors import MissingDependencyError
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 
 
 class EvaluationHook(ABC):
@@ -93,6 +93,7 @@ class StopWithoutImprovement(EvaluationHook):
 
     support_train_agent = support_train_agent_batch = support_train_agent_async = True
 
+    @takes_integral_floats
     def __init__(self, patience: int) -> None:
         check_counts(patience=patience)
         self.patience, self.best, self.n_since_best = patience, -math.inf, 0

@@ -27,7 +27,7 @@ from pfrl_like.runs.run_directory import check_directory, move_earlier_files, pr
 from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, directory_lock
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
-from pfrl_like.utils.checks import check_counts, names_unknown_keywords
+from pfrl_like.utils.checks import check_counts, names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
@@ -154,6 +154,7 @@ def _episodes_if_complete(
 
 
 @names_unknown_keywords
+@takes_integral_floats
 @accept_env_ids("env")
 def eval_performance(
     env: Any,
@@ -252,6 +253,7 @@ class Evaluator:
     """
 
     @names_unknown_keywords
+    @takes_integral_floats
     def __init__(
         self,
         agent: Any,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from pfrl_like.runs.loop import Clock
-from pfrl_like.utils.checks import check_counts, check_function, check_numbers, nearest_names
+from pfrl_like.utils.checks import check_counts, check_function, check_numbers, nearest_names, takes_integral_floats
 
 
 class StepHook(ABC):
@@ -56,6 +56,7 @@ class LinearInterpolationHook(StepHook):
         setter: Function that is called as `setter(env, agent, value)` at every step.
     """
 
+    @takes_integral_floats
     def __init__(
         self, total_steps: int, start_value: float, stop_value: float, setter: Callable[[Any, Any, Any], Any]
     ) -> None:
@@ -100,6 +101,7 @@ class ScheduleHook(StepHook):
         TypeError: If `total_steps` is not an integer, or a value is not a number.
     """
 
+    @takes_integral_floats
     def __init__(
         self,
         total_steps: int,

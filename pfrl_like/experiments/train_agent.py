@@ -13,13 +13,14 @@ from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback
-from pfrl_like.utils.checks import names_unknown_keywords
+from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
 
 _LOGGER = logging.getLogger(__name__)
 StepHookLike = Callable[[Any, Any, int], Any]
 
 
 @names_unknown_keywords
+@takes_integral_floats
 @accept_env_ids("env")
 def train_agent(
     agent: Any,
@@ -114,6 +115,7 @@ def train_agent(
 
 
 @names_unknown_keywords
+@takes_integral_floats
 @accept_env_ids("env", "eval_env")
 def train_agent_with_evaluation(
     agent: Any,

@@ -33,12 +33,13 @@ from pfrl_like.processes.worker import resolve_start_method, sendable
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import directory_lock
-from pfrl_like.utils.checks import check_counts, check_seconds, names_unknown_keywords
+from pfrl_like.utils.checks import check_counts, check_seconds, names_unknown_keywords, takes_integral_floats
 
 _LOGGER = logging.getLogger(__name__)
 
 
 @names_unknown_keywords
+@takes_integral_floats
 def train_agent_async(
     outdir: str | os.PathLike[str],
     processes: int,
@@ -248,6 +249,7 @@ def _share(agent: Any) -> dict[str, Any]:
     return shared
 
 
+@takes_integral_floats
 def train_agent_actor_learner(
     agent: Any,
     make_env: Callable[..., Any] | str,

@@ -14,12 +14,13 @@ from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.loop import Callback
-from pfrl_like.utils.checks import names_unknown_keywords
+from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
 
 _LOGGER = logging.getLogger(__name__)
 
 
 @names_unknown_keywords
+@takes_integral_floats
 @accept_env_ids(vector="env")
 def train_agent_batch(
     agent: Any,
@@ -118,6 +119,7 @@ def train_agent_batch(
 
 
 @names_unknown_keywords
+@takes_integral_floats
 @accept_env_ids("eval_env", vector="env")
 def train_agent_batch_with_evaluation(
     agent: Any,

@@ -18,7 +18,7 @@ from pfrl_like.errors import ExportError
 from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.processes import Portable, SharedArrays
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
@@ -45,6 +45,7 @@ def acting_copy(agent: Any) -> Any:
     return acting
 
 
+@takes_integral_floats
 def setup_actor_learner_training(
     agent: Any,
     n_actors: int,

@@ -352,7 +352,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         return None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
 
     def update(
-        self, batch: Batch | Sequence[Any], errors_out: list[float] | None = None
+        self, experiences: Batch | Sequence[Any], errors_out: list[float] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once from a minibatch. No other method changes the parameters.
 
@@ -361,7 +361,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         that the agent makes in `target_update_interval` steps.
 
         Args:
-            batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
+            experiences: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
             errors_out: List that is cleared and filled with the absolute TD errors. If None, no errors are stored.
 
         Returns:
@@ -376,7 +376,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                 rolled back. The message names these steps. On a GPU the update is skipped. The error is then raised up
                 to 100 updates later, or by `settle`, and has no minibatch.
         """
-        order = None
+        batch, order = experiences, None
         if not isinstance(batch, Batch):
             batch = batch_of_experiences(batch, self.gamma, sequences=self.learns_from_sequences)
             order = batch.index

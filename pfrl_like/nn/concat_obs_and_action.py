@@ -13,9 +13,9 @@ from pfrl_like.utils.contexts import ignores_training
 class ConcatObsAndAction(nn.Module):
     """Concatenates a pair (observation, action) to one vector, for Q-functions Q(s, a)."""
 
-    def forward(self, obs_and_action: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, x: tuple[Tensor, Tensor]) -> Tensor:
         """Concatenate [..., n_dim_obs] and [..., n_dim_action] to [..., n_dim_obs + n_dim_action]."""
-        return torch.cat(obs_and_action, dim=-1)
+        return torch.cat(x, dim=-1)
 
 
 FUNCTIONS[ConcatObsAndAction] = functools.partial(torch.cat, dim=-1)

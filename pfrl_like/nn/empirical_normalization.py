@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pfrl_like.utils.checks import takes_integral_floats
 from pfrl_like.utils.contexts import hold_during_fork, ignores_training
 
 
@@ -37,6 +38,7 @@ class EmpiricalNormalization(nn.Module):
     _var: Tensor
     count: Tensor
 
+    @takes_integral_floats
     def __init__(
         self,
         shape: int | tuple[int, ...],

@@ -26,13 +26,13 @@ class RecurrentBranched(Recurrent, nn.ModuleList):
                 raise TypeError(f"branch {i} is {type(module).__name__}, which is not recurrent: {hint}")
         super().__init__(modules)
 
-    def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
+    def forward(self, sequences: Any, recurrent_state: Any) -> tuple[Any, Any]:
         """Return a tuple of the outputs and a tuple of the states of all branches."""
         states = [None] * len(self) if recurrent_state is None else recurrent_state
-        results = [branch(packed_input, state) for branch, state in zip(self, states, strict=True)]
+        results = [branch(sequences, state) for branch, state in zip(self, states, strict=True)]
         return tuple(output for output, _ in results), tuple(state for _, state in results)
 
-    def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
+    def outputs(self, sequences: Any, recurrent_state: Any) -> Any:
         """Return the outputs of all branches without the states."""
         states = [None] * len(self) if recurrent_state is None else recurrent_state
-        return tuple(layer_outputs(*each) for each in zip(self, [packed_input] * len(self), states, strict=True))
+        return tuple(layer_outputs(*each) for each in zip(self, [sequences] * len(self), states, strict=True))

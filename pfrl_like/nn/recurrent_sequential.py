@@ -28,28 +28,28 @@ class RecurrentSequential(Recurrent, nn.Sequential):
         *args: Layers, as for `torch.nn.Sequential`.
     """
 
-    def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, tuple[Any, ...]]:  # type: ignore[override]
+    def forward(self, sequences: Any, recurrent_state: Any) -> tuple[Any, tuple[Any, ...]]:  # type: ignore[override]
         """Return the last layer's output, a packed sequence, and a tuple of the states of the recurrent layers.
 
         Raises:
             ValueError: If the input is not packed, or if the number of states is not the number of recurrent layers.
         """
-        return self._apply_layers(packed_input, recurrent_state, lambda layer, *given: layer(*given))
+        return self._apply_layers(sequences, recurrent_state, lambda layer, *given: layer(*given))
 
-    def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
+    def outputs(self, sequences: Any, recurrent_state: Any) -> Any:
         """Return the last layer's output, a packed sequence, without the states."""
-        return self._apply_layers(packed_input, recurrent_state, lambda *given: (layer_outputs(*given), None))[0]
+        return self._apply_layers(sequences, recurrent_state, lambda *given: (layer_outputs(*given), None))[0]
 
-    def _apply_layers(self, packed_input: Any, recurrent_state: Any, call: Call) -> tuple[Any, tuple[Any, ...]]:
-        info = get_packed_sequence_info(packed_input)
+    def _apply_layers(self, sequences: Any, recurrent_state: Any, call: Call) -> tuple[Any, tuple[Any, ...]]:
+        info = get_packed_sequence_info(sequences)
         if info is None:
-            raise ValueError(f"packed_input is {type(packed_input).__name__}, expected a PackedSequence")
+            raise ValueError(f"sequences is {type(sequences).__name__}, expected a PackedSequence")
         n_states = len(self.recurrent_children)
         states = [None] * n_states if recurrent_state is None else list(recurrent_state)
         if len(states) != n_states:
             raise ValueError(f"recurrent_state has {len(states)} parts, expected {n_states}, one per recurrent layer")
         new_states: list[Any] = []
-        rows = unwrap_packed_sequences_recursive(packed_input)
+        rows = unwrap_packed_sequences_recursive(sequences)
         for layer in self:
             if is_recurrent(layer):
                 output, state = call(layer, wrap_packed_sequences_recursive(rows, *info), states[len(new_states)])

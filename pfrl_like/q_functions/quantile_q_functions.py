@@ -152,14 +152,14 @@ class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
         quantile_thresholds_K: Number of fractions sampled to select a greedy action.
     """
 
-    def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[ImplicitQuantileActionValue, Any]:  # type: ignore[override]
+    def forward(self, x: Any, recurrent_state: Any) -> tuple[ImplicitQuantileActionValue, Any]:  # type: ignore[override]
         """Return the quantile functions of all steps, sorted by time, and the state of `psi` after the last step."""
-        features, recurrent_state = self.psi(packed_input, recurrent_state)
+        features, recurrent_state = self.psi(x, recurrent_state)
         return self._value(unwrap_packed_sequences_recursive(features)), recurrent_state
 
-    def outputs(self, packed_input: Any, recurrent_state: Any) -> ImplicitQuantileActionValue:
+    def outputs(self, x: Any, recurrent_state: Any) -> ImplicitQuantileActionValue:
         """Return the quantile functions of all steps, sorted by time, without the state of `psi`."""
-        return self._value(unwrap_packed_sequences_recursive(layer_outputs(self.psi, packed_input, recurrent_state)))
+        return self._value(unwrap_packed_sequences_recursive(layer_outputs(self.psi, x, recurrent_state)))
 
 
 @ignores_training

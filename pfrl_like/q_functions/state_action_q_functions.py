@@ -101,10 +101,10 @@ class FCSAQFunction(MLP, StateActionQFunction):
         self.n_hidden_channels = n_hidden_channels
         self.n_hidden_layers = n_hidden_layers
 
-    def forward(self, x: Any, a: Any = None) -> Tensor:
+    def forward(self, state: Any, action: Any = None) -> Tensor:
         """Return Q(s, a), [B, 1]."""
         # The same result as `concatenate`. In the usual case this is faster, because it needs no function calls.
-        both = x if a is None and isinstance(x, tuple) and len(x) == 2 else split_pair(x, a)
+        both = state if action is None and isinstance(state, tuple) and len(state) == 2 else split_pair(state, action)
         return super().forward(torch.cat(both, dim=-1))
 
 
@@ -138,9 +138,9 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
         self.n_hidden_channels = n_hidden_channels
         self.n_hidden_layers = n_hidden_layers
 
-    def forward(self, x: Any, a: Any = None) -> Tensor:
+    def forward(self, state: Any, action: Any = None) -> Tensor:
         """Return Q(s, a), [B, 1]."""
-        return super().forward(concatenate(x, a))
+        return super().forward(concatenate(state, action))
 
 
 @ignores_training
@@ -167,10 +167,10 @@ class _LateAction(nn.Module, StateActionQFunction):
         self.mlp = MLP(n_hidden_channels + n_dim_action, 1, hidden_sizes, nonlinearity, last_wscale)
         self.output = self.mlp.output  # PFRL saves the layer under both names
 
-    def forward(self, x: Any, a: Any = None) -> Tensor:
+    def forward(self, state: Any, action: Any = None) -> Tensor:
         """Return Q(s, a), [B, 1]."""
-        obs, action = split_pair(x, a)
-        out: Tensor = self.mlp(torch.cat((self.nonlinearity(self.obs_mlp(obs)), action), dim=-1))
+        state, action = split_pair(state, action)
+        out: Tensor = self.mlp(torch.cat((self.nonlinearity(self.obs_mlp(state)), action), dim=-1))
         return out
 
 

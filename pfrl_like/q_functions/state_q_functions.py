@@ -254,8 +254,9 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         if n_dim_action > 1:
             self.mat_non_diag = _linear(n_hidden_channels, n_dim_action * (n_dim_action - 1) // 2)
 
-    def forward(self, x: Tensor) -> QuadraticActionValue:
+    def forward(self, state: Tensor) -> QuadraticActionValue:
         """Return the action values of B states from observations [B, n_input_channels]."""
+        x = state
         for layer in self.hidden_layers:
             x = F.relu(layer(x))
         mu = self.mu(x)

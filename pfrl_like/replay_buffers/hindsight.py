@@ -13,6 +13,7 @@ from pfrl_like.columns import ENDED, Columns, Indices, ReadOnlyDict, rows_of
 from pfrl_like.columns.leaves import as_array, describe
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
+from pfrl_like.utils.checks import exactly_one
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.random import RandomSource, check_held
 
@@ -141,19 +142,25 @@ class HindsightReplayBuffer(ReplayBuffer):
 
     # Sampling
 
-    def sample(self, num_experiences: int) -> Any:
+    def sample(self, num_experiences: int | None = None, *, n: int | None = None) -> Any:
         """Draw distinct items and replace goals. An item is a list of one to `num_steps` transition dicts.
 
         The transition dicts are created for this sample and are read-only. Use `memory` to change stored transitions.
 
+        Args:
+            num_experiences: Number of items.
+            n: Another name of `num_experiences`; PFRL's episodic and prioritised buffers call it n.
+
         Raises:
-            ValueError: If `num_experiences` is larger than the buffer, or if `reward_fn` or `terminated_fn` returns
-                values of the wrong shape or type.
+            ValueError: If the number is larger than the buffer, or if `reward_fn` or `terminated_fn` returns values of
+                the wrong shape or type.
+            TypeError: If not exactly one of the arguments is passed.
         """
-        check_held("num_experiences", num_experiences, len(self), "items")
-        if not num_experiences:
+        number = exactly_one(num_experiences=num_experiences, n=n)
+        check_held("num_experiences", number, len(self), "items")
+        if not number:
             return []
-        _, steps, valid, reward, terminal, replaced, goals = self._draw_windows(num_experiences)
+        _, steps, valid, reward, terminal, replaced, goals = self._draw_windows(number)
         transitions = self._columns.transitions(steps.T[valid.T])
         outcomes = zip(transitions, reward.T[valid.T].tolist(), terminal.T[valid.T].tolist(), strict=True)
         rest = ({**step, "reward": number, "is_state_terminal": end} for step, number, end in outcomes)

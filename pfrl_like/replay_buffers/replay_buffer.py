@@ -14,7 +14,7 @@ from pfrl_like.columns import ENDED, Columns, Indices, edit, rows_of, stacks
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.memory import WEIGHT, Memory, StoredItem, StoredTransition, TransitionCache, UserMemory
 from pfrl_like.replay_buffers.saved import SavedBuffer
-from pfrl_like.utils.checks import check_counts, check_transition
+from pfrl_like.utils.checks import check_counts, check_transition, exactly_one
 from pfrl_like.utils.random import RandomSource, check_held, check_rng, sample_n_k
 
 
@@ -341,16 +341,22 @@ class ReplayBuffer(SavedBuffer):
         """Draw n distinct items. Return their numbers, and importance weights or None. The caller checks n."""
         return sample_n_k(len(self), n, self._rng) + self._first, None
 
-    def sample(self, num_experiences: int) -> Any:
+    def sample(self, num_experiences: int | None = None, *, n: int | None = None) -> Any:
         """Draw distinct items. Each item is a list of one to `num_steps` transition dicts.
 
+        Args:
+            num_experiences: Number of items.
+            n: Another name of `num_experiences`; PFRL's episodic and prioritised buffers call it n.
+
         Raises:
-            ValueError: If `num_experiences` is larger than the buffer.
+            ValueError: If the number is larger than the buffer.
+            TypeError: If not exactly one of the arguments is passed.
         """
+        number = exactly_one(num_experiences=num_experiences, n=n)
         if self._user_memory is not None:
-            return self._user_memory.sample(num_experiences, self._rng)
-        check_held("num_experiences", num_experiences, len(self), "items")
-        index, weight = self._draw(num_experiences)
+            return self._user_memory.sample(number, self._rng)
+        check_held("num_experiences", number, len(self), "items")
+        index, weight = self._draw(number)
         items = self._items(index)
         if weight is not None:
             for item, number in zip(items, weight.tolist(), strict=True):

@@ -36,29 +36,32 @@ _LOCK = hold_during_fork(threading.Lock())
 
 
 @contextlib.contextmanager
-def evaluating(module: nn.Module) -> Iterator[nn.Module]:
+def evaluating(net: nn.Module) -> Iterator[nn.Module]:
     """Switch a module to evaluation mode, and restore the mode of every submodule at the end.
 
     Other threads wait until the mode is restored.
+
+    Args:
+        net: The module.
     """
     is_compiling = torch.compiler.is_compiling()  # a compiler traces only one thread
     with contextlib.nullcontext() if is_compiling else MODE_LOCK:
-        before = [(part, part.training) for part in module.modules()]
+        before = [(part, part.training) for part in net.modules()]
         is_plain = not is_compiling and all(_is_plain(part) for part, _ in before)
         if is_plain:
             for part, _ in before:
                 vars(part)["training"] = False  # `nn.Module.__setattr__` takes ten times as long
         else:
-            module.eval()
+            net.eval()
         try:
-            yield module
+            yield net
         finally:
             if is_plain:
                 for part, training in before:
                     vars(part)["training"] = training
             else:  # a user-defined `train` may do more than set the attribute
                 if before[0][1]:
-                    module.train()
+                    net.train()
                 for part, training in before:
                     part.training = training
 

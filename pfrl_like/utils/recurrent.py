@@ -249,8 +249,13 @@ def unwrap_packed_sequences_recursive(packed: Any) -> Any:
     return packed
 
 
-#: PFRL's name for the same conversion if all sequences have one step.
-unpack_sequences_as_one_step_batch = unwrap_packed_sequences_recursive
+def unpack_sequences_as_one_step_batch(pack: Any) -> Any:
+    """`unwrap_packed_sequences_recursive` under PFRL's name for sequences of one step.
+
+    Args:
+        pack: Nested tuples, and dicts, of `PackedSequence`s.
+    """
+    return unwrap_packed_sequences_recursive(pack)
 
 
 def get_packed_sequence_info(packed: Any) -> tuple[Tensor, Tensor | None] | None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.env_values import box_class, space_kind
 from pfrl_like.wrappers.frames import FrameStack as FrameStack
 from pfrl_like.wrappers.frames import LazyFrames as LazyFrames
@@ -87,6 +87,10 @@ class OpeningWrapper(Wrapper):
             result = self.env.reset(**kwargs) if has_ended(step) else reset_result(step)
         return result
 
+    def step(self, ac: Any) -> Any:
+        """Execute the action `ac`."""
+        return super().step(ac)
+
 
 class NoopResetEnv(OpeningWrapper):
     """Start each episode with a random number of no-op steps (Mnih et al. 2015, doi:10.1038/nature14236).
@@ -104,6 +108,7 @@ class NoopResetEnv(OpeningWrapper):
         ValueError: If action 0 is not "NOOP", or if `noop_max` is below 1.
     """
 
+    @takes_integral_floats
     def __init__(self, env: Any, noop_max: int = 30) -> None:
         super().__init__(env)
         check_counts(noop_max=noop_max)
@@ -209,6 +214,7 @@ class MaxAndSkipEnv(Wrapper):
         ValueError: If the observations are not arrays, or if `skip` is below 1.
     """
 
+    @takes_integral_floats
     def __init__(self, env: Any, skip: int = 4) -> None:
         super().__init__(env)
         check_counts(skip=skip)
@@ -257,6 +263,7 @@ class ClipRewardEnv(Wrapper):
         return float(np.sign(reward))
 
 
+@takes_integral_floats
 def make_atari(env_id: str, max_frames: int | None = 30 * 60 * 60, **kwargs: Any) -> Any:
     """Make an Atari game that repeats each action for four frames and starts with up to 30 no-op steps.
 

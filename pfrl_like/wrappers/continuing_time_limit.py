@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.wrappers.wrapper import Wrapper
 
 
@@ -22,6 +22,7 @@ class ContinuingTimeLimit(Wrapper):
         ValueError: If `max_episode_steps` is below 1.
     """
 
+    @takes_integral_floats
     def __init__(self, env: Any, max_episode_steps: int) -> None:
         super().__init__(env)
         check_counts(max_episode_steps=max_episode_steps)

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pfrl_like.utils.checks import check_choice, check_counts
+from pfrl_like.utils.checks import check_choice, check_counts, takes_integral_floats
 from pfrl_like.utils.env_values import box_class, space_kind
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.wrappers.wrapper import Wrapper
@@ -49,9 +49,9 @@ class WarpFrame(Wrapper):
         self._shape = tuple(np.insert((self.height, self.width), axis, 1).tolist())
         self.observation_space = box_class(space)(0, 255, self._shape, np.uint8)
 
-    def observation(self, observation: Any) -> NDArray[np.uint8]:
+    def observation(self, frame: Any) -> NDArray[np.uint8]:
         """Return the greyscale image of 84x84 pixels."""
-        grey = to_grey(observation) if observation.ndim == 3 else observation
+        grey = to_grey(frame) if frame.ndim == 3 else frame
         return shrink(grey, self.height, self.width).reshape(self._shape)
 
 
@@ -171,6 +171,7 @@ class FrameStack(Wrapper):
             "chw".
     """
 
+    @takes_integral_floats
     def __init__(self, env: Any, k: int, channel_order: str = "hwc") -> None:
         super().__init__(env)
         check_counts(k=k)

@@ -7,7 +7,7 @@ from typing import Any
 from gymnasium.vector import VectorEnv as GymnasiumVectorEnv
 
 from pfrl_like.env import VectorEnv
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.env_values import Forwarding
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.wrappers.frames import GymnasiumFrameStack, LazyFrames, push_frame, stacked_space
@@ -75,12 +75,14 @@ class VectorFrameStack(VectorEnvWrapper):
 
     _single_env_wrapper = "atari_wrappers.FrameStack"
 
+    @takes_integral_floats
     def __new__(cls, env: Any, k: int, stack_axis: int = 0) -> Any:
         """Return a `GymnasiumFrameStack` if `env` is a `gymnasium.vector.VectorEnv`."""
         if isinstance(env, GymnasiumVectorEnv):
             return GymnasiumFrameStack(env, k, stack_axis)
         return super().__new__(cls)
 
+    @takes_integral_floats
     def __init__(self, env: Any, k: int, stack_axis: int = 0) -> None:
         super().__init__(env)
         check_counts(k=k)

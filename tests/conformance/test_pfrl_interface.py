@@ -77,6 +77,8 @@ def evaluated(source: ast.expr) -> Any:
         value = ast.literal_eval(source)
     except ValueError:
         return ast.unparse(source)
+    if value is ...:
+        return value
     return EMPTY if value in EMPTY else (type(value) is bool, value)  # 0 is 0.0, and not False
 
 
@@ -85,9 +87,8 @@ def differences_of_parameters(theirs: ast.arguments, ours: ast.arguments, is_met
     places = [each.arg for each in ours.args]
     keywords = {each.arg for each in (*ours.args, *ours.kwonlyargs)}
     for place, each in enumerate(theirs.args):
-        if not is_method or place > 0:
-            if places[place : place + 1] != [each.arg]:
-                yield each.arg
+        if (not is_method or place > 0) and places[place : place + 1] != [each.arg]:
+            yield each.arg
     yield from (each.arg for each in theirs.kwonlyargs if each.arg not in keywords)
     wanted, given = defaults(theirs), defaults(ours)
     for name in wanted.keys() & keywords:

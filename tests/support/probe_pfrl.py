@@ -94,7 +94,7 @@ def own_members(cls: type, package: str) -> dict[str, str]:
     """The public members that a class itself defines; "value" for those that torch gives instead of a later base."""
     found = {}
     for base in cls.__mro__:
-        for name, value in vars(base).items() if base.__module__.startswith(package) else ():
+        for name in vars(base) if base.__module__.startswith(package) else ():
             definer = next(each for each in cls.__mro__ if name in vars(each))
             if name.startswith("_") and name not in SPECIAL:
                 continue

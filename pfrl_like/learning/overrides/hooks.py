@@ -307,14 +307,14 @@ def _accept_batch(update: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a subclass's `update(experiences)`, so that it also accepts a `Batch` from offline runners and learners."""
 
     @functools.wraps(update)
-    def accept_batch(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(batch, Batch):
-            return update(self, batch, *args, **kwargs)
+    def accept_batch(self: Any, experiences: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(experiences, Batch):
+            return update(self, experiences, *args, **kwargs)
         updates = self.optim_t
-        result = update(self, experiences_of(batch, self.gamma), *args, **kwargs)
+        result = update(self, experiences_of(experiences, self.gamma), *args, **kwargs)
         if self.optim_t == updates:
             self._count_update()
-        return (self._td_errors(batch), {}) if result is None else result
+        return (self._td_errors(experiences), {}) if result is None else result
 
     accept_batch.accept_batch = accept_batch  # type: ignore[attr-defined]
     return accept_batch

@@ -40,7 +40,7 @@ def test_sequential_takes_inputs_of_several_parts() -> None:
 
 
 def test_sequential_refuses_input_that_is_not_packed() -> None:
-    with pytest.raises(ValueError, match="packed_input is Tensor, expected a PackedSequence"):
+    with pytest.raises(ValueError, match="sequences is Tensor, expected a PackedSequence"):
         RecurrentSequential(nn.GRU(2, 3))(torch.zeros(1, 2), None)
 
 
