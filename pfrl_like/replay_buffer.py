@@ -22,7 +22,7 @@ from pfrl_like.utils.batch_states import (
     recurrent_states,
     rewards_and_ends,
 )
-from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
+from pfrl_like.utils.checks import check_counts, names_unknown_keywords, takes_integral_floats
 from pfrl_like.utils.recurrent import flatten_sequences_time_first
 from pfrl_like.utils.reprs import never_raising
 
@@ -382,9 +382,11 @@ class ReplayUpdater:
         episodic_update_len: Maximum length of the parts of episodes, in steps. If None, whole episodes are sampled.
 
     Raises:
-        ValueError: If `batchsize` is larger than `replay_start_size`.
+        ValueError: If `batchsize` is larger than `replay_start_size`, or if a number is out of range.
+        TypeError: If a number is not an integer.
     """
 
+    @takes_integral_floats
     def __init__(
         self,
         replay_buffer: AbstractReplayBuffer,
@@ -396,6 +398,9 @@ class ReplayUpdater:
         update_interval: int,
         episodic_update_len: int | None = None,
     ) -> None:
+        check_counts(batchsize=batchsize, n_times_update=n_times_update, update_interval=update_interval)
+        check_counts(optional=True, episodic_update_len=episodic_update_len)
+        check_counts(0, replay_start_size=replay_start_size)
         if batchsize > replay_start_size:
             raise ValueError(f"batchsize: got {batchsize}, expected at most replay_start_size={replay_start_size}")
         self.replay_buffer = replay_buffer

@@ -107,7 +107,7 @@ class REDQ(SoftActorCritic):
         num_steps: int = 1,
         compile: bool = False,
     ) -> None:
-        check_counts(subset_size=subset_size)
+        check_counts(subset_size=subset_size, n_times_update=n_times_update)
         critics, optimizers = listed("q_funcs", q_funcs), listed("q_func_optimizers", q_func_optimizers)
         if len(critics) < 2 or subset_size > len(critics):
             raise ValueError(

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.utils.checks import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
 Floats = NDArray[np.float64]
@@ -416,14 +416,14 @@ class PrioritizedBuffer(Generic[T]):
 
     Raises:
         ValueError: If capacity or initial_max_priority is not positive.
+        TypeError: If capacity is not an integer.
     """
 
     @takes_integral_floats
     def __init__(
         self, capacity: int | None = None, wait_priority_after_sampling: bool = True, initial_max_priority: float = 1.0
     ) -> None:
-        if capacity is not None and capacity < 1:
-            raise ValueError(f"capacity must be None or at least 1, got {capacity}")
+        check_counts(optional=True, capacity=capacity)
         self.capacity = capacity
         self.wait_priority_after_sampling = wait_priority_after_sampling
         self.data: RandomAccessQueue[T] = RandomAccessQueue()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-from pfrl_like.utils.checks import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
 T = TypeVar("T")
@@ -18,12 +18,12 @@ class RandomAccessQueue(Generic[T]):
 
     Raises:
         ValueError: If maxlen is negative.
+        TypeError: If maxlen is not an integer.
     """
 
     @takes_integral_floats
     def __init__(self, iterable: Iterable[T] = (), *, maxlen: int | None = None) -> None:
-        if maxlen is not None and maxlen < 0:
-            raise ValueError(f"maxlen must be None or at least 0, got {maxlen}")
+        check_counts(0, optional=True, maxlen=maxlen)
         self.maxlen = maxlen
         self._items: list[T | None] = list(iterable)  # entries before _start are None: their items were removed
         self._start = 0

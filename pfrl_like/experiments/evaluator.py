@@ -35,6 +35,7 @@ _Result = tuple[float, int]  # return and length of an episode
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
 
 
+@takes_integral_floats
 @accept_env_ids("env")
 def run_evaluation_episodes(
     env: Any,
@@ -83,6 +84,7 @@ def run_evaluation_episodes(
     return scores, lengths
 
 
+@takes_integral_floats
 @accept_env_ids(vector="env")
 def batch_run_evaluation_episodes(
     env: Any,

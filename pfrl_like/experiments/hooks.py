@@ -54,12 +54,17 @@ class LinearInterpolationHook(StepHook):
         start_value: Value at step 1.
         stop_value: Value at step `total_steps` and at all later steps.
         setter: Function that is called as `setter(env, agent, value)` at every step.
+
+    Raises:
+        ValueError: If `total_steps` is below 1.
+        TypeError: If `total_steps` is not an integer.
     """
 
     @takes_integral_floats
     def __init__(
         self, total_steps: int, start_value: float, stop_value: float, setter: Callable[[Any, Any, Any], Any]
     ) -> None:
+        check_counts(total_steps=total_steps)
         self.total_steps, self.start_value, self.stop_value, self.setter = total_steps, start_value, stop_value, setter
 
     def __call__(self, env: Any, agent: Any, step: int) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.explorer import Explorer
 from pfrl_like.random_streams.streams import get_rng_state, plain_state, set_rng_state
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random import RandomSource, check_rng
 
 _LOGGER = logging.getLogger(__name__)
@@ -189,7 +190,7 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
 
     Raises:
         ValueError: If an epsilon is not from 0 to 1, or if `decay_steps` is negative.
-        TypeError: If `random_action_func` is not callable.
+        TypeError: If `random_action_func` is not callable, or if `decay_steps` is not an integer.
     """
 
     def __init__(
@@ -203,8 +204,7 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
         rng: RandomSource = None,
     ) -> None:
         super().__init__(_probability("start_epsilon", start_epsilon), random_action_func, logger, rng)
-        if not decay_steps >= 0:
-            raise ValueError(f"decay_steps is {decay_steps!r}, expected a number of steps, 0 or more")
+        check_counts(0, decay_steps=decay_steps)
         self.start_epsilon = start_epsilon
         self.end_epsilon = _probability("end_epsilon", end_epsilon)
         self.decay_steps = decay_steps

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.utils.checks import takes_integral_floats
+from pfrl_like.utils.checks import check_counts, takes_integral_floats
 from pfrl_like.utils.contexts import hold_during_fork, ignores_training
 
 
@@ -32,6 +32,7 @@ class EmpiricalNormalization(nn.Module):
 
     Raises:
         ValueError: If an argument is out of range.
+        TypeError: If `until` is not an integer.
     """
 
     _mean: Tensor
@@ -49,13 +50,13 @@ class EmpiricalNormalization(nn.Module):
         clip_threshold: float | None = None,
     ) -> None:
         super().__init__()
+        check_counts(0, optional=True, until=until)
         self.shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
         dtype = dtype if isinstance(dtype, torch.dtype) else torch.from_numpy(np.empty(0, dtype)).dtype
         checks = [
             ("batch_axis", batch_axis, 0 <= batch_axis <= len(self.shape), f"an axis from 0 to {len(self.shape)}"),
             ("eps", eps, eps >= 0, "a number of at least 0"),
             ("dtype", dtype, dtype.is_floating_point, "a floating-point dtype"),
-            ("until", until, until is None or until >= 0, "a number of values, or None"),
             ("clip_threshold", clip_threshold, clip_threshold is None or clip_threshold > 0, "above 0, or None"),
         ]
         for name, value, fits, expected in checks:

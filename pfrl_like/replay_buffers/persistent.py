@@ -24,7 +24,7 @@ from pfrl_like.replay_buffers.rewinding import (
 )
 from pfrl_like.storage.journal import SYNCED
 from pfrl_like.storage.log_directory import ColumnFiles, LogDirectory, LoggedState
-from pfrl_like.utils.checks import warn_once
+from pfrl_like.utils.checks import check_counts, warn_once
 from pfrl_like.utils.random import RandomSource
 
 _LOGGER = logging.getLogger(__name__)
@@ -45,9 +45,9 @@ class PersistentBuffer(RewindingBuffer):
         sync_every: int, sync_seconds: float, journal_length: int,
     ) -> None:  # fmt: skip
         self.sync_every, self.sync_seconds, self.journal_length = sync_every, sync_seconds, journal_length
-        for name, least in (("sync_every", 1), ("sync_seconds", 0), ("journal_length", 1)):
-            if not (value := getattr(self, name)) >= least:
-                raise ValueError(f"{name}: got {value}, expected at least {least}")
+        check_counts(sync_every=sync_every, journal_length=journal_length)
+        if not sync_seconds >= 0:
+            raise ValueError(f"sync_seconds: got {sync_seconds}, expected at least 0")
         if not dirname:
             raise ValueError(f"dirname: got {dirname!r}, expected a directory")
         ancestor_path = None if ancestor is None else os.fspath(ancestor)

@@ -278,8 +278,10 @@ def make_atari(env_id: str, max_frames: int | None = 30 * 60 * 60, **kwargs: Any
 
     Raises:
         ImportError: If ale-py is not installed.
-        ValueError: If the environment is not an Atari game.
+        ValueError: If the environment is not an Atari game, or if `max_frames` is negative.
+        TypeError: If `max_frames` is not an integer.
     """
+    check_counts(0, optional=True, max_frames=max_frames)
     try:
         import ale_py
     except ImportError as error:

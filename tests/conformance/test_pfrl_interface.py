@@ -1,136 +1,15 @@
 """Every public name, method and parameter of PFRL is here, at the same place, or is a departure with a reason."""
 
-import ast
-import functools
-import importlib
-import inspect
 import json
 import os
 import subprocess
-from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pfrl_departures import DEPARTURES
-from probe_pfrl import signature_of
+from pfrl_interface import FACTS, NAMES, ROOT, differences
 
-from pfrl_like.learning.overrides.hooks import HookMethod
-
-ROOT = Path(__file__).parents[2]
-FACTS: dict[str, str] = json.loads((ROOT / "tests/data/pfrl_api.json").read_text(encoding="utf-8"))
 PEER = Path(os.environ.get("PFRL_LIKE_PEERS", ROOT / ".peers")) / "pfrl/bin/python"
-#: Names of each module, the root's included.
-NAMES = {module: [*paths] for module, paths in groupby(FACTS, lambda path: path.partition(":")[0])}
-#: Defaults that are alike: nothing is in them.
-EMPTY: list[Any] = [[], (), {}, None]
-ABSENT = object()
-
-
-def found(path: str) -> Any:
-    """The object of the package at a path of PFRL; `ABSENT` if there is none."""
-    module, _, name = path.partition(":")
-    try:
-        value: Any = importlib.import_module(f"pfrl_like.{module}".removesuffix("."))
-    except ModuleNotFoundError:
-        return ABSENT
-    for part in name.split(".") if name else ():
-        value = ABSENT if value is ABSENT else getattr(value, part, ABSENT)
-    return ABSENT if isinstance(value, HookMethod) else value  # a method that the agent refuses
-
-
-def annotated(path: str) -> bool:
-    """True if the name is an attribute of objects that the class, or a base of it, declares."""
-    cls = found(path.rpartition(".")[0])
-    name = path.rpartition(".")[2]
-    return isinstance(cls, type) and any(name in inspect.get_annotations(each) for each in cls.__mro__)
-
-
-def members(cls: str) -> dict[str, str]:
-    """Paths of a class's public members -> paths at which PFRL defines them; inherited ones are included."""
-    defined = {}
-    for base in (cls, *FACTS[cls].split()[1:]):
-        for path in NAMES[base.partition(":")[0]]:
-            owner, _, name = path.rpartition(".")
-            if owner == base:
-                defined.setdefault(f"{cls}.{name}", path)
-    return defined
-
-
-@functools.cache
-def parameters(signature: str) -> ast.arguments:
-    (function,) = ast.parse(f"def f{signature}: ...").body
-    assert isinstance(function, ast.FunctionDef)
-    return function.args
-
-
-def defaults(arguments: ast.arguments) -> dict[str, Any]:
-    """Default values, or their names, by parameter."""
-    pairs = [*zip(arguments.args[len(arguments.args) - len(arguments.defaults) :], arguments.defaults, strict=True)]
-    pairs += [(each, value) for each, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value]
-    return {each.arg: evaluated(value) for each, value in pairs}
-
-
-def evaluated(source: ast.expr) -> Any:
-    try:
-        value = ast.literal_eval(source)
-    except ValueError:
-        return ast.unparse(source)
-    if value is ...:
-        return value
-    return EMPTY if value in EMPTY else (type(value) is bool, value)  # 0 is 0.0, and not False
-
-
-def differences_of_parameters(theirs: ast.arguments, ours: ast.arguments, is_method: bool) -> Iterator[str]:
-    """Names of the parameters of PFRL that are absent or at another place; with "=" where the defaults differ."""
-    places = [each.arg for each in ours.args]
-    keywords = {each.arg for each in (*ours.args, *ours.kwonlyargs)}
-    for place, each in enumerate(theirs.args):
-        if (not is_method or place > 0) and places[place : place + 1] != [each.arg]:
-            yield each.arg
-    yield from (each.arg for each in theirs.kwonlyargs if each.arg not in keywords)
-    wanted, given = defaults(theirs), defaults(ours)
-    for name in wanted.keys() & keywords:
-        if name not in given or wanted[name] not in (given[name], ...):
-            yield f"{name}="
-    if theirs.vararg and not ours.vararg:
-        yield "*args"
-    if theirs.kwarg and not ours.kwarg:
-        yield "**kwargs"
-    if not theirs.vararg:
-        unknown = {*places[is_method:], *keywords.difference(places)} - {each.arg for each in theirs.args}
-        yield from (f"{name} has no default" for name in unknown - {each.arg for each in theirs.kwonlyargs} - {*given})
-
-
-def differences(module: str) -> set[str]:
-    """Names and parameters of PFRL's module that are not as PFRL's, written as `pfrl_departures` does."""
-    pairs = {}
-    for path in NAMES[module]:
-        text = FACTS[path]
-        if text.split()[0] == "class":
-            pairs |= members(path)
-        if "." not in path.partition(":")[2]:
-            pairs[path] = path
-    return {each for path, definition in pairs.items() for each in differences_of_one(path, definition)}
-
-
-def differences_of_one(path: str, definition: str) -> Iterator[str]:
-    ours, text = found(path), FACTS[definition]
-    inherited = path != definition and ours is found(definition)
-    if inherited or "." in path.partition(":")[2] and found(path.rpartition(".")[0]) is ABSENT:
-        return  # the base, or the class, differs
-    if ours is ABSENT:
-        if text not in ("property", "value") or not annotated(path):
-            yield path
-    elif text.startswith("("):
-        if isinstance(ours, type):
-            ours = ours.__init__
-        own = signature_of(ours, "pfrl_like")
-        for name in differences_of_parameters(parameters(text), parameters(own), "." in path.partition(":")[2]):
-            yield f"{path}({name})"
-    elif ":" in text and text.split()[0] != "class" and ours is not found(text):
-        yield path
 
 
 @pytest.mark.parametrize("module", NAMES)
