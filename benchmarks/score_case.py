@@ -10,12 +10,9 @@ import os
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import make_offline_datasets
 import offline_scores
 import scores
@@ -23,11 +20,7 @@ import torch
 from offline_tasks.settings import ALGORITHMS
 from score_tasks import change
 
-from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write
-
-#: Errors of the machine, which say nothing of a training.
-OF_MACHINE = (ImportError, MemoryError, OSError, CheckpointError, gymnasium.error.DependencyNotInstalled)
 
 
 def end_with_parent() -> None:
@@ -36,21 +29,10 @@ def end_with_parent() -> None:
     os.killpg(os.getpgrp(), signal.SIGTERM)
 
 
-def attempt(train: Callable[[], dict[str, Any]], metadata: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The line of a training, or of its failure."""
-    try:
-        return train()
-    except OF_MACHINE:
-        raise
-    except Exception as error:
-        traceback.print_exc()
-        return metadata() | {"error": f"{type(error).__name__}: {error}"}
-
-
 def score_line(task: str, agent: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """The line of a row of `scores.py`."""
     row = {"task": task, "agent": agent, "seed": seed, "settings": scores.fingerprint(task, agent)}
-    return attempt(
+    return scores.attempt(
         lambda: scores.run((task, agent, seed), args.folder / "run", args.checkpoint_freq),
         lambda: row | scores.provenance(),
     )
@@ -60,7 +42,7 @@ def offline_line(job: offline_scores.Job, args: argparse.Namespace) -> dict[str,
     """The line of one library's half of a pair of `offline_scores.py`."""
     pythons = {"pfrl_like": sys.executable, "d3rlpy": args.peer_python}
     dataset = offline_scores.dataset_of(job.dataset, args.data)
-    return attempt(
+    return scores.attempt(
         lambda: offline_scores.run(job, pythons, args.data, args.changes, args.folder, args.checkpoint_freq),
         lambda: job._asdict() | offline_scores.metadata_of(job, dataset, args.changes, {}),
     )
