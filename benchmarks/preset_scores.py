@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scores
 import torch
-from preset_trials import SCORE_SEEDS, TRIAL_SEEDS, TRIALS, Trial
+from preset_trials import SCORE_SEEDS, TRIAL_SEEDS, TRIALS, WITHOUT_TRIALS, Trial
 from score_tasks.task import presets
 
 import pfrl_like
@@ -82,8 +82,10 @@ def settings_of(agent: str, env_id: str, changes: Mapping[str, Any]) -> dict[str
 
 
 def fingerprint(agent: str, env_id: str, changes: Mapping[str, Any]) -> str:
-    """Tells results of other settings apart."""
-    text = json.dumps([settings_of(agent, env_id, changes), scores.EPISODES], sort_keys=True)
+    """Tells results of other settings apart. A setting of training with its usual value is left out, as a new one is."""
+    settings = settings_of(agent, env_id, changes).items()
+    own = {name: value for name, value in settings if name not in presets.TRAINING or value != presets.TRAINING[name]}
+    text = json.dumps([own, scores.EPISODES], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -147,8 +149,8 @@ def best_of(lines: list[Line], trials: list[Trial]) -> Trial:
 
 
 def pairs() -> list[tuple[str, str]]:
-    """Agents and environments that have trials."""
-    return [*dict.fromkeys((trial.agent, trial.env_id) for trial in TRIALS)]
+    """Agents and environments that have trials, and those that are scored without."""
+    return [*dict.fromkeys((trial.agent, trial.env_id) for trial in TRIALS), *WITHOUT_TRIALS]
 
 
 def missing(lines: list[Line], wanted: Iterable[tuple[str, str]]) -> list[Job]:
