@@ -33,6 +33,7 @@ FOLDER = Path("~/.cache/pfrl_like/preset_scores").expanduser()
 #: Seconds of a core that a step takes where nothing is recorded.
 SECONDS_A_STEP = 4e-3
 CHECKPOINTS = 10
+TITLES = "| environment | agent | trial | changes of settings | seeds | mean score | chosen |"
 Line = dict[str, Any]
 
 
@@ -82,7 +83,7 @@ def settings_of(agent: str, env_id: str, changes: Mapping[str, Any]) -> dict[str
 
 
 def fingerprint(agent: str, env_id: str, changes: Mapping[str, Any]) -> str:
-    """Tells results of other settings apart. A setting of training with its usual value is left out, as a new one is."""
+    """Tells results of other settings apart; settings of training with their usual values are left out."""
     settings = settings_of(agent, env_id, changes).items()
     own = {name: value for name, value in settings if name not in presets.TRAINING or value != presets.TRAINING[name]}
     text = json.dumps([own, scores.EPISODES], sort_keys=True)
@@ -148,6 +149,31 @@ def best_of(lines: list[Line], trials: list[Trial]) -> Trial:
     return max(trials, key=rank)
 
 
+def trials_of(agent: str, env_id: str) -> list[Trial]:
+    """The trials of an agent in an environment."""
+    return [trial for trial in TRIALS if (trial.agent, trial.env_id) == (agent, env_id)]
+
+
+def missing_trials(lines: list[Line], agent: str, env_id: str) -> list[Job]:
+    """The trainings that trials lack; one trial alone needs none."""
+    jobs, trials = [], trials_of(agent, env_id)
+    for trial in trials if len(trials) > 1 else ():
+        done = {line["seed"] for line in trial_lines(lines, trial)}
+        jobs += [Job(agent, env_id, seed, trial.name, trial.changes) for seed in TRIAL_SEEDS if seed not in done]
+    return jobs
+
+
+def chosen(lines: list[Line], agent: str, env_id: str) -> Trial | None:
+    """The trial that becomes the preset; None if there are no trials, or not all of them are complete."""
+    trials = trials_of(agent, env_id)
+    return best_of(lines, trials) if trials and not missing_trials(lines, agent, env_id) else None
+
+
+def scored(lines: list[Line]) -> list[tuple[str, str]]:
+    """Agents and environments that have lines of scores."""
+    return [*dict.fromkeys((line["agent"], line["env"]) for line in lines if line["trial"] is None)]
+
+
 def pairs() -> list[tuple[str, str]]:
     """Agents and environments that have trials, and those that are scored without."""
     return [*dict.fromkeys((trial.agent, trial.env_id) for trial in TRIALS), *WITHOUT_TRIALS]
@@ -162,10 +188,8 @@ def missing(lines: list[Line], wanted: Iterable[tuple[str, str]]) -> list[Job]:
     """
     jobs = []
     for agent, env_id in wanted:
-        trials = [trial for trial in TRIALS if (trial.agent, trial.env_id) == (agent, env_id)]
-        for trial in trials if len(trials) > 1 else ():
-            done = {line["seed"] for line in trial_lines(lines, trial)}
-            jobs += [Job(agent, env_id, seed, trial.name, trial.changes) for seed in TRIAL_SEEDS if seed not in done]
+        jobs += missing_trials(lines, agent, env_id)
+        trials = trials_of(agent, env_id)
         changes = best_of(lines, trials).changes if trials else {}
         done = {line["seed"] for line in score_lines(lines, agent, env_id, changes)}
         jobs += [Job(agent, env_id, seed, None, changes) for seed in SCORE_SEEDS if seed not in done]
@@ -183,13 +207,15 @@ def seconds_of(lines: list[Line], job: Job) -> float:
 
 
 def table(lines: list[Line]) -> list[str]:
-    """The trials, and which of them is the best."""
-    rows = ["| environment | agent | trial | changes | seeds | mean score |", "| --- " * 6 + "|"]
+    """The trials, and which of them has become the preset."""
+    rows = [TITLES, "| --- " * 7 + "|"]
     for trial in TRIALS:
         own = trial_lines(lines, trial)
         found = [line["score"] for line in own if "error" not in line]
         mean = f"{statistics.fmean(found):.1f}" if found else ""
-        cells = (trial.env_id, trial.agent, trial.name, json.dumps(trial.changes), f"{len(found)} of {len(own)}", mean)
+        taken = "yes" if chosen(lines, trial.agent, trial.env_id) == trial else ""
+        changes = f"`{json.dumps(trial.changes)}`"
+        cells = (trial.env_id, trial.agent, trial.name, changes, f"{len(found)} of {len(TRIAL_SEEDS)}", mean, taken)
         rows += [f"| {' | '.join(cells)} |"] if own else []
     return rows
 

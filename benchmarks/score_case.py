@@ -15,6 +15,7 @@ from typing import Any
 
 import make_offline_datasets
 import offline_scores
+import preset_scores
 import scores
 import torch
 from offline_tasks.settings import ALGORITHMS
@@ -59,10 +60,12 @@ def fingerprints() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["list", "scores", "offline", "data"])
-    parser.add_argument("row", nargs="*", help="task and agent; dataset, algorithm and library; or the task of a set")
+    parser.add_argument("what", choices=["list", "scores", "presets", "offline", "data"])
+    row = "task and agent; agent and environment; dataset, algorithm and library; or the task of a set"
+    parser.add_argument("row", nargs="*", help=row)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--changes", type=json.loads, default={}, help="of settings, as JSON, for a trial")
+    parser.add_argument("--trial", help="of a preset, the name of its trial")
     parser.add_argument("--folder", type=Path, help="where the run and its line go")
     parser.add_argument("--checkpoint-freq", type=int, help="steps between checkpoints")
     parser.add_argument("--peer-python", help="interpreter that has d3rlpy installed")
@@ -80,6 +83,9 @@ def main() -> None:
         task, agent = args.row
         change(task, agent, args.changes)
         line = score_line(task, agent, args.seed, args)
+    elif args.what == "presets":
+        job = preset_scores.Job(*args.row, args.seed, args.trial, args.changes)
+        line = preset_scores.line_of(job, args.folder / "run", args.checkpoint_freq)
     elif args.what == "offline":
         line = offline_line(offline_scores.Job(*args.row, args.seed), args)
     else:
