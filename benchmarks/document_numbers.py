@@ -364,7 +364,9 @@ def with_rows(page: str, text: str, measured: dict[str, list[str]]) -> str:
             shown = [tuple(row.split(" | ")[:2]) for row in rows] if page == "README.md" else [*today]
             text = text.replace("\n".join(rows), "\n".join(today[key] for key in shown))
         elif titles in preset_tables.TITLES:
-            text = text.replace("\n".join(rows), "\n".join(measured[titles]))
+            rule = "| --- " * (titles.count("|") - 1) + "|"
+            table = "\n".join([titles, rule, *measured[titles]]) + "\n"
+            text = re.sub(re.escape(titles) + r"\n(?:\|.*\n)*", lambda _, table=table: table, text)
     return text
 
 
