@@ -169,6 +169,18 @@ def chosen(lines: list[Line], agent: str, env_id: str) -> Trial | None:
     return best_of(lines, trials) if trials and not missing_trials(lines, agent, env_id) else None
 
 
+def score_of(lines: list[Line], agent: str, env_id: str) -> dict[str, Any] | None:
+    """Mean, interval and number of seeds of a preset; None while seeds are missing, and if all of them failed."""
+    trial = chosen(lines, agent, env_id)
+    own = score_lines(lines, agent, env_id, {} if trial is None else trial.changes)
+    values = np.array([line["score"] for line in own if "error" not in line])
+    if len(own) < len(SCORE_SEEDS) or len(values) == 0:
+        return None
+    numbers = dict(zip(("mean", "low", "high"), scores.mean_and_interval(values), strict=True))
+    score = {name: round(value, 1) for name, value in numbers.items()} | {"seeds": len(values)}
+    return score | ({"failed": len(own) - len(values)} if len(own) > len(values) else {})
+
+
 def scored(lines: list[Line]) -> list[tuple[str, str]]:
     """Agents and environments that have lines of scores."""
     return [*dict.fromkeys((line["agent"], line["env"]) for line in lines if line["trial"] is None)]
@@ -248,7 +260,10 @@ def main() -> None:
         wanted = [(args.agent, args.env)]
     if not args.table:
         run_missing(wanted, args.results, args.folder)
-    print("\n".join(table(read_results(args.results))))
+    lines = read_results(args.results)
+    print("\n".join(table(lines)))
+    for agent, env_id in wanted:
+        print(f"{agent} {env_id}: {score_of(lines, agent, env_id) or 'seeds are missing'}")
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@
 import tomllib
 from typing import Any
 
-import numpy as np
 import preset_scores
-import scores
 
 from pfrl_like.cli.toml_values import to_toml
 
@@ -28,16 +26,11 @@ def scores_by_make() -> dict[str, str]:
     """The score of each preset whose seeds are complete, as TOML, by the first line of its table."""
     lines, found = preset_scores.read_results(preset_scores.RESULTS), {}
     for agent, env_id in preset_scores.scored(lines):
-        trial = preset_scores.chosen(lines, agent, env_id)
-        own = preset_scores.score_lines(lines, agent, env_id, {} if trial is None else trial.changes)
-        values = np.array([line["score"] for line in own if "error" not in line])
-        if len(own) >= len(preset_scores.SCORE_SEEDS) and len(values) > 0:
-            mean, low, high = scores.mean_and_interval(values)
-            failed = f", failed = {len(own) - len(values)}" if len(own) > len(values) else ""
-            found[header(agent, env_id)] = (
-                f"score = {{ mean = {mean:.1f}, low = {low:.1f}, high = {high:.1f}, seeds = {len(values)}{failed}, "
-                f'command = "python benchmarks/preset_scores.py --agent {agent} --env {env_id}" }}'
-            )
+        score = preset_scores.score_of(lines, agent, env_id)
+        if score is not None:
+            score["command"] = f"python benchmarks/preset_scores.py --agent {agent} --env {env_id}"
+            cells = (f"{name} = {to_toml(value)}" for name, value in score.items())
+            found[header(agent, env_id)] = f"score = {{ {', '.join(cells)} }}"
     return found
 
 
