@@ -139,14 +139,14 @@ def score_lines(lines: list[Line], agent: str, env_id: str, changes: Mapping[str
 
 
 def best_of(lines: list[Line], trials: list[Trial]) -> Trial:
-    """The trial with the best mean; one of which seeds failed comes after the others."""
+    """The trial with the best mean, the last one of equals; one of which seeds failed comes after the others."""
 
     def rank(trial: Trial) -> tuple[int, float]:
         own = trial_lines(lines, trial)
         found = [line["score"] for line in own if "error" not in line]
         return len(found) - len(own), statistics.fmean(found) if found else -float("inf")
 
-    return max(trials, key=rank)
+    return max(reversed(trials), key=rank)
 
 
 def trials_of(agent: str, env_id: str) -> list[Trial]:

@@ -74,6 +74,10 @@ def test_trial_of_which_seeds_failed_is_not_trained_again_and_comes_last(preset_
     assert preset_scores.chosen(lines[1:], AGENT, ENV_ID) is None  # a seed is missing
 
 
+def test_last_of_equal_trials_is_chosen(preset_scores: Any) -> None:
+    assert preset_scores.chosen(trial_lines(preset_scores, 500.0, 500.0), AGENT, ENV_ID).name == "1 steps"
+
+
 def test_lines_of_changed_trials_and_of_other_settings_do_not_count(preset_scores: Any) -> None:
     lines = trial_lines(preset_scores, 400.0, 500.0)
     lines[0]["changes"] = {"num_steps": 2}
