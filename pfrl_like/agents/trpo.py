@@ -24,6 +24,7 @@ from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.old_names import old_names
 
 #: Constant that is added to the denominator of the step size, as in PFRL.
 _EPS = 1e-8
@@ -272,3 +273,6 @@ def _flat(tensors: Sequence[Tensor]) -> Tensor:
 def _assign(params: Sequence[Tensor], flat: Tensor) -> None:
     for param, values in zip(params, torch.split(flat, [param.numel() for param in params]), strict=True):
         param.copy_(values.view_as(param))
+
+
+__getattr__ = old_names(__name__)
