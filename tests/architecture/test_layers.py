@@ -42,6 +42,7 @@ SIDEWAYS = {
     ("utils", "batch"),
     ("utils", "errors"),
     ("agent", "storage"),  # an interface, but with the mixin that saves agents
+    ("collections", "storage"),  # a queue that a directory keeps
     ("nn", "initializers"),
     ("learning", "distributed"),  # an agent's method starts its actors
     ("experiments", "loggers"),
