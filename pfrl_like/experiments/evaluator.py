@@ -28,6 +28,7 @@ from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, direc
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.checks import check_counts, names_unknown_keywords
+from pfrl_like.utils.old_names import old_names
 from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
@@ -534,3 +535,6 @@ def _share_running_statistics(env: Any, eval_env: Any) -> None:
                 if hasattr(env, name):
                     setattr(eval_env, name, getattr(env, name))
         env, eval_env = env.env, eval_env.env
+
+
+__getattr__ = old_names(__name__)
