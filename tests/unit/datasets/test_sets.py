@@ -14,6 +14,7 @@ import pytest
 from file_server import FileServer, served
 
 from pfrl_like import datasets
+from pfrl_like.datasets.public_sets import cache_directory
 from pfrl_like.errors import CheckpointError, DownloadError, MissingDependencyError
 
 

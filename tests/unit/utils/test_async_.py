@@ -45,7 +45,5 @@ def test_a_process_that_fails_is_named() -> None:
 
 def test_a_function_that_cannot_be_sent_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(async_.mp, "Process", multiprocessing.get_context("spawn").Process)
-    with pytest.raises(
-        TypeError, match=r"run_func \(<function .* cannot be sent to a process: .*top level of a module"
-    ):
+    with pytest.raises(TypeError, match=r"run_func \(<function .* cannot be sent to a process: .*top level of a mod"):
         run_async(1, lambda index: index)

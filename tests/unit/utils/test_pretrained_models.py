@@ -66,9 +66,7 @@ def test_a_wrong_checksum_is_refused(server: FileServer, root: Path) -> None:
     assert not [*(root / "DQN" / "Breakout").iterdir()]
 
 
-def test_without_a_network_the_error_names_the_address_and_the_path(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_network_the_error_names_address_and_path(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         address = f"http://127.0.0.1:{taken.getsockname()[1]}/"
