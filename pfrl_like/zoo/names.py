@@ -20,7 +20,7 @@ _OF_AGENTS = {
         acer.ACERContinuousActionHead""",
     "pfrl_like.explorers": "AdditiveGaussian Greedy LinearDecayEpsilonGreedy",
     "pfrl_like.policies": """DeterministicHead GaussianHeadWithStateIndependentCovariance MultiCategoricalHead
-        SoftmaxCategoricalHead SquashedGaussianHead""",
+        SoftmaxCategoricalHead SquashedGaussianHead variance_of_log_scale""",
     "pfrl_like.q_functions": """CosineBasisLinear DiscreteActionValueHead
         DistributionalSingleModelStateQFunctionWithDiscreteAction FullyParametrizedQFunction
         ImplicitQuantileQFunction QuantileSingleModelStateQFunctionWithDiscreteAction RecurrentImplicitQuantileQFunction
