@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import pytest
 
+from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.utils import env_modifiers
 from pfrl_like.utils.reward_filter import AverageRewardFilter
 
@@ -135,3 +136,13 @@ def test_an_environment_of_gymnasium_is_rendered_and_closed_without_an_argument(
 def test_counts_are_checked(modify: Callable[[Any, Any], None]) -> None:
     with pytest.raises(ValueError, match="is 0, expected an integer from 1 on"):
         modify(Four(), 0)
+
+
+def test_a_changed_environment_is_evaluated_in_a_copy_that_is_changed_too() -> None:
+    env = gymnasium.make("CartPole-v1")
+    env_modifiers.make_timestep_limited(env, 3)
+    context, choice = choose_eval_env(env, None)
+    assert choice == "deep copy of the training environment"
+    with context as copied:
+        copied.reset(seed=0)
+        assert [copied.step(0)[3] for _ in range(3)] == [False, False, True]
