@@ -80,6 +80,7 @@ def test_without_a_network_the_error_names_address_and_path(root: Path, monkeypa
     assert download_model("DQN", "Breakout") == (str(archive.with_suffix("")), False)
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
