@@ -25,6 +25,5 @@ OLD_NAMES: Mapping[str, Mapping[str, str]] = {
     "experiments.train_agent_async": dict.fromkeys(("kill_all", "train_loop"), "legacy.training"),
     "explorers.epsilon_greedy": {"select_action_epsilon_greedily": "legacy.parts"},
     "q_functions.state_q_functions": {"scale_by_tanh": "legacy.parts"},
-    "testing": {"_as_numpy_recursive": "legacy.parts"},
     "utils.batch_states": {"_to_recursive": "legacy.parts"},
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""PFRL's helpers of explorers, Q-functions, batches and tests."""
+"""PFRL's helpers of explorers, Q-functions and batches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,10 +53,3 @@ def _to_recursive(batched: Any, device: torch.device | str) -> Any:
         moved = [tensor.to(device) for tensor in batched]
         return moved if isinstance(batched, list) else tuple(moved)
     raise TypeError(f"batched is {type(batched).__name__}, expected a tensor, or a list or tuple of tensors")
-
-
-def _as_numpy_recursive(x: Any) -> Any:
-    """Convert a tensor, or nested lists and tuples of tensors and numbers, to an array. Other objects are unchanged."""
-    if isinstance(x, Tensor):
-        return x.detach().cpu().numpy()
-    return np.asarray([_as_numpy_recursive(y) for y in x]) if isinstance(x, list | tuple) else x

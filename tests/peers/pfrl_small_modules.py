@@ -203,9 +203,7 @@ def buffers(lib: str) -> Any:
     for cls in (module.ReplayBuffer, module.PrioritizedReplayBuffer):
         for num_steps in (1, 3):
             buffer = cls(4, num_steps=num_steps)
-            for i, (env_id, ended) in enumerate(
-                [(0, 0), (0, 0), (1, 0), (0, 0), (0, 0), (1, 1), (0, 0), (0, 1), (1, 0)]
-            ):
+            for i, (env_id, ended) in enumerate(steps):
                 obs, next_obs = np.float32([i]), np.float32([i + 1])
                 buffer.append(obs, 0, float(i), next_obs, is_state_terminal=bool(ended), env_id=env_id)
                 results.append([[step["reward"] for step in buffer.last_n_transitions[key]] for key in (0, 1)])

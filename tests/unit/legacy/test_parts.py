@@ -1,4 +1,4 @@
-"""PFRL's helpers of explorers, Q-functions, batches and tests, with PFRL's numbers."""
+"""PFRL's helpers of explorers, Q-functions and batches, with PFRL's numbers."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import torch
 
 from pfrl_like.explorers.epsilon_greedy import select_action_epsilon_greedily
 from pfrl_like.q_functions.state_q_functions import scale_by_tanh
-from pfrl_like.testing import _as_numpy_recursive
 from pfrl_like.utils.batch_states import _to_recursive
 
 
@@ -29,8 +28,3 @@ def test_batches_move_as_tensors_lists_and_tuples() -> None:
     assert _to_recursive([one], "cpu") == [one]
     with pytest.raises(TypeError, match="batched is dict, expected a tensor"):
         _to_recursive({}, "cpu")
-
-
-def test_nested_tensors_become_arrays() -> None:
-    assert _as_numpy_recursive([torch.ones(2, requires_grad=True), (1, 2)]).tolist() == [[1.0, 1.0], [1.0, 2.0]]
-    assert _as_numpy_recursive("other") == "other"
