@@ -102,15 +102,12 @@ def train_loop(
         logger: Logger of this run. If None, the logger of this module is used.
         global_step_hooks: Functions that are called as `hook(env, agent, t)` after every step of this process.
     """
-    logger = logger or _LOGGER
-    outdir = os.fspath(outdir)
+    logger, outdir = logger or _LOGGER, os.fspath(outdir)
     t, successful = 0, False
 
     def after_step(clock: Clock) -> None:
-        nonlocal t, successful
-        with counter.get_lock():
-            counter.value += 1
-            t = counter.value
+        nonlocal t
+        t = _increment(counter)
         for hook in global_step_hooks:
             hook(env, agent, t)
         if clock.ended or t >= steps or stop_event.is_set():
@@ -123,19 +120,16 @@ def train_loop(
     def after_episode(clock: Clock) -> None:
         nonlocal successful
         if process_idx == 0:
-            score = clock.ended[0].total_reward if clock.ended else source.total_reward
-            logger.info("outdir:%s global_step:%s local_step:%s R:%s", outdir, t, clock.t, score)
+            logger.info("outdir:%s global_step:%s local_step:%s R:%s", outdir, t, clock.t, source.total_reward)
             logger.info("statistics:%s", agent.get_statistics())
         if evaluator is not None:
-            score = evaluator.evaluate_if_necessary(
-                t=t, episodes=episodes_counter.value, env=env if eval_env is None else eval_env, agent=agent
-            )
-            if score is not None and successful_score is not None and score >= successful_score:
-                stop_event.set()
-                successful = True
-        if not successful:
-            with episodes_counter.get_lock():
-                episodes_counter.value += 1
+            test_env = env if eval_env is None else eval_env
+            score = evaluator.evaluate_if_necessary(t=t, episodes=episodes_counter.value, env=test_env, agent=agent)
+            successful = None not in (score, successful_score) and score >= successful_score
+        if successful:
+            stop_event.set()
+        else:
+            _increment(episodes_counter)
         if t >= steps or stop_event.is_set():
             clock.stop()
 
@@ -150,3 +144,10 @@ def train_loop(
         save_agent(agent, t, outdir, logger, "_finish")
     if successful:
         save_agent(agent, "successful", outdir, logger)
+
+
+def _increment(counter: Any) -> int:
+    """Increment a counter of several processes and return its value."""
+    with counter.get_lock():
+        counter.value += 1
+        return int(counter.value)
