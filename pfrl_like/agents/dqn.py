@@ -26,6 +26,7 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
+from pfrl_like.utils.old_names import old_names
 
 NextAction = Callable[[Any, Batch], Tensor]
 Target = Callable[[Any, Any, Tensor, Batch], Tensor]
@@ -306,3 +307,6 @@ class DQN(OffPolicyAgent):
                 f"environment in gymnasium.wrappers.TransformAction(env, lambda action: action + {start}, "
                 f"gymnasium.spaces.Discrete({n_actions}))"
             )
+
+
+__getattr__ = old_names(__name__)

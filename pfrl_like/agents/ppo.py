@@ -24,6 +24,7 @@ from pfrl_like.learning.statistics import add_values
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.old_names import old_names
 
 
 def ppo_loss(
@@ -327,3 +328,6 @@ class PPO(OnPolicyAgent):
         """
         others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]
         return [*self._window_means(), *others]
+
+
+__getattr__ = old_names(__name__)

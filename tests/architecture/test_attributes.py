@@ -33,9 +33,9 @@ update_policy_and_temperature update_q_func update_temperature value_of
 PPO: burnin_action_func entropy_record explained_variance explorer is_due n_updates normalized_anew policy_loss_record
 update_from_rollout value_loss_record value_record
 
-ReplayBuffer: append append_batch from_dataset load load_increment load_state_dict memory nbytes prioritized sample
-sample_batch save save_increment stacks_frames state_dict stop_current_episode stored_steps tells_future
-update_priorities"""
+ReplayBuffer: append append_batch from_dataset last_n_transitions load load_increment load_state_dict memory nbytes
+prioritized sample sample_batch save save_increment stacks_frames state_dict stop_current_episode stored_steps
+tells_future update_priorities"""
 NAMES = {title: names.split() for title, names in (part.split(": ") for part in TABLE.strip().split("\n\n"))}
 
 
