@@ -80,7 +80,7 @@ def folder(trained: Path, tmp_path: Path) -> Path:
         (("list", "presets"), "dqn +CartPole-v1 +tuned: "),
         (("list", "datasets"), "cartpole +CartPole-v1, in this package"),
         (("list", "envs"), "\nCartPole-v1\n"),
-        (("diff-runs", "a", "a"), "no difference"),
+        (("diff-runs", "a", "a"), "steps: equal up to step 60"),
         (("train", "--config", "a/run.toml", "--seed", "5"), "score .+ in results/.+-dqn-cartpole-seed5\n"),
         (("fit", "--agent", "discrete_bc", "--dataset", "cartpole", "--steps", "2"), "score .+ in results/"),
         (("fit", "--agent", "discrete_bc", "--dataset", "data.npz", "--env", "CartPole-v1", "--steps", "2"), "score "),
