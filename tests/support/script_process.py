@@ -44,8 +44,9 @@ class ScriptRunner:
 @contextlib.contextmanager
 def script_runner() -> Iterator[ScriptRunner]:
     """Context of a process that runs scripts."""
-    environ, pipes = {**os.environ, "PYTHONPATH": str(ROOT)}, {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, __file__], env=environ, text=True, **pipes) as process:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, __file__], env={**os.environ, "PYTHONPATH": path}, **pipes) as process:
         yield ScriptRunner(process)
         process.communicate()
 
