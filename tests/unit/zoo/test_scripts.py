@@ -39,7 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "crossq": {"critic_hidden_sizes": [256, 256]},  # 2,048 in the preset
     "ddpg": {"target_update_interval": 8},
     "redq": {"update_interval": 32},
-    "drqn": {"minibatch_size": 8},  # episodes
+    "drqn": {"minibatch_size": 4, "update_interval": 32, "target_update_interval": 256},  # episodes
     "discrete_sac": {"minibatch_size": 32},  # two critics of images
     "awr": {"n_critic_updates": 2, "n_actor_updates": 2},  # 200 and 1,000 in an update
     "discrete_awr": {"n_critic_updates": 2, "n_actor_updates": 2},
