@@ -89,10 +89,6 @@ def test_a_script_gives_equal_parameters_and_scores(
         made = made_with(name, family, env_id, seed)
     except MissingDependencyError as error:
         pytest.skip(str(error))
-    except ValueError as error:
-        if family != "atari" or "wrappers of Atari games" not in str(error):
-            raise
-        pytest.skip("make refuses ids of Atari games")
     script = tmp_path / "script.py"
     script.write_text(made.script())
     before = digest(made.agent)
