@@ -36,8 +36,12 @@ def only_run(folder: Path) -> Path:
     return outdir
 
 
-def test_a_run_has_a_dated_directory_checkpoints_scores_and_its_settings(folder: Path) -> None:
-    status, out, err = run(folder, *TRAIN, *STEPS, "--set", "lr=1e-4")
+@pytest.mark.parametrize("in_a_process", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_run_has_a_dated_directory_checkpoints_scores_and_its_settings(
+    in_a_process: bool, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = *TRAIN, *STEPS, "--set", "lr=1e-4"
+    status, out, err = run(folder, *words) if in_a_process else (main(words), *capsys.readouterr())
     outdir = only_run(folder)
     assert (status, err) == (0, "") and outdir.name[8:9] == "-" and outdir.name.endswith("-dqn-cartpole-seed0")
     lines = out.splitlines()
