@@ -1,6 +1,7 @@
 """What every test runs under: one thread, no screen, fixed seeds."""
 
 import gc
+import logging
 import os
 import random
 import signal
@@ -30,22 +31,18 @@ hypothesis.settings.load_profile("default")
 
 
 @pytest.fixture(autouse=True)
-def _fixed_seeds() -> None:
+def _as_at_the_start() -> None:
+    """Fixed seeds, and no warning or secret of an earlier test; one fixture, since each costs every test its time."""
+    from pfrl_like.runs import secrets
+    from pfrl_like.utils import checks
+
+    checks._WARNED.clear()
+    secrets._KNOWN.clear()
     random.seed(0)
     np.random.seed(0)
     torch.default_generator.manual_seed(0)
     if HAS_CUDA:  # torch.manual_seed writes the stack down for a device that is not there, 0.3 ms each time
         torch.cuda.manual_seed_all(0)
-
-
-@pytest.fixture(autouse=True)
-def _no_warning_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pfrl_like.utils.checks._WARNED", set())
-
-
-@pytest.fixture(autouse=True)
-def _no_secret_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pfrl_like.runs.secrets._KNOWN", set())
 
 
 @pytest.fixture
@@ -101,5 +98,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what the collection made, thousands of tests among it, out of every collection of garbage from here on."""
+    """Keep what the collection made, thousands of tests among it, out of every collection of garbage from here on.
+
+    And let records of PyTorch's loggers reach the root: pytest gives six handlers to each that keeps them, for every
+    test.
+    """
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger) and logger.name.startswith("torch"):
+            logger.propagate = True
     gc.freeze()

@@ -17,6 +17,8 @@ from pfrl_like.storage.manifest import WriterLock
 from pfrl_like.zoo.make import Made
 
 STEPS = "--steps", "60"
+#: For tests of directories: nothing is learnt.
+FEW = "--steps", "2"
 FIT = (
     *("fit", "--agent", "cql", "--steps", "2"),
     *("--set", "hidden_sizes=[8]", "--set", "minibatch_size=4", "--set", "eval_n_episodes=1"),
@@ -72,18 +74,18 @@ def test_a_run_continues_until_it_has_finished(folder: Path, capsys: pytest.Capt
 
 
 def test_other_settings_seeds_locked_runs_and_new_start_another_run(folder: Path) -> None:
-    assert main([*TRAIN, *STEPS, "--quiet"]) == 0
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
     outdir = only_run(folder)
     (outdir / RECORD).unlink()  # the run is unfinished
     lock = WriterLock(str(outdir))
-    others = ((), ("--seed", "1"), ("--set", "lr=0.5"), ("--steps", "61"))
+    others = ((), ("--seed", "1"), ("--set", "lr=0.5"), ("--steps", "3"))
     for number, options in enumerate(others, 2):
-        assert main([*TRAIN, *STEPS, "--quiet", *options]) == 0
+        assert main([*TRAIN, *FEW, "--quiet", *options]) == 0
         assert len([*(folder / "results").iterdir()]) == number
     lock.release()
-    assert main([*TRAIN, *STEPS, "--quiet", "--new"]) == 0
+    assert main([*TRAIN, *FEW, "--quiet", "--new"]) == 0
     assert len([*(folder / "results").iterdir()]) == 6 and not (outdir / RECORD).exists()
-    assert main([*TRAIN, *STEPS, "--quiet"]) == 0
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
     assert (outdir / RECORD).exists()
 
 
