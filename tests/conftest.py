@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Iterator
 
 #: Otherwise every worker compiles all tests, and every script the package, anew: 10 seconds each.
 sys.dont_write_bytecode = False
@@ -45,10 +46,17 @@ def _as_at_the_start() -> None:
         torch.cuda.manual_seed_all(0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_syncs() -> Iterator[None]:
+    """No test cuts the power; those of syncs replace `os.fsync` by functions of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what files say, not of what is left of them after a power cut."""
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+    """For tests of what mapped files say, not of what is left of them after a power cut."""
     monkeypatch.setattr("pfrl_like.storage.log_directory.MappedFile.sync", lambda file: None)
 
 
