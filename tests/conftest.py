@@ -20,6 +20,8 @@ import torch  # noqa: E402
 from time_parts import PATIENCE, OwnTime  # noqa: E402
 
 torch.set_num_threads(1)
+#: Collections of garbage take a twentieth of the time otherwise.
+gc.set_threshold(20_000, 10, 10)
 HAS_CUDA = torch.cuda.is_available()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells have it for what they start in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)

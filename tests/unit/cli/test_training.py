@@ -90,7 +90,7 @@ def test_other_settings_seeds_locked_runs_and_new_start_another_run(folder: Path
 
 
 def test_quiet_prints_only_the_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*TRAIN, "--steps", "30", "--quiet"]) == 0
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("score ") and line.endswith(f"in results/{only_run(folder).name}")
 

@@ -18,6 +18,7 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.testing import Chain, agent_checks, check_agent
 
 
+@pytest.mark.slow  # so does the DQN of tests/conformance/test_agents.py
 def test_an_agent_without_faults_passes_in_silence(caplog: pytest.LogCaptureFixture) -> None:
     check_agent(functools.partial(make_agent, DQN))
     assert not caplog.records
