@@ -97,10 +97,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("representatives") and not item.get_closest_marker("slow"):
             matrices.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in matrices.values():
-        wanted = cases[0].get_closest_marker("representatives").args[0]
+        wanted, *ids = cases[0].get_closest_marker("representatives").args
         kept = {i * len(cases) // wanted for i in range(wanted)}  # spread evenly, the first among them
         for i, item in enumerate(cases):
-            if i not in kept:
+            if i not in kept and item.callspec.id not in ids:
                 item.add_marker(pytest.mark.slow)
     differing = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if differing:
