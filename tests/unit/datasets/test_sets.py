@@ -197,7 +197,7 @@ def test_atari_frames_stay_on_the_disk(server: FileServer, name: str, run: int, 
     assert not list((tmp_path / "data").rglob("*.gz"))
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("fault", ["short", "long", "pickle", "kind"])
 def test_frames_that_are_no_array_are_refused_and_removed(server: FileServer, tmp_path: Path, fault: str) -> None:
     pytest.importorskip("ale_py")
