@@ -80,7 +80,7 @@ class PolicyActionSelector:
         if agent.act_deterministically and not training:
             return agent.greedy_actions(obs, action_mask, active)[0].cpu().numpy()
         burning_in = training and agent.burnin_action_func is not None and agent.burning_in
-        if burning_in and agent.memory is None:
+        if burning_in and agent.recurrent_memory is None:
             return burnin_actions(agent, len(first_leaf(obs)), action_mask, active)
         distribution = agent._distribution(obs, action_mask, active)  # updates the memory of a recurrent policy
         if burning_in:
@@ -124,7 +124,7 @@ class Acting:
     training: bool
     device: torch.device
     features: FeatureExtractor
-    memory: RecurrentMemory | None
+    recurrent_memory: RecurrentMemory | None
     t: int
     batch_last_obs: Any = None
     batch_last_action: Any = None
@@ -147,7 +147,7 @@ class Acting:
     @property
     def acts_from_memory(self) -> bool:
         """True if the agent is recurrent."""
-        return self.memory is not None
+        return self.recurrent_memory is not None
 
     def batch_act(self, batch_obs: Any, *, action_mask: Any = None, active: Any = None) -> Any:
         """Choose an action for each environment.
@@ -219,10 +219,10 @@ class Acting:
         """Return the output of the acting network for features."""
         module = getattr(self, self._acting_attributes[0])
         try:
-            if self.memory is None:
+            if self.recurrent_memory is None:
                 value = fast_forward(module, obs)
             else:
-                value = self.memory.forward(module, obs, self.training, active)
+                value = self.recurrent_memory.forward(module, obs, self.training, active)
         except INPUT_ERRORS as error:
             if type(error) not in INPUT_ERRORS:  # subclasses of RuntimeError, such as out-of-memory errors
                 raise

@@ -189,7 +189,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             module.to(self.device)
         self.features = FeatureExtractor(self.phi, batch_states)
         self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
-        self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
+        self.recurrent_memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         overrides.check_not_compiled(self, compile)
@@ -286,15 +286,15 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             or (self.training and (self.batch_last_obs is None or len(self.batch_last_action) != k))
         ):  # `check_observed` is slow; call it only if one of these cheap checks fails
             check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
-        ended = None if self.memory is None else np.logical_or(batch_done, batch_reset)
+        ended = None if self.recurrent_memory is None else np.logical_or(batch_done, batch_reset)
         if self.training:
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
-            if self.memory is None and self._last_mask is None and action_mask is None and active is None:
+            if self.recurrent_memory is None and self._last_mask is None and action_mask is None and active is None:
                 self.replay_buffer.append_batch(*step)
             else:
                 store_step(self, step, ended, action_mask, active)
-        if self.memory is not None:
-            self.memory.episodes_ended(self.training, ended)
+        if self.recurrent_memory is not None:
+            self.recurrent_memory.episodes_ended(self.training, ended)
         if not self.training:
             return
         for _ in range(k if active is None else int(np.count_nonzero(active))):
@@ -311,8 +311,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
         Runners call this method before their first step, because the previous run may have stopped within an episode.
         """
-        if self.memory is not None:
-            self.memory.forget(self.training)
+        if self.recurrent_memory is not None:
+            self.recurrent_memory.forget(self.training)
         if self.training and self.batch_last_obs is not None:
             for env_id in range(len(self.batch_last_obs)):
                 self.replay_buffer.stop_current_episode(env_id)

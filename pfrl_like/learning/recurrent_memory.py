@@ -221,8 +221,8 @@ def store_step(
         active: False for environments that took no step, [k]. None if all environments took a step.
         **columns: Additional columns with one value per environment.
     """
-    if agent.memory is not None:
-        columns |= agent.memory.columns(ended, active)
+    if agent.recurrent_memory is not None:
+        columns |= agent.recurrent_memory.columns(ended, active)
     columns |= mask_columns(agent._last_mask, next_mask, step[3][0])
     env_ids = None
     if active is not None:
