@@ -130,6 +130,9 @@ class Acting:
     batch_last_action: Any = None
     #: Names of the methods of PFRL's agent that the class or the agent overrides. `HookType` sets this attribute.
     _overridden_hooks: frozenset[str] = frozenset()
+    #: True if a subclass overrides `batch_observe`. As in PFRL, the last observations and actions are then lists of its
+    #: own, in which it may write None. `HookType` sets this attribute.
+    _has_own_observe: bool = False
     #: Name of the method of PFRL's agent that selects actions for raw observations. A subclass may override this
     #: method.
     _acting_hook: str = ""
@@ -138,6 +141,14 @@ class Acting:
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
     _compiled_greedy: CompiledFunction | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise the error of an attribute that does not exist, and say so if the constructor was not called."""
+        if name.startswith("__") or "features" in vars(self) or hasattr(type(self), name):
+            return object.__getattribute__(self, name)  # raises the original error
+        own = next((base for base in type(self).__mro__ if "__init__" in vars(base)), type(self)).__name__
+        text = f"{type(self).__name__} has no attribute {name!r}: {own}.__init__ must call super().__init__(...), or set "
+        raise AttributeError(f"{text}the attribute itself", name=name)
 
     @property
     def is_compiled(self) -> bool:
@@ -190,6 +201,8 @@ class Acting:
             raise
         if self.training:
             self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
+            if self._has_own_observe:
+                self.batch_last_obs, self.batch_last_action = list(batch_obs), list(action)
         return action
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -324,8 +337,10 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     options = {"deterministic": agent.act_deterministically} if name == "batch_select_greedy_action" else {}
     agent._override_masks = (action_mask, active)
     try:
-        if agent.training and agent.burnin_action_func is not None and agent.burning_in:
-            actions: Any = burnin_actions(agent, len(batch_obs), action_mask, active)
+        if isinstance(agent._selector, ValueActionSelector):
+            actions: Any = _actions_of_values(agent, getattr(agent, name), batch_obs, action_mask, active)
+        elif agent.training and agent.burnin_action_func is not None and agent.burning_in:
+            actions = burnin_actions(agent, len(batch_obs), action_mask, active)
         else:
             actions = getattr(agent, name)(batch_obs, **({} if agent.training else options))
             if agent.training and agent.explorer is not None:
@@ -335,6 +350,15 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     if agent.training:
         agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
     return actions
+
+
+def _actions_of_values(agent: Any, values: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
+    """Return the actions that the explorer, or the greedy policy in evaluation, selects from the result of `values`."""
+    with torch.no_grad(), evaluation_mode(agent.model):
+        value = values(batch_obs)
+        value = value if action_mask is None else value.masked(action_mask)
+        greedy = value.greedy_actions.cpu().numpy()
+    return select_actions(agent.explorer, agent.t, greedy, value, active) if agent.training else greedy
 
 
 def explore(agent: Any, actions: Any, action_mask: Any, active: Any) -> Any:

@@ -25,6 +25,7 @@ from pfrl_like.learning.critics import Targets
 from pfrl_like.learning.minibatches import features_of_batch, row_shape_error
 from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
+from pfrl_like.learning.overrides.replay_updater import replay_updater
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, store_step
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
@@ -130,6 +131,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     #: Minibatch of the subclass's method that is running, for example `_compute_loss`. None if no such method is
     #: running.
     _override_batch: Batch | None = None
+    #: Object that makes the updates in place of the agent, assigned to `replay_updater`. None if the agent makes them.
+    _own_updater: Any = None
+    replay_updater = replay_updater
 
     def __init__(
         self,
@@ -300,7 +304,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         for _ in range(k if active is None else int(np.count_nonzero(active))):
             self.t += 1
             self._cumulative_steps += 1
-            if self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
+            if self._own_updater is not None:
+                self._own_updater.update_if_necessary(self.t)
+            elif self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
                 for _ in range(self.n_times_update):
                     self.update_from_replay()
             if self.target_update_interval is not None and self.t % self.target_update_interval == 0:
@@ -362,7 +368,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
         Args:
             batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
-            errors_out: List that is cleared and filled with the absolute TD errors. If None, no errors are stored.
+            errors_out: List that is cleared and filled with the absolute TD errors. If None, no errors are stored; if
+                `batch` is then a sample of a prioritised buffer in lists, the errors are written to the buffer, as in
+                PFRL.
 
         Returns:
             TD errors, [N], and the statistics of the loss. For sequences, only the largest error of each sequence is
@@ -416,6 +424,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             td_error = max_over_sequences(td_error, features.lengths)
         if order is not None:
             td_error = td_error[order.argsort()]
+            if batch.weight is not None and errors_out is None:
+                overrides.write_errors(self, td_error)
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats
