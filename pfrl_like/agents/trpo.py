@@ -18,6 +18,7 @@ from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_
 from pfrl_like.learning.minibatches import all_steps, epochs_of
 from pfrl_like.learning.model_outputs import output_of, policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
+from pfrl_like.learning.overrides.episode_list import episode_memory
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.nn.branched import Branched
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
@@ -133,6 +134,7 @@ class TRPO(OnPolicyAgent):
     saved_attributes = ("policy", "vf", "vf_optimizer", "obs_normalizer")
     _acting_network_name = "policy"
     _saved_numbers = ("explained_variance",)
+    memory = episode_memory
 
     kl_record: deque[float]
     policy_step_size_record: deque[float]
@@ -273,6 +275,5 @@ def _flat(tensors: Sequence[Tensor]) -> Tensor:
 def _assign(params: Sequence[Tensor], flat: Tensor) -> None:
     for param, values in zip(params, torch.split(flat, [param.numel() for param in params]), strict=True):
         param.copy_(values.view_as(param))
-
 
 __getattr__ = old_names(__name__)

@@ -147,7 +147,9 @@ class Acting:
         if name.startswith("__") or "features" in vars(self) or hasattr(type(self), name):
             return object.__getattribute__(self, name)  # raises the original error
         own = next((base for base in type(self).__mro__ if "__init__" in vars(base)), type(self)).__name__
-        text = f"{type(self).__name__} has no attribute {name!r}: {own}.__init__ must call super().__init__(...), or set "
+        text = (
+            f"{type(self).__name__} has no attribute {name!r}: {own}.__init__ must call super().__init__(...), or set "
+        )
         raise AttributeError(f"{text}the attribute itself", name=name)
 
     @property

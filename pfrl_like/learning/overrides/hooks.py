@@ -250,7 +250,9 @@ def _resolve_all(cls: HookType) -> None:
 
 
 def resolve_hooks(cls: HookType) -> None:
-    """Set `_overridden_hooks` and `_has_own_observe` of a class. If it overrides PFRL's `update`, make the override accept a `Batch`, too.
+    """Set `_overridden_hooks` and `_has_own_observe` of a class.
+
+    If the class overrides PFRL's `update`, make the override accept a `Batch`, too.
 
     Constructors call this function again, because methods may have been added to a mix-in after the class was created.
 

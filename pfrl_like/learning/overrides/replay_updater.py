@@ -51,7 +51,7 @@ class AgentUpdater(ReplayUpdater):
         Returns:
             True if updates were made.
         """
-        buffer = self.replay_buffer
+        buffer: Any = self.replay_buffer
         if iteration % self.update_interval or len(buffer) < self.replay_start_size:
             return False
         if self.episodic_update and buffer.n_episodes < self.batchsize:
