@@ -331,4 +331,5 @@ class PPO(OnPolicyAgent):
         others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]
         return [*self._window_means(), *others]
 
+
 __getattr__ = old_names(__name__)

@@ -276,4 +276,5 @@ def _assign(params: Sequence[Tensor], flat: Tensor) -> None:
     for param, values in zip(params, torch.split(flat, [param.numel() for param in params]), strict=True):
         param.copy_(values.view_as(param))
 
+
 __getattr__ = old_names(__name__)
