@@ -136,6 +136,9 @@ class Acting:
     #: Name of the method of PFRL's agent that selects actions for raw observations. A subclass may override this
     #: method.
     _acting_hook: str = ""
+    #: Gradient steps, keyed by the name of the optimiser. Empty in an agent that updates its parameters itself and
+    #: whose constructor does not call that of this package.
+    gradient_steps: Mapping[str, Any] = types.MappingProxyType({})
     #: True after the dry run on an observation.
     _has_dry_run: bool = False
     _last_mask: Any = None
@@ -147,10 +150,8 @@ class Acting:
         if name.startswith("__") or "features" in vars(self) or hasattr(type(self), name):
             return object.__getattribute__(self, name)  # raises the original error
         own = next((base for base in type(self).__mro__ if "__init__" in vars(base)), type(self)).__name__
-        text = (
-            f"{type(self).__name__} has no attribute {name!r}: {own}.__init__ must call super().__init__(...), or set "
-        )
-        raise AttributeError(f"{text}the attribute itself", name=name)
+        text = f"{type(self).__name__} has no attribute {name!r}: {own}.__init__ must call super().__init__(...)"
+        raise AttributeError(text, name=name)
 
     @property
     def is_compiled(self) -> bool:

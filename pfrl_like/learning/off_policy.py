@@ -131,6 +131,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     #: Minibatch of the subclass's method that is running, for example `_compute_loss`. None if no such method is
     #: running.
     _override_batch: Batch | None = None
+    _updates_left: int = sys.maxsize  # until the next update of the target networks
     #: Object that makes the updates in place of the agent, assigned to `replay_updater`. None if the agent makes them.
     _own_updater: Any = None
     replay_updater = replay_updater
@@ -210,7 +211,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
-        self._updates_left = self._updates_per_sync()  # until the next update of the target networks
+        self._updates_left = self._updates_per_sync()
         self._clear_records()
 
     # Methods that an algorithm defines
@@ -384,7 +385,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                 rolled back. The message names these steps. On a GPU the update is skipped. The error is then raised up
                 to 100 updates later, or by `settle`, and has no minibatch.
         """
-        order = None
+        order, is_list = None, not isinstance(batch, Batch)
         if not isinstance(batch, Batch):
             batch = batch_of_experiences(batch, self.gamma, sequences=self.learns_from_sequences)
             order = batch.index
@@ -424,8 +425,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             td_error = max_over_sequences(td_error, features.lengths)
         if order is not None:
             td_error = td_error[order.argsort()]
-            if batch.weight is not None and errors_out is None:
-                overrides.write_errors(self, td_error)
+        if is_list and batch.weight is not None and errors_out is None:
+            overrides.write_errors(self, td_error)
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats
