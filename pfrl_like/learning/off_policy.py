@@ -120,7 +120,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     _saved_counters: Mapping[str, str] = types.MappingProxyType(
         {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
     )
-    _records: Mapping[str, str]  # attribute names of the records, keyed by statistic
+    _records: Mapping[str, str] = types.MappingProxyType({})  # attribute names of the records, keyed by statistic
     _unrestored: tuple[str, ...] = ()  # reasons why the last loaded state is only partly restored
 
     #: Function that changes the minibatch of features before each update, for example for data augmentation. It may

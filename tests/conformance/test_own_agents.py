@@ -139,7 +139,7 @@ def test_an_agent_of_pfrl_that_defines_all_it_uses_runs(tmp_path: Path) -> None:
 
         def __init__(self) -> None:
             self.model, self.replay_buffer, self.seen = network(), ReplayBuffer(10), 0
-            self.t = self.optim_t = self._cumulative_steps = 0  # as PFRL's does
+            self.t = self.optim_t = self._cumulative_steps = self.replay_start_size = 0  # as PFRL's does
 
         batch_act, batch_observe, get_statistics = Many.batch_act, Many.batch_observe, One.get_statistics  # type: ignore
 

@@ -216,6 +216,8 @@ class HookType(ABCMeta):
                     is_inherited = method not in namespace and hook.outcome != "refused"
                     default = getattr(super(cls, cls), method) if is_inherited else namespace.get(method)
                     type.__setattr__(cls, method, HookMethod(hook, default))
+        elif "__init__" in namespace:
+            type.__setattr__(cls, "__init__", _checked_constructor(vars(cls)["__init__"]))
         resolve_hooks(cls)
 
     def __setattr__(cls, name: str, value: Any) -> None:
@@ -240,6 +242,29 @@ class HookType(ABCMeta):
         super().__delattr__(name)
         if name in NAMES:
             _resolve_all(cls)
+
+
+def _checked_constructor(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a subclass's constructor. If it does not call that of this package, errors of missing attributes say so."""
+
+    @functools.wraps(init)
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        if "features" not in vars(
+            self
+        ):  # a `__getattr__` slows all reads of attributes, so that other classes have none
+            type.__setattr__(type(self), "__getattr__", _missing_attribute)
+
+    return construct
+
+
+def _missing_attribute(agent: Any, name: str) -> Any:
+    cls = type(agent)
+    if name.startswith("__") or "features" in vars(agent) or hasattr(cls, name):
+        return object.__getattribute__(agent, name)  # raises the original error
+    own = next(base.__name__ for base in cls.__mro__ if "__init__" in vars(base))
+    text = f"{cls.__name__} has no attribute {name!r}: {own}.__init__ must call super().__init__(...)"
+    raise AttributeError(text, name=name)
 
 
 def _resolve_all(cls: HookType) -> None:
