@@ -26,7 +26,7 @@ from pfrl_like.learning.minibatches import features_of_batch, row_shape_error
 from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.replay_updater import replay_updater
-from pfrl_like.learning.recurrent_memory import RecurrentMemory, store_step
+from pfrl_like.learning.recurrent_memory import RecurrentMemory, states_of_memory, store_step
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
@@ -135,6 +135,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     #: Object that makes the updates in place of the agent, assigned to `replay_updater`. None if the agent makes them.
     _own_updater: Any = None
     replay_updater = replay_updater
+    train_recurrent_states = states_of_memory("train_state")
+    train_prev_recurrent_states = states_of_memory("train_previous_state")
+    test_recurrent_states = states_of_memory("test_state")
 
     def __init__(
         self,

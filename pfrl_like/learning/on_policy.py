@@ -24,7 +24,7 @@ from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
 from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
-from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
+from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first, states_of_memory
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.nn.fast_forward import fast_forward
@@ -73,6 +73,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     #: Names of numeric attributes that are saved. NaN means that an attribute has no value yet.
     _saved_numbers: tuple[str, ...] = ()
+
+    train_recurrent_states = states_of_memory("train_state")
+    train_prev_recurrent_states = states_of_memory("train_previous_state")
+    test_recurrent_states = states_of_memory("test_state")
 
     model: Any
     obs_normalizer: Any

@@ -113,6 +113,27 @@ class RecurrentMemory:
         return recurrent.recurrent_state_as_numpy(recurrent.get_recurrent_state_at(state, i, detach=True))
 
 
+def states_of_memory(name: str) -> property:
+    """Return a property of an agent for PFRL's methods: the recurrent states `name` of its memory.
+
+    The value is None if the agent is not recurrent.
+
+    Args:
+        name: Name of the attribute of `RecurrentMemory`.
+    """
+
+    def read(agent: Any) -> Any:
+        return getattr(agent.recurrent_memory, name, None)
+
+    def write(agent: Any, state: Any) -> None:
+        if agent.recurrent_memory is not None:
+            setattr(agent.recurrent_memory, name, state)
+        elif state is not None:
+            raise AttributeError(f"{type(agent).__name__} has no recurrent states: build it with recurrent=True")
+
+    return property(read, write, doc=f"Recurrent states of all environments, `{name}` of `recurrent_memory`.")
+
+
 def _pairwise(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
     """Apply a function to each tensor of `state` and the corresponding tensor of `other`. `other` may be None."""
     if isinstance(state, tuple):

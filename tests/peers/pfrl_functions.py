@@ -278,11 +278,21 @@ def means(pfrl: Any) -> list[float]:
 # Agents that scripts reach into
 
 
-def masked_agent(pfrl: Any, recurrent: bool, buffer: str = "", **options: Any) -> Any:
+def masked_agent(pfrl: Any, recurrent: bool, by_hand: bool = False, buffer: str = "", **options: Any) -> Any:
+    """A DQN with action masks of its own. If `by_hand`, it advances the recurrent states itself."""
+    one_step = module(pfrl, "utils.recurrent").one_step_forward
+
     class Masked(pfrl.agents.DQN):  # type: ignore[misc, name-defined]
         def batch_act(self, batch_obs: Any) -> Any:
             with torch.no_grad(), pfrl.utils.evaluating(self.model):
-                value = self._evaluate_model_and_update_recurrent_states(batch_obs)
+                obs = self.batch_states(batch_obs, self.device, self.phi)
+                if not by_hand:
+                    value = self._evaluate_model_and_update_recurrent_states(batch_obs)
+                elif self.training:
+                    self.train_prev_recurrent_states = self.train_recurrent_states
+                    value, self.train_recurrent_states = one_step(self.model, obs, self.train_recurrent_states)
+                else:
+                    value, self.test_recurrent_states = one_step(self.model, obs, self.test_recurrent_states)
                 q = value.q_values.cpu().numpy().copy()
             for row, obs in zip(q, batch_obs, strict=True):
                 row[int(abs(obs[0]) * 10) % 3] = -np.inf  # the forbidden action depends on the observation
@@ -322,8 +332,8 @@ def experience(k: int, n: int) -> Iterator[tuple[list[Any], list[float], list[bo
 @case
 def masked_actions(pfrl: Any) -> list[float]:
     found = []
-    for recurrent in (False, True):
-        agent = masked_agent(pfrl, recurrent, replay_start_size=90)
+    for recurrent, by_hand in ((False, False), (True, False), (True, True)):
+        agent = masked_agent(pfrl, recurrent, by_hand, replay_start_size=90)
         for obs, reward, done, reset, after in experience(2, 20):
             found += numbers(agent.batch_act(obs))
             agent.batch_observe(after, reward, done, reset)
@@ -333,6 +343,7 @@ def masked_actions(pfrl: Any) -> list[float]:
                 found += numbers(agent.batch_act(obs))
                 agent.batch_observe(after, reward, done, reset)
         found += [stored, len(agent.replay_buffer), agent.t, agent.optim_t]
+        found += numbers(agent.train_recurrent_states, agent.test_recurrent_states)
     return found
 
 
@@ -357,7 +368,7 @@ def schedule_of_updates(pfrl: Any) -> list[float]:
 
 @case
 def own_updates(pfrl: Any) -> list[float]:
-    agent, sizes = masked_agent(pfrl, False, "PrioritizedReplayBuffer"), list[int]()
+    agent, sizes = masked_agent(pfrl, False, buffer="PrioritizedReplayBuffer"), list[int]()
 
     def update(experiences: Any) -> None:
         sizes.append(len(experiences))
