@@ -114,6 +114,7 @@ def _rejected(name: str) -> Callable[..., NoReturn]:
     def method(self: EpisodeList, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"memory.{name} of {type(self._agent).__name__} is not available: use append, extend or clear")
 
+    method.__doc__ = "Raise TypeError."
     return method
 
 
