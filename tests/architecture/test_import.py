@@ -12,7 +12,8 @@ import pytest
 import pfrl_like
 
 PACKAGE = Path(pfrl_like.__file__).parent
-#: Folders whose `__init__` offers the parts of its files; the package itself, `utils` and `legacy` load theirs when asked.
+#: Folders whose `__init__` offers the parts of its files; the package itself, `utils` and `legacy` load theirs
+#: when asked.
 FOLDERS = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 OFFERING = sorted(FOLDERS - {"utils", "legacy"})
 

@@ -88,6 +88,7 @@ class Shared(AttributeSavingMixin, AsyncAgent):
 EVALUATION = {"steps": 12, "eval_n_steps": None, "eval_n_episodes": 1, "eval_interval": 6}
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("cls", [One, Many, Saved, Shared])
 def test_runners_of_one_environment_take_it(cls: Any, tmp_path: Path) -> None:
     agent = cls(0)

@@ -355,7 +355,7 @@ def schedule_of_updates(pfrl: Any) -> list[float]:
         updater = agent.replay_updater
         found += [updater.replay_start_size, updater.batchsize, updater.update_interval, updater.n_times_update]
         found += [updater.episodic_update, updater.episodic_update_len, updater.replay_buffer is agent.replay_buffer]
-        for obs, reward, done, reset, after in experience(1, 30):
+        for obs, reward, done, reset, after in experience(1, 16):
             agent.batch_act(obs)
             agent.batch_observe(after, reward, done, reset)
             found.append(agent.optim_t)
