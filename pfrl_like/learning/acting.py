@@ -195,9 +195,7 @@ class Acting:
                 raise input_error(batch_obs, error.__cause__ or error, self._acting_network_name, hint) from error
             raise
         if self.training:
-            self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
-            if self._has_own_observe:
-                self.batch_last_obs, self.batch_last_action = list(batch_obs), list(action)
+            _keep_last(self, batch_obs, action, action_mask)
         return action
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -345,8 +343,15 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     finally:
         agent._override_masks = (None, None)
     if agent.training:
-        agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
+        _keep_last(agent, batch_obs, actions, action_mask)
     return actions
+
+
+def _keep_last(agent: Any, batch_obs: Any, actions: Any, action_mask: Any) -> None:
+    """Set the attributes that `batch_observe` reads."""
+    if agent._has_own_observe:
+        batch_obs, actions = list(batch_obs), list(actions)
+    agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
 
 
 def _actions_of_values(agent: Any, values: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:

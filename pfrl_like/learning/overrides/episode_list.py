@@ -65,7 +65,7 @@ class EpisodeList(list[Any]):
     """The ended episodes of an agent since the last update, each a list of transition dicts.
 
     `append` and `extend` add episodes to the next update, and `clear` removes all episodes from it. Other methods that
-    change a list raise TypeError.
+    change a list raise TypeError. Every read of `memory` makes a new list, which takes some microseconds a step.
 
     Args:
         agent: The PPO or TRPO agent.

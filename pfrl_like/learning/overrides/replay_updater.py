@@ -30,10 +30,9 @@ class AgentUpdater(ReplayUpdater):
         vars(self)["_agent"] = agent
 
     def __getattr__(self, name: str) -> Any:
+        attribute = "update_from_episodes" if name == "update_func" else _attribute(name)
         agent = vars(self)["_agent"]
-        if name == "update_func":
-            return agent.update_from_episodes if agent.recurrent else agent.update
-        return getattr(agent, _attribute(name))
+        return agent.update if name == "update_func" and not agent.recurrent else getattr(agent, attribute)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "update_func":

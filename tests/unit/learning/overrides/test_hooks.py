@@ -105,8 +105,11 @@ def test_actions_follow_the_values_that_an_override_returns() -> None:
         assert not np.equal(own.batch_act(obs, action_mask=allowed), q.argmin(1)).any()
 
 
-def test_own_observe_methods_find_lists_of_their_own() -> None:
-    class Own(agents.DQN):
+@pytest.mark.parametrize("hooks", [(), ("_evaluate_model_and_update_recurrent_states",)])
+def test_own_observe_methods_find_lists_of_their_own(hooks: tuple[str, ...]) -> None:
+    base = type("Base", (agents.DQN,), {name: spy([], agents.DQN, name) for name in hooks})
+
+    class Own(base):  # type: ignore[misc, valid-type]
         def batch_observe(self, batch_obs: Any, batch_reward: Any, batch_done: Any, batch_reset: Any) -> None:
             self.batch_last_obs[0] = self.batch_last_action[0] = None
 

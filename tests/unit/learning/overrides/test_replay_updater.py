@@ -1,5 +1,6 @@
 """PFRL's `replay_updater` of replay agents."""
 
+import copy
 import pickle
 from typing import Any
 
@@ -73,3 +74,4 @@ def test_copies_have_an_updater_of_their_own() -> None:
     other = pickle.loads(pickle.dumps(agent))
     other.replay_updater.batchsize = 7
     assert (agent.minibatch_size, other.minibatch_size) == (agent.replay_updater.batchsize, 7)
+    assert copy.deepcopy(agent.replay_updater).batchsize == agent.minibatch_size
