@@ -28,7 +28,7 @@ from pfrl_like.experiments.runner_arguments import (
     warn_of_no_update,
     warn_of_old_items,
 )
-from pfrl_like.experiments.signals import Interruption
+from pfrl_like.experiments.signals import Interruption, outcome_of
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.processes.supervisor import close_all
@@ -89,7 +89,7 @@ def saving_on_error(
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
         for act in (
-            partial(record.finish, what, clock),
+            partial(record.finish, outcome_of(error, clock.t, checkpoints.state is not None) or what, clock),
             partial(record_crash, error, checkpoints.agent, clock.t, outdir, logger),
             partial(checkpoints.save_interrupted, clock),
             on_error,
@@ -248,7 +248,9 @@ def train(
             source.record()  # type: ignore[attr-defined]
         if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
             evaluator = evaluator(step_offset)
-        board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None
+        board = None
+        if isinstance(evaluator, Evaluator):
+            board, evaluator.repeatable = evaluator.tensorboard, saves
         if moves_files:  # the evaluator has moved its own files
             move_earlier_files(
                 outdir, step_offset, logger,
@@ -300,6 +302,8 @@ def train(
             warn_of_no_update(agent, source, steps, step_offset, logger)
             with saving_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
                 with interruption.training_loop():
+                    if evaluation is not None:
+                        evaluation.finish_tick(clock, [*hooks, checkpoints])
                     run_loop(source, clock, callbacks, checkpoints)
                 if clock.t > step_offset and (text := updates.warning()):
                     logger.warning(text)
