@@ -18,6 +18,7 @@ from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_
 from pfrl_like.learning.minibatches import all_steps, epochs_of
 from pfrl_like.learning.model_outputs import output_of, policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
+from pfrl_like.learning.overrides.episode_list import episode_memory
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.nn.branched import Branched
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
@@ -136,6 +137,7 @@ class TRPO(OnPolicyAgent):
     saved_attributes = ("policy", "vf", "vf_optimizer", "obs_normalizer")
     _acting_network_name = "policy"
     _saved_numbers = ("explained_variance",)
+    memory = episode_memory
 
     kl_record: deque[float]
     policy_step_size_record: deque[float]
