@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 
 TRUST := $(wildcard $(addprefix benchmarks/,kill_saves.py kill_training.py worker_faults.py soak.py))
 
-.PHONY: test pythons durations slow guide peers fuzz trust lint types format bench
+.PHONY: test pythons durations slow guide scripts peers fuzz trust lint types format bench
 
 test:
 	$(PYTHON) -m pytest -n 2
@@ -17,6 +17,10 @@ slow:
 
 guide:
 	$(PYTHON) -m pytest -m slow tests/examples/test_guide.py
+
+# Printed scripts in processes of their own: all agents, an environment of each family, three seeds.
+scripts:
+	$(PYTHON) -m pytest -s -m slow tests/unit/zoo/test_scripts.py
 
 # On every Python from 3.11 on that is at hand, each in an environment of its own, in .pythons.
 pythons:

@@ -30,6 +30,7 @@ import numpy as np
 import offline_scores
 import offline_speed
 import ope_coverage
+import preset_tables
 import scores
 import speed
 import worker_faults
@@ -173,6 +174,8 @@ def measured_tables() -> dict[str, list[str]]:
         kill_saves.table(trust("kill_saves.py")),
         worker_faults.table(trust(worker_faults.SCRIPT)),
         gpu_table(),
+        preset_tables.trial_table(),
+        preset_tables.score_table(preset_scores()),
     ]
     return {titles: rows for titles, _, *rows in found}
 
@@ -358,6 +361,10 @@ def with_rows(page: str, text: str, measured: dict[str, list[str]]) -> str:
             today = {tuple(row.split(" | ")[:2]): row for row in measured[titles]}
             shown = [tuple(row.split(" | ")[:2]) for row in rows] if page == "README.md" else [*today]
             text = text.replace("\n".join(rows), "\n".join(today[key] for key in shown))
+        elif titles in preset_tables.TITLES:
+            rule = "| --- " * (titles.count("|") - 1) + "|"
+            table = "\n".join([titles, rule, *measured[titles]]) + "\n"
+            text = re.sub(re.escape(titles) + r"\n(?:\|.*\n)*", lambda _, table=table: table, text)
     return text
 
 
@@ -391,7 +398,7 @@ def preset_scores() -> dict[str, str]:
                 f'score = {{ task = "{task}", agent = "{name}", mean = {mean:.1f}, low = {low:.1f}, high = {high:.1f}, '
                 f"seeds = {len(values)}{failed} }}"
             )
-    return found
+    return found | preset_tables.scores_by_make()
 
 
 def with_scores(text: str, today: dict[str, str]) -> str:
@@ -405,10 +412,15 @@ def with_scores(text: str, today: dict[str, str]) -> str:
     return text + "".join(f"\n{table}\n{today[table]}\n" for table in lacking)
 
 
+def with_results(text: str, today: dict[str, str]) -> str:
+    """A file of presets with today's scores, and the settings of the best trials."""
+    return with_scores(preset_tables.with_settings(text, preset_tables.new_settings()), today)
+
+
 def wrong_scores(files: dict[str, str]) -> list[str]:
-    """Files of presets whose scores are not today's."""
+    """Files of presets whose scores, or settings chosen by trials, are not today's."""
     today = preset_scores()
-    return [f"{name}: scores are not today's" for name, text in files.items() if with_scores(text, today) != text]
+    return [f"{name}: scores are not today's" for name, text in files.items() if with_results(text, today) != text]
 
 
 def preset_files() -> dict[str, str]:
@@ -421,7 +433,7 @@ def write() -> None:
     """Write the rows of scores, the figures in sentences and the scores of presets anew."""
     today = preset_scores()
     for name, text in preset_files().items():
-        (PRESETS / name).write_text(with_scores(text, today), encoding="utf-8")
+        (PRESETS / name).write_text(with_results(text, today), encoding="utf-8")
     measured = measured_tables()
     score_rows, offline_rows, *_ = measured.values()
     known = values(score_rows, offline_rows)

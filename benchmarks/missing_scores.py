@@ -5,8 +5,9 @@
 
 SIGTERM and Ctrl-C end it; a file `stop` in its folder does so after the training under way.
 
-One training at a time runs at the lowest priority (`score_case.py`), with the library of commit 9ab6f06, in a work tree
-of its own with an environment of its own: changes under way cannot break it. Tasks and settings are those of this tree.
+One training at a time runs at the lowest priority (`score_case.py`): first the presets of `preset_scores.py`, with the
+library of this tree; then all others with that of commit 9ab6f06, in a work tree of its own with an environment of its
+own, so that changes under way cannot break them. Tasks and settings are those of this tree.
 A training checkpoints after about a minute of a free core, and after SIGTERM, outside the repository; d3rlpy's do not.
 A finished seed is a line of the results, and so is one that failed, which is not tried again.
 
@@ -29,6 +30,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import offline_scores
+import preset_scores
 import score_case
 import score_queue
 import scores
@@ -63,6 +65,7 @@ class Place(NamedTuple):
         results: Of `scores.py`.
         offline_results: Of `offline_scores.py`.
         trial_results: Of the trials of `score_trials.py`.
+        preset_results: Of `preset_scores.py`.
         peer_python: Interpreter that has d3rlpy installed.
     """
 
@@ -71,6 +74,7 @@ class Place(NamedTuple):
     results: Path
     offline_results: Path
     trial_results: Path
+    preset_results: Path
     peer_python: Path
 
     @property
@@ -86,10 +90,17 @@ class Place(NamedTuple):
     def queue(self) -> list[Item]:
         """Everything that is missing, in order."""
         contents = offline_scores.contents_of(self.data)
-        return score_queue.queue(self.results, self.offline_results, self.trial_results, contents)
+        others = score_queue.queue(self.results, self.offline_results, self.trial_results, contents)
+        return [*score_queue.missing_presets(self.preset_results), *others]
+
+    def library_of(self, item: Item) -> tuple[Path, Path]:
+        """The interpreter and the tree of the library with which it is trained."""
+        return (self.python, self.tree) if item.job is None else (Path(sys.executable), ROOT)
 
     def results_of(self, item: Item) -> Path:
         """Where its line goes."""
+        if item.job is not None:
+            return self.preset_results
         if item.trial is not None:
             return self.trial_results
         return self.results if item.kind == "scores" else self.offline_results
@@ -199,18 +210,23 @@ def check_tree(place: Place) -> None:
 
 def fingerprint(item: Item) -> str:
     """Tells runs of other settings apart."""
+    if item.job is not None:
+        return item.job.fingerprint
     if item.kind == "scores":
         return scores.fingerprint(*item.row)
     return offline_scores.fingerprint(item.row[1], {}) if item.kind == "offline" else "sets"
 
 
 def changes_of(item: Item) -> dict[str, Any]:
-    """Settings that a trial changes."""
-    return {} if item.trial is None else dict(item.trial.changes)
+    """Settings that a trial changes, or the best trial of a preset."""
+    changed = item.job or item.trial
+    return {} if changed is None else dict(changed.changes)
 
 
 def steps_of(item: Item) -> int:
     """Steps or updates of a training; 0 of one that has checkpoints of its own."""
+    if item.job is not None:
+        return item.job.steps
     changed = changes_of(item).get("steps") or changes_of(item).get("updates")
     if changed:
         return int(changed)
@@ -223,6 +239,8 @@ def crash_line(item: Item, place: Place, signum: int) -> dict[str, Any]:
     """The line of a training that a signal ended."""
     common = {"seed": item.seed, "settings": fingerprint(item), "commit": COMMIT}
     common["error"] = signal.Signals(signum).name
+    if item.job is not None:
+        return item.job.metadata() | common | {"commit": scores.provenance()["commit"]}
     if item.kind == "scores":
         return dict(zip(("task", "agent"), item.row, strict=True)) | common
     data = offline_scores.content_of(offline_scores.dataset_of(item.row[0], place.data))
@@ -233,14 +251,16 @@ def start(item: Item, place: Place, folder: Path, lock: int) -> subprocess.Popen
     """The process of a training, in a group of its own."""
     steps = steps_of(item)
     freq = max(1, int(steps * SECONDS_BETWEEN_CHECKPOINTS / max(item.seconds, SECONDS_BETWEEN_CHECKPOINTS)))
+    python, tree = place.library_of(item)
     command = [
-        place.python, place.tree / "benchmarks" / "score_case.py", item.kind, *item.row, "--seed", str(item.seed),
+        python, tree / "benchmarks" / "score_case.py", item.kind, *item.row, "--seed", str(item.seed),
         "--folder", folder, "--checkpoint-freq", str(freq), "--peer-python", place.peer_python, "--data", place.data,
         "--changes", json.dumps(changes_of(item)),
+        *(["--trial", item.job.trial] if item.job is not None and item.job.trial is not None else []),
     ]  # fmt: skip
     with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(
-            command, env=environment(place.tree), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+            command, env=environment(tree), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
             start_new_session=True, pass_fds=[lock],
         )  # fmt: skip
 
@@ -379,7 +399,7 @@ def run(place: Place, repository: Path, hours: float | None, commits: bool) -> N
         return bool(signals) or time.monotonic() > deadline
 
     def profits(item: Item) -> bool:
-        if item.kind != "scores" and item.trial is None and not place.peer_python.exists():
+        if item.kind in ("offline", "data") and item.trial is None and not place.peer_python.exists():
             return False
         return item.resumes or time.monotonic() + item.seconds < deadline
 
@@ -411,10 +431,11 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=scores.RESULTS)
     parser.add_argument("--offline-results", type=Path, default=offline_scores.RESULTS)
     parser.add_argument("--trial-results", type=Path, default=scores.RESULTS.with_name("score_trials.jsonl"))
+    parser.add_argument("--preset-results", type=Path, default=preset_scores.RESULTS)
     args = parser.parse_args()
     folder = args.folder.absolute()
     tree = (args.tree or folder / "tree").absolute()
-    paths = (args.results, args.offline_results, args.trial_results, args.peer_python)
+    paths = (args.results, args.offline_results, args.trial_results, args.preset_results, args.peer_python)
     place = Place(folder, tree, *(path.absolute() for path in paths))
     print(score_queue.table(place.queue()))
     if not place.peer_python.exists():

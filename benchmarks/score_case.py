@@ -10,24 +10,18 @@ import os
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import make_offline_datasets
 import offline_scores
+import preset_scores
 import scores
 import torch
 from offline_tasks.settings import ALGORITHMS
 from score_tasks import change
 
-from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write
-
-#: Errors of the machine, which say nothing of a training.
-OF_MACHINE = (ImportError, MemoryError, OSError, CheckpointError, gymnasium.error.DependencyNotInstalled)
 
 
 def end_with_parent() -> None:
@@ -36,21 +30,10 @@ def end_with_parent() -> None:
     os.killpg(os.getpgrp(), signal.SIGTERM)
 
 
-def attempt(train: Callable[[], dict[str, Any]], metadata: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The line of a training, or of its failure."""
-    try:
-        return train()
-    except OF_MACHINE:
-        raise
-    except Exception as error:
-        traceback.print_exc()
-        return metadata() | {"error": f"{type(error).__name__}: {error}"}
-
-
 def score_line(task: str, agent: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """The line of a row of `scores.py`."""
     row = {"task": task, "agent": agent, "seed": seed, "settings": scores.fingerprint(task, agent)}
-    return attempt(
+    return scores.attempt(
         lambda: scores.run((task, agent, seed), args.folder / "run", args.checkpoint_freq),
         lambda: row | scores.provenance(),
     )
@@ -60,7 +43,7 @@ def offline_line(job: offline_scores.Job, args: argparse.Namespace) -> dict[str,
     """The line of one library's half of a pair of `offline_scores.py`."""
     pythons = {"pfrl_like": sys.executable, "d3rlpy": args.peer_python}
     dataset = offline_scores.dataset_of(job.dataset, args.data)
-    return attempt(
+    return scores.attempt(
         lambda: offline_scores.run(job, pythons, args.data, args.changes, args.folder, args.checkpoint_freq),
         lambda: job._asdict() | offline_scores.metadata_of(job, dataset, args.changes, {}),
     )
@@ -77,10 +60,12 @@ def fingerprints() -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["list", "scores", "offline", "data"])
-    parser.add_argument("row", nargs="*", help="task and agent; dataset, algorithm and library; or the task of a set")
+    parser.add_argument("what", choices=["list", "scores", "presets", "offline", "data"])
+    row = "task and agent; agent and environment; dataset, algorithm and library; or the task of a set"
+    parser.add_argument("row", nargs="*", help=row)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--changes", type=json.loads, default={}, help="of settings, as JSON, for a trial")
+    parser.add_argument("--trial", help="of a preset, the name of its trial")
     parser.add_argument("--folder", type=Path, help="where the run and its line go")
     parser.add_argument("--checkpoint-freq", type=int, help="steps between checkpoints")
     parser.add_argument("--peer-python", help="interpreter that has d3rlpy installed")
@@ -98,6 +83,9 @@ def main() -> None:
         task, agent = args.row
         change(task, agent, args.changes)
         line = score_line(task, agent, args.seed, args)
+    elif args.what == "presets":
+        job = preset_scores.Job(*args.row, args.seed, args.trial, args.changes)
+        line = preset_scores.line_of(job, args.folder / "run", args.checkpoint_freq)
     elif args.what == "offline":
         line = offline_line(offline_scores.Job(*args.row, args.seed), args)
     else:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import make_offline_datasets
 import offline_scores
+import preset_scores
 import scores
 from score_trials import LONG_TRIALS, TRIALS, Trial
 
@@ -36,12 +37,13 @@ class Item(NamedTuple):
     """One training.
 
     Attributes:
-        kind: "scores", "offline", or "data" for the making of a task's sets.
-        row: Task and agent; dataset, algorithm and library; or task.
+        kind: "scores", "offline", "presets", or "data" for the making of a task's sets.
+        row: Task and agent; dataset, algorithm and library; agent and environment; or task.
         seed: Its seed.
         seconds: Of one core, by what is recorded.
         resumes: True if a training that was stopped goes on.
         trial: The trial that it belongs to, if any.
+        job: Of a preset, what is trained.
     """
 
     kind: str
@@ -50,10 +52,13 @@ class Item(NamedTuple):
     seconds: float
     resumes: bool
     trial: Trial | None = None
+    job: preset_scores.Job | None = None
 
     @property
     def name(self) -> str:
         """The row in words."""
+        if self.job is not None:
+            return self.job.name
         row = " ".join(self.row) if self.kind != "data" else f"sets of {self.row[0]}"
         return row if self.trial is None else f"{row} ({self.trial.name})"
 
@@ -101,6 +106,15 @@ def offline_seconds(lines: list[Line], job: offline_scores.Job) -> float:
         map(taken, of_library),
         map(taken, known),
     )
+
+
+def missing_presets(path: Path) -> list[Item]:
+    """What `preset_scores.py` lacks, in its order."""
+    lines = preset_scores.read_results(path)
+    return [
+        Item("presets", (job.agent, job.env_id), job.seed, preset_scores.seconds_of(lines, job), True, job=job)
+        for job in preset_scores.missing(lines, preset_scores.pairs())
+    ]
 
 
 def missing_scores(path: Path) -> Iterator[tuple[Item, int]]:

@@ -17,7 +17,8 @@ import platform
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,15 @@ from score_tasks import TASKS, make_agent, settings_of
 import pfrl_like
 from pfrl_like import experiments, utils, wrappers
 from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.errors import CheckpointError
 
 RESULTS = Path(__file__).parent / "results" / "scores.jsonl"
 EPISODES = 20
 #: Packages whose version may change a score.
 PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "minatar", "box2d")
+
+#: Errors of the machine, which say nothing of a training.
+OF_MACHINE = (ImportError, MemoryError, OSError, CheckpointError, gymnasium.error.DependencyNotInstalled)
 
 
 def make_env(task: str, settings: dict[str, Any], seed: int) -> gymnasium.Env:
@@ -123,6 +128,17 @@ def run(job: tuple[str, str, int], folder: Path | None = None, checkpoint_freq: 
         **provenance(),
         "resumed": resumed,
     }
+
+
+def attempt(train: Callable[[], dict[str, Any]], metadata: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The line of a training, or of its failure."""
+    try:
+        return train()
+    except OF_MACHINE:
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        return metadata() | {"error": f"{type(error).__name__}: {error}"}
 
 
 def resumptions(record: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,10 +1,12 @@
 """What every test runs under: one thread, no screen, fixed seeds."""
 
 import gc
+import logging
 import os
 import random
 import signal
 import sys
+from collections.abc import Iterator
 
 #: Otherwise every worker compiles all tests, and every script the package, anew: 10 seconds each.
 sys.dont_write_bytecode = False
@@ -18,6 +20,8 @@ import torch  # noqa: E402
 from time_parts import PATIENCE, OwnTime  # noqa: E402
 
 torch.set_num_threads(1)
+#: Collections of garbage take a twentieth of the time otherwise.
+gc.set_threshold(20_000, 10, 10)
 HAS_CUDA = torch.cuda.is_available()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells have it for what they start in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -30,7 +34,13 @@ hypothesis.settings.load_profile("default")
 
 
 @pytest.fixture(autouse=True)
-def _fixed_seeds() -> None:
+def _as_at_the_start() -> None:
+    """Fixed seeds, and no warning or secret of an earlier test; one fixture, since each costs every test its time."""
+    from pfrl_like.runs import secrets
+    from pfrl_like.utils import checks
+
+    checks._WARNED.clear()
+    secrets._KNOWN.clear()
     random.seed(0)
     np.random.seed(0)
     torch.default_generator.manual_seed(0)
@@ -38,20 +48,17 @@ def _fixed_seeds() -> None:
         torch.cuda.manual_seed_all(0)
 
 
-@pytest.fixture(autouse=True)
-def _no_warning_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pfrl_like.utils.checks._WARNED", set())
-
-
-@pytest.fixture(autouse=True)
-def _no_secret_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pfrl_like.runs.secrets._KNOWN", set())
+@pytest.fixture(scope="session", autouse=True)
+def _no_syncs() -> Iterator[None]:
+    """No test cuts the power; those of syncs replace `os.fsync` by functions of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests of what files say, not of what is left of them after a power cut."""
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+    """For tests of what mapped files say, not of what is left of them after a power cut."""
     monkeypatch.setattr("pfrl_like.storage.log_directory.MappedFile.sync", lambda file: None)
 
 
@@ -90,10 +97,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("representatives") and not item.get_closest_marker("slow"):
             matrices.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in matrices.values():
-        wanted = cases[0].get_closest_marker("representatives").args[0]
+        wanted, *ids = cases[0].get_closest_marker("representatives").args
         kept = {i * len(cases) // wanted for i in range(wanted)}  # spread evenly, the first among them
         for i, item in enumerate(cases):
-            if i not in kept:
+            if i not in kept and item.callspec.id not in ids:
                 item.add_marker(pytest.mark.slow)
     differing = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if differing:
@@ -101,5 +108,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what the collection made, thousands of tests among it, out of every collection of garbage from here on."""
+    """Keep what the collection made, thousands of tests among it, out of every collection of garbage from here on.
+
+    And let records of PyTorch's loggers reach the root: pytest gives six handlers to each that keeps them, for every
+    test.
+    """
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger) and logger.name.startswith("torch"):
+            logger.propagate = True
     gc.freeze()

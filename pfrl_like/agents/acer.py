@@ -26,6 +26,7 @@ from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import copy_param, frozen_copy, soft_copy_param
+from pfrl_like.utils.old_names import old_names
 
 #: Column of the replay buffer. It contains the parameters of the action distributions of the behaviour policy.
 MU = "mu"
@@ -436,3 +437,6 @@ class ACER(AsyncActorCritic, AsyncAgent):
 def _ratio(distribution: Distribution, behaviour: Distribution, action: Tensor) -> Tensor:
     """Return the importance ratio pi(a) / mu(a) of each action, [N], where mu is the behaviour policy."""
     return (distribution.log_prob(action) - behaviour.log_prob(action)).exp()
+
+
+__getattr__ = old_names(__name__)

@@ -21,6 +21,7 @@ from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import alias, constructor_only
+from pfrl_like.utils.old_names import old_names
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
@@ -198,3 +199,6 @@ class DDPG(OffPolicyActorCritic):
     n_updates = alias("optim_t", "Number of updates.")
     q_function = property(attrgetter("q_func"), doc="The critic.")
     target_q_function = property(attrgetter("target_q_func"), doc="Target network of the critic.")
+
+
+__getattr__ = old_names(__name__)

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
+from pfrl_like.utils.old_names import old_names
 
 NextAction = Callable[[Any, Batch], Tensor]
 Target = Callable[[Any, Any, Tensor, Batch], Tensor]
@@ -154,6 +156,8 @@ class DQN(OffPolicyAgent):
     #: Argument `penalty` of `dqn_loss`. If None, no loss is added.
     penalty: Penalty | None = None
 
+    _acting_hook = "_evaluate_model_and_update_recurrent_states"
+
     loss_record: deque[float]
     q_record: deque[float]
 
@@ -262,6 +266,24 @@ class DQN(OffPolicyAgent):
         """
         self.update(episodes, errors_out)
 
+    def _evaluate_model_and_update_recurrent_states(self, batch_obs: Sequence[Any]) -> Any:
+        """Return Q(s, .) of k raw observations, for methods `batch_act` that select actions themselves.
+
+        The call advances the recurrent states of a recurrent agent by one step, of training or of evaluation. Call it
+        in `torch.no_grad()` and `evaluating(agent.model)`. In training, `batch_act` must then set the attributes
+        `batch_last_obs` and `batch_last_action`, which `batch_observe` stores.
+
+        Args:
+            batch_obs: k raw observations.
+
+        Returns:
+            An `ActionValue` of k rows.
+
+        Raises:
+            ValueError: If the observations have the wrong shape or type for the Q-function.
+        """
+        return self._value(self.features(batch_obs, self.device), self._override_masks[1])
+
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
         """Return Q(s, a) of each ensemble member, [n_members, N]; a Q-function that is no ensemble has one member."""
         value = fast_forward(self.model, obs)
@@ -306,3 +328,8 @@ class DQN(OffPolicyAgent):
                 f"environment in gymnasium.wrappers.TransformAction(env, lambda action: action + {start}, "
                 f"gymnasium.spaces.Discrete({n_actions}))"
             )
+
+    q_function = property(attrgetter("model"), doc="The Q-function.")
+
+
+__getattr__ = old_names(__name__)

@@ -20,6 +20,7 @@ from pfrl_like.q_functions.quantile_q_functions import (
 from pfrl_like.q_functions.quantile_q_functions import cosine_basis_functions as cosine_basis_functions
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.old_names import old_names
 
 
 class IQN(DQN):
@@ -166,3 +167,6 @@ def compute_weighted_value_loss(eltwise_loss: Tensor, weights: Tensor, batch_acc
         ValueError: If `batch_accumulator` is not "mean" or "sum".
     """
     return weighted_mean(eltwise_loss.mean(2).sum(1), weights, batch_accumulator)
+
+
+__getattr__ = old_names(__name__)

@@ -17,6 +17,7 @@ from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_
 from pfrl_like.learning.minibatches import epochs_of
 from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.learning.on_policy import OnPolicyAgent
+from pfrl_like.learning.overrides.episode_list import episode_memory
 from pfrl_like.learning.overrides.off_policy import check_not_compiled
 from pfrl_like.learning.overrides.on_policy import loss_of_lossfun
 from pfrl_like.learning.rollout import Episodes
@@ -24,6 +25,7 @@ from pfrl_like.learning.statistics import add_values
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.old_names import old_names
 
 
 def ppo_loss(
@@ -163,6 +165,7 @@ class PPO(OnPolicyAgent):
 
     saved_attributes = ("model", "optimizer", "obs_normalizer")
     _saved_numbers = ("explained_variance",)
+    memory = episode_memory
 
     value_loss_record: deque[float]
     policy_loss_record: deque[float]
@@ -327,3 +330,6 @@ class PPO(OnPolicyAgent):
         """
         others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]
         return [*self._window_means(), *others]
+
+
+__getattr__ = old_names(__name__)

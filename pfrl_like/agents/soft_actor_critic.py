@@ -26,6 +26,7 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import evaluation_mode
+from pfrl_like.utils.old_names import old_names
 
 
 def soft_next_value(
@@ -330,3 +331,6 @@ class SoftActorCritic(OffPolicyActorCritic):
     def extra_statistics(self) -> dict[str, Any]:
         """Return the number of policy updates and the current multipliers, keyed by the name of the statistic."""
         return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self._multipliers}}
+
+
+__getattr__ = old_names(__name__)

@@ -51,3 +51,8 @@ class StateQFunctionActor(Actor, metaclass=HookType):
         acting = agent.acting_copy()
         acting.model, acting.explorer = model, explorer
         super().__init__(acting, pipe)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the Q-function."""
+        return next(self._acting.model.parameters()).device  # type: ignore[no-any-return]

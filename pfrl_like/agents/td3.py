@@ -22,6 +22,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import alias, check_function, constructor_only
+from pfrl_like.utils.old_names import old_names
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
@@ -261,3 +262,6 @@ class TD3(OffPolicyActorCritic):
     @q_func_n_updates.setter
     def q_func_n_updates(self, count: int) -> None:
         self._critic_update_difference = count - self.optim_t
+
+
+__getattr__ = old_names(__name__)

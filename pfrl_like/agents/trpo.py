@@ -12,21 +12,26 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 
 from pfrl_like.batch import Batch
-from pfrl_like.functions.losses import conjugate_gradient, explained_variance, standardized, weighted_mean
+from pfrl_like.functions.losses import explained_variance, standardized, weighted_mean
 from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import all_steps, epochs_of
 from pfrl_like.learning.model_outputs import output_of, policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
+from pfrl_like.learning.overrides.episode_list import episode_memory
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.nn.branched import Branched
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.conjugate_gradient import conjugate_gradient
+from pfrl_like.utils.old_names import old_names
 
 #: Constant that is added to the denominator of the step size, as in PFRL.
 _EPS = 1e-8
+#: Norm of the residual at which the conjugate-gradient method stops.
+_TOLERANCE = 1e-5
 
 
 def surrogate_gain(distribution: Any, batch: Batch, entropy_coef: float = 0.0) -> Tensor:
@@ -81,7 +86,7 @@ def natural_step(
     def fisher_product(vector: Tensor) -> Tensor:
         return _flat(torch.autograd.grad(kl_grad.dot(vector), params, retain_graph=True)).detach() + damping * vector
 
-    direction = conjugate_gradient(fisher_product, gain_grad, max_iter)
+    direction = conjugate_gradient(fisher_product, gain_grad, _TOLERANCE, max_iter)
     return direction * (2 * max_kl / (direction.dot(fisher_product(direction)) + _EPS)).sqrt()
 
 
@@ -132,6 +137,7 @@ class TRPO(OnPolicyAgent):
     saved_attributes = ("policy", "vf", "vf_optimizer", "obs_normalizer")
     _acting_network_name = "policy"
     _saved_numbers = ("explained_variance",)
+    memory = episode_memory
 
     kl_record: deque[float]
     policy_step_size_record: deque[float]
@@ -272,3 +278,6 @@ def _flat(tensors: Sequence[Tensor]) -> Tensor:
 def _assign(params: Sequence[Tensor], flat: Tensor) -> None:
     for param, values in zip(params, torch.split(flat, [param.numel() for param in params]), strict=True):
         param.copy_(values.view_as(param))
+
+
+__getattr__ = old_names(__name__)

@@ -5,6 +5,11 @@ from collections.abc import Mapping
 
 SHELLS = ("bash", "zsh", "fish")
 _PROGRAM = "pfrl-like"
+#: Starts the completion of zsh, if the user's configuration has not, and then that of bash in it.
+_ZSH_HEAD = """autoload -U compinit bashcompinit
+(( $+functions[compdef] )) || compinit
+bashcompinit
+"""
 
 
 def completion_script(shell: str, commands: Mapping[str, argparse.ArgumentParser]) -> str:
@@ -22,7 +27,7 @@ def completion_script(shell: str, commands: Mapping[str, argparse.ArgumentParser
             lines += [f"{before} '__fish_seen_subcommand_from {name}' {_fish(word)}" for word in each]
         return "\n".join(lines)
     cases = "\n".join(f'    {name}) words="{" ".join(each)}" ;;' for name, each in words.items())
-    head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
+    head = _ZSH_HEAD if shell == "zsh" else ""
     return f"""{head}_pfrl_like() {{
   local words="{" ".join(words)}"
   if [ "$COMP_CWORD" -gt 1 ]; then

@@ -113,7 +113,8 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
         options["dataset"] = os.path.abspath(str(options["dataset"]))
     for name in ("agent", "env"):
         if options[name] is None:
-            raise argparse.ArgumentError(None, f"the option --{name} is required")
+            missing = f"the argument {name.upper()}" if arguments.command == "show" else f"the option --{name}"
+            raise argparse.ArgumentError(None, f"{missing} is required")
     settings = config["settings"] | dict(arguments.settings)
     if own := [name for name in (*_OPTIONS, *STOPS) if name in settings]:
         option = f"--{own[0].replace('_', '-')}"

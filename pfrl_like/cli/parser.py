@@ -70,9 +70,12 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "show": (
         "print the script that makes and trains the same agent from its parts",
-        """Prints a Python script that composes the agent from its parts and trains it, with the numbers of `train`. ENV
-        may be missing if --config or the dataset has an environment.""",
-        ("show sac Pendulum-v1", "show dqn CartPole-v1 --set lr=1e-4 > train_dqn.py"),
+        """Prints a Python script that composes the agent from its parts and trains it, with the numbers of `train`.
+        AGENT and ENV may be missing with --config, ENV also if the dataset has an environment.""",
+        (
+            "show sac Pendulum-v1", "show dqn CartPole-v1 --set lr=1e-4 > train_dqn.py",
+            "show --config results/20261123-2212-dqn-cartpole-seed0/run.toml",
+        ),
     ),
     "list": (
         "list agents, presets, datasets or installed environments",
@@ -195,8 +198,9 @@ def make_parser() -> argparse.ArgumentParser:
     _add_saved_agents(commands)
     _add_diagnosis(commands)
     commands["report"].add_argument("runs", metavar="RUN", nargs="+", help="run directory, or a directory of them")
-    commands["show"].add_argument("agent", metavar="AGENT", help="name of the agent, for example sac")
-    commands["show"].add_argument("env", metavar="ENV", nargs="?", help="id of the environment")
+    for name, text in (("agent", "name of the agent, for example sac"), ("env", "id of the environment")):
+        text += "; default: that of --config"
+        commands["show"].add_argument(name, metavar=name.upper(), nargs="?", help=text)
     _add_settings(commands["show"])
     kinds = ("agents", "presets", "datasets", "envs")
     commands["list"].add_argument("kind", choices=kinds, nargs="?", default="agents", help="default: agents")

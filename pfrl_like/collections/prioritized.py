@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.utils.checks import check_counts, takes_integral_floats
+from pfrl_like.utils.old_names import old_names
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
 Floats = NDArray[np.float64]
@@ -513,3 +514,6 @@ def check_uniform_ratio(uniform_ratio: float) -> None:
     """
     if not 0.0 <= uniform_ratio <= 1.0:
         raise ValueError(f"uniform_ratio must be from 0 to 1, got {uniform_ratio}")
+
+
+__getattr__ = old_names(__name__)

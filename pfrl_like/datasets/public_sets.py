@@ -23,12 +23,25 @@ from pfrl_like.dataset.io.hdf5 import read_hdf5
 from pfrl_like.dataset.io.minari import LARGEST_META, check_minari_id
 from pfrl_like.dataset.io.npz import size_of_npy
 from pfrl_like.dataset.table import SAME_ROW
-from pfrl_like.datasets.download import cache_directory, download_file
 from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.storage import atomic_path, read_json
 from pfrl_like.storage.atomic import read_errors
 from pfrl_like.storage.json_file import parse_json
+from pfrl_like.utils.download import download_file
 from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
+
+
+def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Return the directory of downloaded data.
+
+    Args:
+        cache_dir: The directory. If None, the environment variable `PFRL_LIKE_DATA`, or, if it is not set,
+            `pfrl_like/datasets` in the user's cache (`XDG_CACHE_HOME`, or `~/.cache`).
+    """
+    named = cache_dir or os.environ.get("PFRL_LIKE_DATA")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pfrl_like", "datasets")
 
 
 def dataset_of_file(path: Path) -> MDPDataset:

@@ -59,7 +59,13 @@ class ABC(Env):
         self._state = 0
         if self.partially_observable:
             self._shift = 1 - self._shift if self.deterministic else int(self._random.randint(2))
-        return self._observe()
+        return self.observe()
+
+    def observe(self) -> NDArray[np.float32]:
+        """Return the observation of the current state, [size + 2]."""
+        obs = np.zeros(self.size + 2, dtype=np.float32)
+        obs[self._state + self._shift] = 1.0
+        return obs
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, dict[str, Any]]:
         """Execute an action and return (obs, reward, done, info)."""
@@ -71,7 +77,7 @@ class ABC(Env):
             self._state = self.size
         elif is_right:
             self._state = 0 if is_last else self._state + 1
-        return self._observe(), reward, done, {}
+        return self.observe(), reward, done, {}
 
     def close(self) -> None:
         """Do nothing, because there are no resources to release."""
@@ -96,8 +102,3 @@ class ABC(Env):
             return int(np.argmax(logits))
         weights = np.exp(logits)
         return int(self._random.choice(self.size, p=weights / weights.sum()))
-
-    def _observe(self) -> NDArray[np.float32]:
-        obs = np.zeros(self.size + 2, dtype=np.float32)
-        obs[self._state + self._shift] = 1.0
-        return obs

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -56,6 +57,8 @@ def _make(env: Any) -> Any:
     spec = getattr(env, "spec", None)
     if not isinstance(env, gymnasium.Env) or not isinstance(spec, gymnasium.envs.registration.EnvSpec):
         return None
+    if _is_modified(env):
+        return None
     try:
         fresh = gymnasium.make(spec)
     except Exception:  # some wrappers cannot be made from a specification
@@ -64,6 +67,15 @@ def _make(env: Any) -> Any:
         return fresh
     fresh.close()
     return None
+
+
+def _is_modified(env: Any) -> bool:
+    """True if a function of `utils.env_modifiers` has replaced `step` of the environment or of an inner one."""
+    while env is not None:
+        if isinstance(vars(env).get("step"), functools.partial):
+            return True
+        env = getattr(env, "env", None)
+    return False
 
 
 def _share_running_statistics(env: Any, eval_env: Any) -> None:

@@ -28,6 +28,7 @@ from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, direc
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.checks import check_counts, names_unknown_keywords, takes_integral_floats
+from pfrl_like.utils.old_names import old_names
 from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
@@ -492,3 +493,6 @@ def evaluating(
     options = evaluator_options(arguments, max_episode_len)
     with directory_lock(check_directory(arguments["outdir"])), env_context as chosen_env:
         yield lambda t: Evaluator(arguments["agent"], chosen_env, step_offset=t, env_choice=choice, **options)
+
+
+__getattr__ = old_names(__name__)

@@ -48,6 +48,30 @@ def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -
     return "-".join([*([] if prefix is None else [prefix]), head.decode().strip(), *sums])
 
 
+def save_git_information(outdir: str | os.PathLike[str]) -> None:
+    """Record the git state of the current directory in four files, with masked secrets.
+
+    The files are `git-head.txt`, `git-status.txt`, `git-log.txt` (the newest 100 commits) and `git-diff.txt`. Each file
+    is cut after 2**20 characters; its last line then says what was cut.
+
+    Args:
+        outdir: Directory of the files. It must exist.
+
+    Raises:
+        RuntimeError: If the current directory is not in a git repository with a commit.
+    """
+    n_commits = git("rev-list", "--count", "HEAD")
+    if n_commits is None:
+        raise RuntimeError("the current directory is not in a git repository with a commit")
+    log = "log", f"log -n {_MAX_COMMITS}"
+    for name, command in (("head", "rev-parse HEAD"), ("status", "status"), log, ("diff", "diff HEAD")):
+        text = secrets.mask_secret_patterns((git(*command.split()) or b"").decode(errors="replace"))
+        _write(outdir, f"git-{name}.txt", _cut(secrets.mask_known_secrets(text) if name == "diff" else text))
+    n_older = int(n_commits) - _MAX_COMMITS
+    if n_older > 0:
+        _write(outdir, "git-log.txt", f"\n[cut: {n_older:,} older commits of {int(n_commits):,}]\n", "a")
+
+
 def prepare_output_dir(
     args: Mapping[str, Any] | argparse.Namespace | None,
     basedir: str | os.PathLike[str] | None = None,
@@ -102,27 +126,21 @@ def prepare_output_dir(
             ignore=lambda path, names: [name for name in names if path == outdir and name.startswith("earlier-")],
         )  # fmt: skip
     os.makedirs(outdir, exist_ok=True)
-
-    def write(name: str, text: str, mode: str = "w") -> None:
-        with open(os.path.join(outdir, name), mode, encoding="utf-8") as file:
-            file.write(text)
-
-    write("start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
+    _write(outdir, "start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
     if isinstance(args, argparse.Namespace):
         args = vars(args)
     recorded = None if args is None else secrets.masked_arguments(args)
-    write("args.txt", json.dumps(recorded, default=lambda value: secrets.masked(str(value))))
-    write("command.txt", " ".join(secrets.masked_command(argv)))
-    write("environ.txt", json.dumps(secrets.harmless_environment()))
+    _write(outdir, "args.txt", json.dumps(recorded, default=lambda value: secrets.masked(str(value))))
+    _write(outdir, "command.txt", " ".join(secrets.masked_command(argv)))
+    _write(outdir, "environ.txt", json.dumps(secrets.harmless_environment()))
     if under_git:
-        log = "log", f"log -n {_MAX_COMMITS}"
-        for name, command in (("head", "rev-parse HEAD"), ("status", "status"), log, ("diff", "diff HEAD")):
-            text = secrets.mask_secret_patterns((git(*command.split()) or b"").decode(errors="replace"))
-            write(f"git-{name}.txt", _cut(secrets.mask_known_secrets(text) if name == "diff" else text))
-        n_commits = int(git("rev-list", "--count", "HEAD") or 0)
-        if n_commits > _MAX_COMMITS:
-            write("git-log.txt", f"\n[cut: {n_commits - _MAX_COMMITS:,} older commits of {n_commits:,}]\n", "a")
+        save_git_information(outdir)
     return outdir
+
+
+def _write(outdir: str | os.PathLike[str], name: str, text: str, mode: str = "w") -> None:
+    with open(os.path.join(outdir, name), mode, encoding="utf-8") as file:
+        file.write(text)
 
 
 def _cut(text: str) -> str:

@@ -14,6 +14,7 @@ from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback
 from pfrl_like.utils.checks import names_unknown_keywords, takes_integral_floats
+from pfrl_like.utils.old_names import old_names
 
 _LOGGER = logging.getLogger(__name__)
 StepHookLike = Callable[[Any, Any, int], Any]
@@ -257,3 +258,6 @@ def check_hooks(hooks: Sequence[Any], flag: str, runner: str) -> None:
     for hook in hooks:
         if not getattr(hook, flag, False):
             raise ValueError(f"evaluation_hooks has {hook}, which does not support {runner}(): expected {flag} = True")
+
+
+__getattr__ = old_names(__name__)

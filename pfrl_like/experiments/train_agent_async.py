@@ -34,6 +34,7 @@ from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import directory_lock
 from pfrl_like.utils.checks import check_counts, check_seconds, names_unknown_keywords, takes_integral_floats
+from pfrl_like.utils.old_names import old_names
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -307,3 +308,6 @@ def train_agent_actor_learner(
             thread.stop()
         for thread in (poller, learner):
             thread.join()
+
+
+__getattr__ = old_names(__name__)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pfrl_like.explorer import Explorer
 from pfrl_like.random_streams.streams import get_rng_state, plain_state, set_rng_state
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.old_names import old_names
 from pfrl_like.utils.random import RandomSource, check_rng
 
 _LOGGER = logging.getLogger(__name__)
@@ -258,3 +259,6 @@ def _probability(name: str, value: float) -> float:
     if not 0 <= value <= 1:
         raise ValueError(f"{name} is {value!r}, expected a number from 0 to 1")
     return value
+
+
+__getattr__ = old_names(__name__)

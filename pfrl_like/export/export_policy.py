@@ -157,9 +157,9 @@ def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) 
     """
     generator, begin = torch.Generator().manual_seed(0), 0
     many = more_observations(stack, N_INPUTS, generator)
-    for batch, steps in _FEED_FORWARD if reference.memory is None else _RECURRENT:
-        if reference.memory is not None:
-            reference.memory.forget(False)
+    for batch, steps in _FEED_FORWARD if reference.recurrent_memory is None else _RECURRENT:
+        if reference.recurrent_memory is not None:
+            reference.recurrent_memory.forget(False)
         state = [torch.zeros(port.sizes(batch), dtype=getattr(torch, port.dtype)) for port in policy.ports("state")]
         for _ in range(steps):
             obs = map_nested(operator.itemgetter(slice(begin, begin + batch)), many)
@@ -182,7 +182,7 @@ def _step_of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[
         actions = torch.as_tensor(np.asarray(reference.batch_act(rows, **keywords)))
     if not actions.isfinite().all():
         raise NonFiniteError("action", "the agent's own actions are NaN or infinite for some of the observations")
-    return actions, [] if reference.memory is None else leaves_of(reference.memory.test_state)
+    return actions, [] if reference.recurrent_memory is None else leaves_of(reference.recurrent_memory.test_state)
 
 
 def _check_actions(policy: GreedyPolicy, inputs: Sequence[Tensor], actions: Tensor, wanted: Tensor) -> None:

@@ -149,7 +149,7 @@ class Greedy(Protocol):
     """Copy of an agent for export. It acts greedily on the CPU."""
 
     features: FeatureExtractor
-    memory: Any
+    recurrent_memory: Any
 
     def greedy_actions(self, obs: Any, action_mask: Any = None) -> tuple[Tensor, Any]:
         """Return the greedy actions for features, and the object that evaluates actions."""
@@ -294,9 +294,9 @@ class GreedyPolicy(nn.Module):
         if isinstance(self._form, Mapping) and mask is None:
             mask = nested_like(self._form, inputs).get(ACTION_MASK)
         memory = None
-        if self._agent.memory is not None:
+        if self._agent.recurrent_memory is not None:
             state = None if self._state is None else nested_like(self._state, inputs[n + self._has_mask :])
-            memory = self._agent.memory = ExternalState(state)
+            memory = self._agent.recurrent_memory = ExternalState(state)
         actions, value = self._agent.greedy_actions(self._preprocess(inputs[:n]), mask)
         return actions, value, None if memory is None else memory.state
 

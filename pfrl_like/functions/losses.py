@@ -1,6 +1,6 @@
 """Losses of TD errors, return distributions and policies; targets; the reduction of losses to a scalar."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -239,35 +239,6 @@ def trust_region_gradient(gradient: Tensor, kl_gradient: Tensor, delta: float) -
     square = torch.linalg.vecdot(kl_gradient, kl_gradient)
     factor = torch.where(square > 0, excess / square, 0.0)
     return gradient - factor.unsqueeze(-1) * kl_gradient
-
-
-def conjugate_gradient(
-    product: Callable[[Tensor], Tensor], b: Tensor, max_iter: int = 10, tolerance: float = 1e-10
-) -> Tensor:
-    """Solve A x = b for a symmetric positive definite A (Hestenes and Stiefel 1952, doi:10.6028/jres.049.044, eq. 3:1).
-
-    Args:
-        product: Function that takes a vector v, [n], and returns A v.
-        b: Right-hand side, [n].
-        max_iter: Maximum number of iterations. After n iterations the solution is exact up to rounding.
-        tolerance: The iteration stops if the squared norm of b - A x is at most this value.
-
-    Returns:
-        x, [n].
-    """
-    x = torch.zeros_like(b)
-    residual = direction = b
-    square = residual.dot(residual)
-    for _ in range(max_iter):
-        if square <= tolerance:
-            break
-        image = product(direction)
-        step = square / direction.dot(image)
-        x = x + step * direction
-        residual = residual - step * image
-        previous, square = square, residual.dot(residual)
-        direction = residual + (square / previous) * direction
-    return x
 
 
 def actor_critic_loss(

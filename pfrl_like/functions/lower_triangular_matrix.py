@@ -1,7 +1,45 @@
 """Lower triangular matrices from their entries."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+
+def set_batch_diagonal(array: Any, diag_val: Any) -> None:
+    """Set the diagonals of matrices, in place.
+
+    Args:
+        array: The matrices, a tensor or an array, [B, n, n].
+        diag_val: The new diagonals, [B, n], or one value.
+
+    Raises:
+        ValueError: If the matrices are not square.
+    """
+    index = torch.arange(_size_of(array), device=array.device)
+    array[:, index, index] = diag_val
+
+
+def set_batch_non_diagonal(array: Any, non_diag_val: Any) -> None:
+    """Set the entries below the diagonals of matrices, in place.
+
+    Args:
+        array: The matrices, a tensor or an array, [B, n, n].
+        non_diag_val: The new entries, row by row, [B, n * (n - 1) / 2], or one value.
+
+    Raises:
+        ValueError: If the matrices are not square.
+    """
+    n = _size_of(array)
+    rows, columns = torch.tril_indices(n, n, offset=-1, device=array.device)
+    array[:, rows, columns] = non_diag_val
+
+
+def _size_of(array: Any) -> int:
+    _, n, n_columns = array.shape
+    if n != n_columns:
+        raise ValueError(f"array has shape {tuple(array.shape)}, expected square matrices [B, n, n]")
+    return int(n)
 
 
 def lower_triangular_matrix(diag: Tensor, non_diag: Tensor) -> Tensor:
@@ -22,7 +60,6 @@ def lower_triangular_matrix(diag: Tensor, non_diag: Tensor) -> Tensor:
     if non_diag.shape != expected:
         shape = tuple(non_diag.shape)
         raise ValueError(f"non_diag has shape {shape}, expected {expected} for a diag of shape {tuple(diag.shape)}")
-    rows, columns = torch.tril_indices(n, n, offset=-1, device=diag.device)
     matrix = torch.diag_embed(diag)
-    matrix[:, rows, columns] = non_diag
+    set_batch_non_diagonal(matrix, non_diag)
     return matrix

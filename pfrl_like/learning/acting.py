@@ -80,7 +80,7 @@ class PolicyActionSelector:
         if agent.act_deterministically and not training:
             return agent.greedy_actions(obs, action_mask, active)[0].cpu().numpy()
         burning_in = training and agent.burnin_action_func is not None and agent.burning_in
-        if burning_in and agent.memory is None:
+        if burning_in and agent.recurrent_memory is None:
             return burnin_actions(agent, len(first_leaf(obs)), action_mask, active)
         distribution = agent._distribution(obs, action_mask, active)  # updates the memory of a recurrent policy
         if burning_in:
@@ -124,15 +124,21 @@ class Acting:
     training: bool
     device: torch.device
     features: FeatureExtractor
-    memory: RecurrentMemory | None
+    recurrent_memory: RecurrentMemory | None = None
     t: int
     batch_last_obs: Any = None
     batch_last_action: Any = None
     #: Names of the methods of PFRL's agent that the class or the agent overrides. `HookType` sets this attribute.
     _overridden_hooks: frozenset[str] = frozenset()
+    #: True if a subclass overrides `batch_observe`. As in PFRL, the last observations and actions are then lists of its
+    #: own, in which it may write None. `HookType` sets this attribute.
+    _has_own_observe: bool = False
     #: Name of the method of PFRL's agent that selects actions for raw observations. A subclass may override this
     #: method.
     _acting_hook: str = ""
+    #: Gradient steps, keyed by the name of the optimiser. Empty in an agent that updates its parameters itself and
+    #: whose constructor does not call that of this package.
+    gradient_steps: Mapping[str, Any] = types.MappingProxyType({})
     #: True after the dry run on an observation.
     _has_dry_run: bool = False
     _last_mask: Any = None
@@ -147,7 +153,7 @@ class Acting:
     @property
     def acts_from_memory(self) -> bool:
         """True if the agent is recurrent."""
-        return self.memory is not None
+        return self.recurrent_memory is not None
 
     def batch_act(self, batch_obs: Any, *, action_mask: Any = None, active: Any = None) -> Any:
         """Choose an action for each environment.
@@ -189,7 +195,7 @@ class Acting:
                 raise input_error(batch_obs, error.__cause__ or error, self._acting_network_name, hint) from error
             raise
         if self.training:
-            self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
+            _keep_last(self, batch_obs, action, action_mask)
         return action
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -219,10 +225,10 @@ class Acting:
         """Return the output of the acting network for features."""
         module = getattr(self, self._acting_attributes[0])
         try:
-            if self.memory is None:
+            if self.recurrent_memory is None:
                 value = fast_forward(module, obs)
             else:
-                value = self.memory.forward(module, obs, self.training, active)
+                value = self.recurrent_memory.forward(module, obs, self.training, active)
         except INPUT_ERRORS as error:
             if type(error) not in INPUT_ERRORS:  # subclasses of RuntimeError, such as out-of-memory errors
                 raise
@@ -262,6 +268,8 @@ class Acting:
             ValueError: If the observations have the wrong shape for a network, or if the number, shape or first index
                 of the agent's actions differs from the action space.
         """
+        if "features" not in vars(self):  # a subclass whose constructor does not call ours acts in its own way
+            return None
         features, obs = copy.deepcopy((self.features, obs))
         return self._dry_run_features(features([obs], self.device), action_space)
 
@@ -324,8 +332,10 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     options = {"deterministic": agent.act_deterministically} if name == "batch_select_greedy_action" else {}
     agent._override_masks = (action_mask, active)
     try:
-        if agent.training and agent.burnin_action_func is not None and agent.burning_in:
-            actions: Any = burnin_actions(agent, len(batch_obs), action_mask, active)
+        if isinstance(agent._selector, ValueActionSelector):
+            actions: Any = _actions_of_values(agent, getattr(agent, name), batch_obs, action_mask, active)
+        elif agent.training and agent.burnin_action_func is not None and agent.burning_in:
+            actions = burnin_actions(agent, len(batch_obs), action_mask, active)
         else:
             actions = getattr(agent, name)(batch_obs, **({} if agent.training else options))
             if agent.training and agent.explorer is not None:
@@ -333,8 +343,24 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     finally:
         agent._override_masks = (None, None)
     if agent.training:
-        agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
+        _keep_last(agent, batch_obs, actions, action_mask)
     return actions
+
+
+def _keep_last(agent: Any, batch_obs: Any, actions: Any, action_mask: Any) -> None:
+    """Set the attributes that `batch_observe` reads."""
+    if agent._has_own_observe:
+        batch_obs, actions = list(batch_obs), list(actions)
+    agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
+
+
+def _actions_of_values(agent: Any, values: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
+    """Return the actions that the explorer, or the greedy policy in evaluation, selects from the result of `values`."""
+    with torch.no_grad(), evaluation_mode(agent.model):
+        value = values(batch_obs)
+        value = value if action_mask is None else value.masked(action_mask)
+        greedy = value.greedy_actions.cpu().numpy()
+    return select_actions(agent.explorer, agent.t, greedy, value, active) if agent.training else greedy
 
 
 def explore(agent: Any, actions: Any, action_mask: Any, active: Any) -> Any:

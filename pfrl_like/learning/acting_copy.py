@@ -38,7 +38,7 @@ def acting_copy(agent: Any) -> Any:
         setattr(acting, name, frozen_copy(getattr(agent, name)).cpu())
     acting.explorer = copy.deepcopy(acting.explorer)
     acting.device, acting.gpu = torch.device("cpu"), None
-    acting.memory = None if acting.memory is None else RecurrentMemory(acting.episodic_update_len)
+    acting.recurrent_memory = None if acting.recurrent_memory is None else RecurrentMemory(acting.episodic_update_len)
     acting._clear_records()
     acting.replay_buffer = ()  # an `Actor` assigns its own buffer
     acting.target_update_interval = sys.maxsize  # there is no target network to update
@@ -217,8 +217,8 @@ def greedy_copy(agent: Any) -> Any:
             vars(acting)[name] = frozen_copy(value).cpu()
         elif not isinstance(value, nn.Module | torch.optim.Optimizer):
             vars(acting)[name] = value
-    memory = None if agent.memory is None else RecurrentMemory(None)
-    vars(acting).update(training=False, device=torch.device("cpu"), memory=memory, _compiled_greedy=None)
+    memory = None if agent.recurrent_memory is None else RecurrentMemory(None)
+    vars(acting).update(training=False, device=torch.device("cpu"), recurrent_memory=memory, _compiled_greedy=None)
     acting.features = copy.deepcopy(agent.features)
     return acting
 

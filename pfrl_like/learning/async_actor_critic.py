@@ -134,7 +134,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.optimizer = optimizer
         self.model = copy.deepcopy(model)
         self.features = FeatureExtractor(self.phi, batch_states)
-        self.memory = RecurrentMemory(t_max, self.device) if recurrent else None
+        self.recurrent_memory = RecurrentMemory(t_max, self.device) if recurrent else None
         self.t = 0  # steps of this process
         self.optim_t = 0  # updates of this process
         for name, decay in decays.items():
@@ -248,7 +248,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             for i in range(len(batch_obs)) if active is None else np.flatnonzero(active).tolist():
                 steps = self._steps.get(i)
                 if steps is None:
-                    state = None if self.memory is None else self.memory.train_previous_state
+                    state = None if self.recurrent_memory is None else self.recurrent_memory.train_previous_state
                     steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
                 obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)  # noqa: B023 - called immediately
                 mask = None if self._last_mask is None else self._last_mask[i]
@@ -264,8 +264,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
                         learn_from_steps(self, batch, [row[1] for row in steps.rows], i)
                     else:
                         self._learn_from(batch)
-        if self.memory is not None:
-            self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
+        if self.recurrent_memory is not None:
+            self.recurrent_memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
 
     def stop_episode(self) -> None:
         """Discard the running episodes: the next observations start new episodes.
@@ -273,8 +273,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         Runners call this method before their first step, because the previous run may have stopped within an episode.
         """
         self._steps.clear()
-        if self.memory is not None:
-            self.memory.forget(self.training)
+        if self.recurrent_memory is not None:
+            self.recurrent_memory.forget(self.training)
 
     # Learning
 
@@ -374,8 +374,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def saved_state(self) -> dict[str, Any]:
         """Return counters, running means, recurrent states, and the steps since the last update."""
         state: dict[str, Any] = self._numbers()
-        if self.memory is not None:
-            state["memory"] = self.memory.state_dict()
+        if self.recurrent_memory is not None:
+            state["memory"] = self.recurrent_memory.state_dict()
         if self._steps:
             with_raw_obs = bool(self._overridden_hooks)
             state["steps"] = {str(i): steps.state_dict(with_raw_obs) for i, steps in self._steps.items()}
@@ -392,7 +392,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         """
         state = dict(state)
         steps = {int(i): Steps.from_state(each) for i, each in state.pop("steps", {}).items()}
-        memory = copy.copy(self.memory)
+        memory = copy.copy(self.recurrent_memory)
         if memory is not None and "memory" in state:
             memory.load_state_dict(state.pop("memory"))
         numbers = self._numbers()
@@ -402,7 +402,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             if type(value) not in (int, type(numbers[name])):
                 raise ValueError(f"{name} is {value!r:.80}, expected a number such as {numbers[name]!r}")
         vars(self).update(state)
-        self.memory, self._steps = memory, steps
+        self.recurrent_memory, self._steps = memory, steps
 
     def _numbers(self) -> dict[str, Any]:
         names = ("t", "optim_t", *(f"average_{name}" for name in self._averaged), *self._saved_numbers)

@@ -197,7 +197,7 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
         features = {name: agent.features.on_batch(getattr(batch, name), agent.device) for name in ("obs", "next_obs")}
         batch = batch.to(agent.device).replace(**features)
     if batch.lengths is None:
-        if agent.memory is not None:
+        if agent.recurrent_memory is not None:
             raise ValueError("batch has lengths = None: a recurrent agent learns from sequences, not from transitions")
         rows = torch.arange(len(batch))
         all_rows = rows.to(agent.device)
@@ -207,7 +207,7 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
     rows, lengths = order.to(agent.device), batch.lengths.numpy()
     last = torch.from_numpy(np.cumsum(lengths) - 1).to(agent.device)
     states = last_state = None
-    if agent.memory is not None:
+    if agent.recurrent_memory is not None:
         states, last_state = _recurrent_states(agent, batch, batch.lengths)
         states = map_nested(lambda leaf: leaf[rows], states)
     flat = batch.replace(

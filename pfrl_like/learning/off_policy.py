@@ -25,7 +25,8 @@ from pfrl_like.learning.critics import Targets
 from pfrl_like.learning.minibatches import features_of_batch, row_shape_error, steps_for_data
 from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
-from pfrl_like.learning.recurrent_memory import RecurrentMemory, store_step
+from pfrl_like.learning.overrides.replay_updater import replay_updater
+from pfrl_like.learning.recurrent_memory import RecurrentMemory, states_of_memory, store_step
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
@@ -119,7 +120,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     _saved_counters: Mapping[str, str] = types.MappingProxyType(
         {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
     )
-    _records: Mapping[str, str]  # attribute names of the records, keyed by statistic
+    _records: Mapping[str, str] = types.MappingProxyType({})  # attribute names of the records, keyed by statistic
     _unrestored: tuple[str, ...] = ()  # reasons why the last loaded state is only partly restored
 
     #: Function that changes the minibatch of features before each update, for example for data augmentation. It may
@@ -130,6 +131,13 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     #: Minibatch of the subclass's method that is running, for example `_compute_loss`. None if no such method is
     #: running.
     _override_batch: Batch | None = None
+    _updates_left: int = sys.maxsize  # until the next update of the target networks
+    #: Object that makes the updates in place of the agent, assigned to `replay_updater`. None if the agent makes them.
+    _own_updater: Any = None
+    replay_updater = replay_updater
+    train_recurrent_states = states_of_memory("train_state")
+    train_prev_recurrent_states = states_of_memory("train_previous_state")
+    test_recurrent_states = states_of_memory("test_state")
 
     def __init__(
         self,
@@ -189,7 +197,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             module.to(self.device)
         self.features = FeatureExtractor(self.phi, batch_states)
         self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
-        self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
+        self.recurrent_memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         overrides.check_not_compiled(self, compile)
@@ -206,7 +214,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
-        self._updates_left = self._updates_per_sync()  # until the next update of the target networks
+        self._updates_left = self._updates_per_sync()
         self._clear_records()
 
     # Methods that an algorithm defines
@@ -286,21 +294,23 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             or (self.training and (self.batch_last_obs is None or len(self.batch_last_action) != k))
         ):  # `check_observed` is slow; call it only if one of these cheap checks fails
             check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
-        ended = None if self.memory is None else np.logical_or(batch_done, batch_reset)
+        ended = None if self.recurrent_memory is None else np.logical_or(batch_done, batch_reset)
         if self.training:
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
-            if self.memory is None and self._last_mask is None and action_mask is None and active is None:
+            if self.recurrent_memory is None and self._last_mask is None and action_mask is None and active is None:
                 self.replay_buffer.append_batch(*step)
             else:
                 store_step(self, step, ended, action_mask, active)
-        if self.memory is not None:
-            self.memory.episodes_ended(self.training, ended)
+        if self.recurrent_memory is not None:
+            self.recurrent_memory.episodes_ended(self.training, ended)
         if not self.training:
             return
         for _ in range(k if active is None else int(np.count_nonzero(active))):
             self.t += 1
             self._cumulative_steps += 1
-            if self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
+            if self._own_updater is not None:
+                self._own_updater.update_if_necessary(self.t)
+            elif self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
                 for _ in range(self.n_times_update):
                     self.update_from_replay()
             if self.target_update_interval is not None and self.t % self.target_update_interval == 0:
@@ -311,8 +321,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
         Runners call this method before their first step, because the previous run may have stopped within an episode.
         """
-        if self.memory is not None:
-            self.memory.forget(self.training)
+        if self.recurrent_memory is not None:
+            self.recurrent_memory.forget(self.training)
         if self.training and self.batch_last_obs is not None:
             for env_id in range(len(self.batch_last_obs)):
                 self.replay_buffer.stop_current_episode(env_id)
@@ -362,7 +372,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
         Args:
             experiences: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
-            errors_out: List that is cleared and filled with the absolute TD errors. If None, no errors are stored.
+            errors_out: List that is cleared and filled with the absolute TD errors. If None, no errors are stored; if
+                `experiences` is then a sample of a prioritised buffer in lists, the errors are written to the buffer,
+                as in PFRL.
 
         Returns:
             TD errors, [N], and the statistics of the loss. For sequences, only the largest error of each sequence is
@@ -376,7 +388,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                 rolled back. The message names these steps. On a GPU the update is skipped. The error is then raised up
                 to 100 updates later, or by `settle`, and has no minibatch.
         """
-        batch, order = experiences, None
+        batch, order, is_list = experiences, None, not isinstance(experiences, Batch)
         if not isinstance(batch, Batch):
             batch = batch_of_experiences(batch, self.gamma, sequences=self.learns_from_sequences)
             order = batch.index
@@ -416,6 +428,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             td_error = max_over_sequences(td_error, features.lengths)
         if order is not None:
             td_error = td_error[order.argsort()]
+        if is_list and batch.weight is not None and errors_out is None:
+            overrides.write_errors(self, td_error)
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats

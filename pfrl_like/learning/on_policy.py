@@ -24,7 +24,7 @@ from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch,
 from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
-from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
+from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first, states_of_memory
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.nn.fast_forward import fast_forward
@@ -74,6 +74,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     #: Names of numeric attributes that are saved. NaN means that an attribute has no value yet.
     _saved_numbers: tuple[str, ...] = ()
 
+    train_recurrent_states = states_of_memory("train_state")
+    train_prev_recurrent_states = states_of_memory("train_previous_state")
+    test_recurrent_states = states_of_memory("test_state")
+
     model: Any
     obs_normalizer: Any
     #: Last values of the entropy and of the state value, in agents that record these statistics.
@@ -120,7 +124,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             if module is not None:
                 module.to(self.device)
         self.features = FeatureExtractor(self.phi, batch_states)
-        self.memory = RecurrentMemory(None, self.device) if recurrent else None
+        self.recurrent_memory = RecurrentMemory(None, self.device) if recurrent else None
         self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}
         self.guard = UpdateGuard(self.device)
         self._rollout_size = rollout_size
@@ -241,8 +245,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         ended = terminated | truncated
         if self.training:
             self._store(batch_obs, np.asarray(batch_reward, np.float32), terminated, ended, active)
-        if self.memory is not None:
-            self.memory.episodes_ended(self.training, ended)
+        if self.recurrent_memory is not None:
+            self.recurrent_memory.episodes_ended(self.training, ended)
         if self.training and self.is_due():
             self.update_from_rollout()
 
@@ -255,8 +259,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             env_ids, rows = self._rollout.running()
             self._rollout.end(rows)
             self._truncate(env_ids, rows)
-        if self.memory is not None:
-            self.memory.forget(self.training)
+        if self.recurrent_memory is not None:
+            self.recurrent_memory.forget(self.training)
 
     def _store(self, next_obs: Any, reward: Any, terminated: Any, ended: Any, active: Any) -> None:
         """Store the step of each active environment, and the final observations of truncated episodes."""
@@ -269,8 +273,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         }
         if self._last_mask is not None:
             columns[ACTION_MASK] = torch.as_tensor(np.asarray(self._last_mask), dtype=torch.bool)
-        if self.memory is not None:
-            columns["state"] = batch_first(self.memory.train_previous_state, self.memory.train_state)
+        if self.recurrent_memory is not None:
+            columns["state"] = batch_first(
+                self.recurrent_memory.train_previous_state, self.recurrent_memory.train_state
+            )
         env_ids = np.arange(k)
         if len(self._next_obs) != k:
             self._next_obs = [None] * k
@@ -299,9 +305,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     def _make_bootstrap_inputs(self, env_ids: Rows) -> tuple[Any, Any]:
         """Return the features of environments' last observations, and the recurrent states before them."""
         obs = self.features([self._next_obs[i] for i in env_ids], self.device)
-        if self.memory is None:
+        if self.recurrent_memory is None:
             return obs, None
-        state = batch_first(self.memory.train_state, self.memory.train_state)
+        state = batch_first(self.recurrent_memory.train_state, self.recurrent_memory.train_state)
         return obs, map_nested(lambda leaf: leaf[torch.from_numpy(env_ids).to(leaf.device)], state)
 
     # Learning
@@ -422,7 +428,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     def _evaluate(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
         """Return distributions and state values, [N]. `states` contains the recurrent state before each observation."""
         obs = self._normalized(obs)
-        if self.memory is None:
+        if self.recurrent_memory is None:
             output = fast_forward(self.model, obs)
         else:
             state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)

@@ -113,6 +113,27 @@ class RecurrentMemory:
         return recurrent.recurrent_state_as_numpy(recurrent.get_recurrent_state_at(state, i, detach=True))
 
 
+def states_of_memory(name: str) -> property:
+    """Return a property of an agent for PFRL's methods: the recurrent states `name` of its memory.
+
+    The value is None if the agent is not recurrent.
+
+    Args:
+        name: Name of the attribute of `RecurrentMemory`.
+    """
+
+    def read(agent: Any) -> Any:
+        return getattr(agent.recurrent_memory, name, None)
+
+    def write(agent: Any, state: Any) -> None:
+        if agent.recurrent_memory is not None:
+            setattr(agent.recurrent_memory, name, state)
+        elif state is not None:
+            raise AttributeError(f"{type(agent).__name__} has no recurrent states: build it with recurrent=True")
+
+    return property(read, write, doc=f"Recurrent states of all environments, `{name}` of `recurrent_memory`.")
+
+
 def _pairwise(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
     """Apply a function to each tensor of `state` and the corresponding tensor of `other`. `other` may be None."""
     if isinstance(state, tuple):
@@ -221,8 +242,8 @@ def store_step(
         active: False for environments that took no step, [k]. None if all environments took a step.
         **columns: Additional columns with one value per environment.
     """
-    if agent.memory is not None:
-        columns |= agent.memory.columns(ended, active)
+    if agent.recurrent_memory is not None:
+        columns |= agent.recurrent_memory.columns(ended, active)
     columns |= mask_columns(agent._last_mask, next_mask, step[3][0])
     env_ids = None
     if active is not None:

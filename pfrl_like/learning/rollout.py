@@ -77,6 +77,7 @@ class Rollout:
     Attributes:
         initial_rows: Number of rows in the first allocation.
         n_ended: Number of ended episodes in the rollout.
+        version: Number of times that steps were removed. The rows of the steps change when it does.
     """
 
     def __init__(self, initial_rows: int = 256) -> None:
@@ -86,7 +87,7 @@ class Rollout:
         self._ended = np.zeros(0, np.bool_)
         self._n = 0
         self._tails: list[tuple[Rows, Any, Any]] = []  # arguments of the `add_bootstrap_inputs` calls
-        self.n_ended = 0
+        self.n_ended = self.version = 0
 
     def __len__(self) -> int:
         return self._n
@@ -145,6 +146,37 @@ class Rollout:
         last = last[~self._ended[last]]
         return self._env[last], last
 
+    def ended_episodes(self) -> list[Rows]:
+        """Return the rows of each ended episode, in the order of their ends."""
+        order, _, ends = self._by_episode()
+        episodes = [rows for rows in np.split(order, ends[:-1] + 1) if len(rows) and self._ended[rows[-1]]]
+        return sorted(episodes, key=lambda rows: int(rows[-1]))
+
+    def read(self, name: str, row: int) -> Any:
+        """Return the value of a step as numbers and arrays. None if the column does not exist."""
+        return map_nested(lambda leaf: leaf[row].numpy(force=True).copy()[()], self._columns.get(name))
+
+    def read_bootstrap_input(self, row: int) -> tuple[Any, Any]:
+        """Return the observation and the recurrent state after a truncated episode, whose last step is `row`.
+
+        Both are None if the episode is terminated, because its last observation is not stored.
+        """
+        for rows, *inputs in self._tails:
+            for i in np.flatnonzero(rows == row):
+                obs, state = (map_nested(lambda leaf: leaf[i].numpy(force=True), each) for each in inputs)  # noqa: B023
+                return obs, state
+        return None, None
+
+    def write(self, name: str, row: int, value: Any) -> None:
+        """Replace the value of a step.
+
+        Args:
+            name: Name of the column.
+            row: Row of the step.
+            value: Number or array, or nested dicts and tuples of them, with the shapes of the column.
+        """
+        _put(self._columns[name], row, row + 1, map_nested(torch.as_tensor, value))
+
     def end(self, rows: Rows) -> None:
         """Mark the steps in `rows` as last steps of episodes."""
         self._ended[rows] = True
@@ -186,6 +218,7 @@ class Rollout:
             self._keep(kept)
         else:
             self._n, self.n_ended, self._tails = 0, 0, []
+        self.version += 1
         return episodes
 
     def _by_episode(self) -> tuple[Rows, Rows, Rows]:
@@ -239,6 +272,7 @@ class Rollout:
 
     def _keep(self, rows: Rows) -> None:
         """Remove all steps except the steps in `rows`."""
+        self.version += 1
         at, n = torch.from_numpy(rows), len(rows)
         for column in self._columns.values():
             _put(column, 0, n, map_nested(lambda leaf: leaf.index_select(0, at.to(leaf.device)), column))

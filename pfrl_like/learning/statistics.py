@@ -208,8 +208,8 @@ def saved_progress(agent: Any) -> dict[str, Any]:
     explorer_state = agent.explorer.state_dict() if isinstance(agent.explorer, Explorer) else {}
     if explorer_state:
         state["explorer"] = {"class": type(agent.explorer).__name__, "state": explorer_state}
-    if agent.memory is not None:
-        state["memory"] = agent.memory.state_dict()
+    if agent.recurrent_memory is not None:
+        state["memory"] = agent.recurrent_memory.state_dict()
     return state
 
 
@@ -224,7 +224,7 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
     """
     counters: Mapping[str, str] = agent._saved_counters
     allowed = {*counters, *agent._records.values(), "explorer"}
-    unknown = state.keys() - allowed - ({"memory"} if agent.memory else set())
+    unknown = state.keys() - allowed - ({"memory"} if agent.recurrent_memory else set())
     if unknown:
         raise ValueError(f"unknown entries {sorted(unknown)} in the state of this {type(agent).__name__}")
     counts = {attribute: state[name] for name, attribute in counters.items() if name in state}
@@ -232,11 +232,11 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
         if type(state[name]) is not int or state[name] < 0:
             raise ValueError(f"{name} is {state[name]!r:.80}, expected an integer of at least 0")
     values = {name: from_plain_record(state[name]) for name in agent._records.values() if name in state}
-    memory = copy.copy(agent.memory)
+    memory = copy.copy(agent.recurrent_memory)
     if memory is not None and "memory" in state:
         memory.load_state_dict(state["memory"])
     _restore_explorer(agent, state.get("explorer"))
-    agent.memory = memory
+    agent.recurrent_memory = memory
     set_values(agent, values)
     for attribute, count in counts.items():
         setattr(agent, attribute, count)
@@ -286,8 +286,8 @@ def saved_rollout(agent: Any) -> dict[str, Any]:
         "numbers": [_finite(getattr(agent, name)) for name in agent._saved_numbers],
         "windows": {name: plain_record(getattr(agent, record)) for name, record in agent._records.items()},
     }
-    if agent.memory is not None:
-        state["memory"] = agent.memory.state_dict()
+    if agent.recurrent_memory is not None:
+        state["memory"] = agent.recurrent_memory.state_dict()
     if len(agent._rollout):
         state["rollout"] = agent._rollout.state_dict(agent._bootstrap_inputs)
     return state
@@ -314,7 +314,7 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
         raise ValueError(f"the state has the records {sorted(windows)}, expected {sorted(agent._records)}")
     numbers = [math.nan if number is None else float(number) for number in numbers]
     values = {agent._records[name]: from_plain_record(saved) for name, saved in windows.items()}
-    memory, bootstrap_inputs = copy.copy(agent.memory), agent._bootstrap_inputs
+    memory, bootstrap_inputs = copy.copy(agent.recurrent_memory), agent._bootstrap_inputs
     rollout = Rollout(agent._rollout.initial_rows)
     if memory is not None and "memory" in state:
         memory.load_state_dict(state["memory"])
@@ -324,7 +324,7 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     for name, number in zip(agent._saved_numbers, numbers, strict=True):
         setattr(agent, name, number)
     set_values(agent, values)
-    agent.memory, agent._rollout, agent._bootstrap_inputs = memory, rollout, bootstrap_inputs
+    agent.recurrent_memory, agent._rollout, agent._bootstrap_inputs = memory, rollout, bootstrap_inputs
 
 
 def _finite(number: Any) -> float | None:

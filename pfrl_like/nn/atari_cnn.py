@@ -12,6 +12,20 @@ Activation = Callable[[Tensor], Tensor]
 Layer = nn.Conv2d | nn.Linear
 
 
+def constant_bias_initializer(bias: float = 0.0) -> Callable[[nn.Module], None]:
+    """Return a function for `nn.Module.apply` that sets the bias of linear layers and 2D convolutions to a constant.
+
+    Args:
+        bias: The constant.
+    """
+
+    def init_bias(module: nn.Module) -> None:
+        if isinstance(module, nn.Linear | nn.Conv2d) and module.bias is not None:
+            nn.init.constant_(module.bias, bias)
+
+    return init_bias
+
+
 def large_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
     """Return the three convolutions of the 2015 network, [B, n_input_channels, 84, 84] to [B, 64, 7, 7]."""
     layers = nn.Conv2d(n_input_channels, 32, 8, stride=4), nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3)
@@ -88,6 +102,5 @@ class LargeAtariCNN(_AtariCNN):
 
 def _initialized(layer: Layer, bias: float) -> Layer:
     init_chainer_default(layer)
-    assert layer.bias is not None
-    nn.init.constant_(layer.bias, bias)
+    constant_bias_initializer(bias)(layer)
     return layer

@@ -7,6 +7,38 @@ from torch.nn import functional as F
 from pfrl_like.utils.contexts import ignores_training
 
 
+def init_lecun_uniform(tensor: Tensor, scale: float = 1.0) -> Tensor:
+    """Fill weights with uniform numbers in +-scale * sqrt(3 / n_in) (LeCun et al. 1998, doi:10.1007/3-540-49430-8_2).
+
+    Args:
+        tensor: Weights of a layer, [n_out, n_in] or [n_out, n_channels, ...], changed in place.
+        scale: Factor of the bounds.
+
+    Returns:
+        `tensor`.
+    """
+    bound = scale * (3.0 / _fan_in(tensor)) ** 0.5
+    return nn.init.uniform_(tensor, -bound, bound)
+
+
+def init_variance_scaling_constant(tensor: Tensor, scale: float = 1.0) -> Tensor:
+    """Fill weights or a bias with the constant scale / sqrt(n) (arXiv:1706.10295, section 3.2).
+
+    Args:
+        tensor: Weights of a layer, [n_out, n_in] or [n_out, n_channels, ...], changed in place. n is then the number of
+            inputs of an output. Or a bias, [n].
+        scale: Factor of the constant.
+
+    Returns:
+        `tensor`.
+    """
+    return nn.init.constant_(tensor, scale * _fan_in(tensor) ** -0.5)
+
+
+def _fan_in(tensor: Tensor) -> int:
+    return len(tensor) if tensor.ndim == 1 else tensor[0].numel()
+
+
 @ignores_training
 class FactorizedNoisyLinear(nn.Module):
     """Linear layer with factorised Gaussian noise (NoisyNet, Fortunato et al. 2017, arXiv:1706.10295, eq. 9 to 11).
@@ -46,9 +78,9 @@ class FactorizedNoisyLinear(nn.Module):
         sizes = in_size, out_size, self.hasbias, weight.device, weight.dtype
         self.mu, self.sigma = nn.Linear(*sizes), nn.Linear(*sizes)
         # For mu, the paper uses the default initialisation of nn.Linear.
-        nn.init.constant_(self.sigma.weight, sigma_scale * in_size**-0.5)
+        init_variance_scaling_constant(self.sigma.weight, sigma_scale)
         if self.sigma.bias is not None:
-            nn.init.constant_(self.sigma.bias, sigma_scale * out_size**-0.5)
+            init_variance_scaling_constant(self.sigma.bias, sigma_scale)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., in_features] to [..., out_features]."""

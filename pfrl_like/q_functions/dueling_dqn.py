@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue
 from pfrl_like.initializers import init_chainer_default
 from pfrl_like.nn.atari_cnn import Activation, features, large_convolutions
+from pfrl_like.nn.atari_cnn import constant_bias_initializer as constant_bias_initializer
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction

@@ -17,6 +17,7 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.old_names import old_names
 
 
 def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
@@ -273,3 +274,6 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
 
 def _linear(in_size: int, out_size: int) -> nn.Linear:
     return init_chainer_default(nn.Linear(in_size, out_size))
+
+
+__getattr__ = old_names(__name__)

@@ -1,5 +1,6 @@
 """Stored transitions in PFRL's form: lists of dicts, and the views `memory` and `episodic_memory`."""
 
+import collections
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -343,6 +344,32 @@ class PrioritizedEpisodicMemory(PrioritizedMemory, EpisodicMemory):
     """View of the episodes of a prioritised buffer, with the methods of PFRL's `PrioritizedBuffer`."""
 
     _items_view = EpisodicMemory
+
+
+class NewestTransitions:
+    """Attribute of a buffer: PFRL's view of the running episodes. A subclass may set it to an object of its own."""
+
+    def __get__(self, buffer: Any, owner: type) -> Any:
+        """Return the newest `num_steps` transitions of each running episode, oldest first, keyed by environment id.
+
+        The lists are read-only. The list of an environment without a running episode is empty. All lists are empty if
+        the buffer's memory is a container of the user.
+        """
+        if buffer is None:
+            return self
+        columns: Columns = buffer._columns
+        columns.link_back()
+        rows: list[int] = []
+        lengths = []
+        for run in columns.running.values():
+            row, newest = run.tail, []  # type: int, list[int]
+            while row and len(newest) < buffer.num_steps:
+                newest.insert(0, row)
+                row = int(columns.predecessor[row])
+            rows += newest
+            lengths.append(len(newest))
+        lists = buffer._build_lists(np.array(rows, np.int64), lengths)
+        return collections.defaultdict(StoredItem, zip(columns.running, lists, strict=True))
 
 
 class UserMemory:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pfrl_like.columns import Columns, Indices, changed_since, dump, dump_segment, dump_table, join, restore
 from pfrl_like.random_streams.streams import get_rng_state, set_rng_state
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.replay_buffers.memory import Memory, UserMemory, drop_weight
+from pfrl_like.replay_buffers.memory import Memory, NewestTransitions, UserMemory, drop_weight
 from pfrl_like.storage import is_array_file, make_directory, plain_json, read_arrays, read_pickle, write_arrays
 from pfrl_like.storage.atomic import names_in, read_errors
 from pfrl_like.utils.random import RandomSource
@@ -116,6 +116,7 @@ class SavedBuffer(AbstractReplayBuffer):
     _rows: Callable[[Indices], Indices]
     _evict: Callable[[], None]
     _drop_items: Callable[[int], None]
+    last_n_transitions = NewestTransitions()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole content for `load_state_dict`: a JSON header, named arrays, and the state of `rng`.

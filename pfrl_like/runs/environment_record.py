@@ -7,6 +7,7 @@ import os
 import pickle
 import platform
 import random
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -36,27 +37,37 @@ def program_files() -> dict[str, str]:
     """
     script = _file_of(sys.modules.get("__main__"))
     roots = [*([os.path.dirname(script)] if script else []), os.getcwd()]
+    folders = tuple(os.path.join(root, "") for root in roots)
     files = {os.path.basename(script): script} if script else {}
-    for path in filter(None, map(_file_of, list(sys.modules.values()))):
-        root = next((root for root in roots if path.startswith(os.path.join(root, ""))), None)
-        if root is not None and not path.startswith(_OTHER_CODE) and _INSTALL_FOLDERS.isdisjoint(path.split(os.sep)):
-            files[os.path.relpath(path, root)] = path
+    for module in list(sys.modules.values()):
+        path = _file_of(module, _OTHER_CODE) or ""
+        ours = path.startswith(folders) and not path.startswith(_OTHER_CODE)
+        if ours and _INSTALL_FOLDERS.isdisjoint(path.split(os.sep)):
+            folder = next(folder for folder in folders if path.startswith(folder))
+            files[os.path.relpath(path, folder)] = path
     names = sorted(files, key=lambda name: (files[name] != script, name))
     return {name: digest for name in names[:_MAX_FILES] if (digest := _fingerprint_of(files[name])) is not None}
 
 
-def _file_of(module: object) -> str | None:
-    """Return the source file of a module, without importing modules."""
+def _file_of(module: object, skipped: tuple[str, ...] = ()) -> str | None:
+    """Return the source file of a module, without importing modules. None for a file in one of the skipped folders."""
     file = object.__getattribute__(module, "__dict__").get("__file__") if isinstance(module, types.ModuleType) else None
-    return os.path.abspath(file) if isinstance(file, str) else None
+    return os.path.abspath(file) if isinstance(file, str) and not file.startswith(skipped) else None
 
 
 def _fingerprint_of(path: str) -> str | None:
     """Return the SHA-256 of a file; None if the file is too large or cannot be read."""
     with contextlib.suppress(OSError):
-        if os.path.isfile(path) and os.path.getsize(path) <= _MAX_BYTES:
-            return _sha256(Path(path).read_bytes())
+        status = os.stat(path)
+        if stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_BYTES:
+            return _fingerprint(path, status.st_ino, status.st_size, status.st_mtime_ns)
     return None
+
+
+@functools.lru_cache(maxsize=4 * _MAX_FILES)
+def _fingerprint(path: str, inode: int, size: int, mtime: int) -> str:
+    """Return the SHA-256 of a file. A file whose inode, size and time are unchanged is not read again."""
+    return _sha256(Path(path).read_bytes())
 
 
 #: Packages whose version changes the behaviour of an environment.

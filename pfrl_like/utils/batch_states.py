@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.utils import recurrent
+from pfrl_like.utils.old_names import old_names
 
 Phi = Callable[[Any], Any]
 
@@ -167,3 +168,6 @@ def stack(values: Sequence[Any]) -> Any:
         return tuple(stack([value[i] for value in values]) for i in range(len(values[0])))
     arrays = [np.asarray(value) for value in values]
     return list(values) if arrays[0].dtype.kind in "OUS" else torch.from_numpy(np.stack(arrays))
+
+
+__getattr__ = old_names(__name__)

@@ -1,5 +1,6 @@
 """Wrappers of vector environments: base class, and stacked frames."""
 
+import inspect
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -41,9 +42,34 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
         """Step all environments and return four or five values, like the environments."""
         return self.env.step(action)
 
-    def seed(self, seeds: Any = None) -> Any:
-        """Seed the environments and return the result of the vector environment's `seed`."""
-        return self.env.seed(seeds)
+    def render(self, mode: str = "human", **kwargs: Any) -> Any:
+        """Return the result of the vector environment's `render`.
+
+        Args:
+            mode: Argument of `render`, passed only if `render` has a parameter `mode`.
+            **kwargs: Further arguments of `render`.
+        """
+        if "mode" in inspect.signature(self.env.render).parameters:
+            kwargs["mode"] = mode
+        return self.env.render(**kwargs)
+
+    def seed(self, seed: Any = None) -> Any:
+        """Seed the environments and return the result of the vector environment's `seed`.
+
+        Args:
+            seed: Seeds, one integer for each environment, or what else `seed` of the vector environment accepts.
+        """
+        return self.env.seed(seed)
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        """Return the rewards that the vector environment computes for goals.
+
+        Args:
+            achieved_goal: Goals that were achieved.
+            desired_goal: Goals to achieve.
+            info: Infos of the steps.
+        """
+        return self.env.compute_reward(achieved_goal, desired_goal, info)
 
     def close(self) -> None:
         """Close the environments."""

@@ -3,7 +3,7 @@
 A file has the settings of a family of tasks, `defaults.toml` those of all other tasks. A table has the settings of a
 group of agents, or of one agent, in all tasks of the family or in one. Beside settings a table has notes: `source`, a
 publication or script; `like`, another table of the file, whose settings it takes first; and `score`, a result of
-`benchmarks/scores.py`. A preset with a score is tuned, all others are untuned.
+`benchmarks/scores.py` or `benchmarks/preset_scores.py`. A preset with a score is tuned, all others are untuned.
 
 The module imports nothing of the package, so that scripts can read presets beside another version of it.
 """
@@ -105,8 +105,8 @@ def preset(agent: str, env_id: str | None, spaces: "Spaces | None" = None) -> di
 def score_of(agent: str, env_id: str | None) -> dict[str, Any] | None:
     """Return the score of a preset. If the preset is untuned, return None.
 
-    The score has the keys `task` and `agent` (of `benchmarks/scores.py`), `mean`, `low` and `high` (its 95 % interval),
-    `seeds`, and `failed` if training failed with some seeds.
+    The score has the keys `mean`, `low` and `high` (its 95 % interval), `seeds`, and `failed` if training failed with
+    some seeds. It is that of `command`, or of `task` and `agent` of `benchmarks/scores.py`.
 
     Args:
         agent: Name of the agent.
@@ -136,14 +136,14 @@ def describe() -> list[Description]:
     rows = []
     for shown, env_id, agent in _named():
         score = score_of(agent, env_id)
-        text = "" if score is None else _score_text(agent, score)
+        text = "" if score is None else _score_text(score)
         rows.append(Description(shown, agent, is_tuned(agent, env_id), text, _merged(agent, env_id, None)["source"]))
     return rows
 
 
-def _score_text(agent: str, score: Table) -> str:
+def _score_text(score: Table) -> str:
     failed = f", {score['failed']} failed" if "failed" in score else ""
-    command = f"python benchmarks/scores.py --task {score['task']} --agent {score['agent']}"
+    command = score.get("command") or f"python benchmarks/scores.py --task {score['task']} --agent {score['agent']}"
     return f"{score['mean']} [{score['low']}, {score['high']}], {score['seeds']} seeds{failed}: {command}"
 
 

@@ -12,8 +12,10 @@ import pytest
 import pfrl_like
 
 PACKAGE = Path(pfrl_like.__file__).parent
-#: Folders whose `__init__` offers the parts of its files; the package itself and `utils` load theirs when asked.
-OFFERING = [path.parent.name for path in sorted(PACKAGE.glob("*/__init__.py")) if path.parent.name != "utils"]
+#: Folders whose `__init__` offers the parts of its files; the package itself, `utils` and `legacy` load theirs
+#: when asked.
+FOLDERS = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+OFFERING = sorted(FOLDERS - {"utils", "legacy"})
 
 PROBE = """
 import random, sys, warnings

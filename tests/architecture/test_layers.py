@@ -2,9 +2,12 @@
 
 import ast
 import functools
+import importlib
 import re
 import sys
 from pathlib import Path
+
+from pfrl_like.legacy.names import OLD_NAMES
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pfrl_like"
@@ -22,7 +25,7 @@ LAYERS = (
     {"runs"},
     {"experiments", "debug", "loggers", "metrics", "testing"},
     {"algos", "online", "ope", "dynamics", "zoo"},
-    {"__main__", "cli"},
+    {"__main__", "cli", "legacy"},
     {"__init__"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
@@ -39,6 +42,7 @@ SIDEWAYS = {
     ("utils", "batch"),
     ("utils", "errors"),
     ("agent", "storage"),  # an interface, but with the mixin that saves agents
+    ("collections", "storage"),  # a queue that a directory keeps
     ("nn", "initializers"),
     ("learning", "distributed"),  # an agent's method starts its actors
     ("experiments", "loggers"),
@@ -51,6 +55,17 @@ SIDEWAYS = {
     ("dynamics", "algos"),  # a model is fitted as algorithms are
     ("datasets", "dataset"),
     ("datasets", "wrappers"),  # Atari games as their data show them
+}
+
+#: Modules that import by text: modules of this package, or what is named at run time. `utils.old_names`, at the bottom,
+#: imports `legacy`, at the top: the functions there are for scripts, and nothing in the package uses them.
+BY_TEXT = {
+    "__init__": "modules of this package, lazily",
+    "utils.old_names": "legacy.names and the functions in its table",
+    "datasets.public_sets": "a package that registers environments",
+    "envs.make_env": "the module of an environment's id",
+    "wrappers.monitor": "imageio, a package without types",
+    "zoo.names": "the module of a name in a preset",
 }
 
 #: What `pip install pfrl_like` brings; everything else, and gym, whose import has side effects, is imported where used.
@@ -156,3 +171,38 @@ def test_optional_packages_are_imported_where_they_are_used() -> None:
         for line, target, _, top in imports_of(module)
         if top and part_of(target) not in known
     ]
+
+
+def test_imports_by_text_are_those_of_the_table() -> None:
+    def by_text(node: ast.AST) -> bool:
+        name = getattr(node, "attr", getattr(node, "id", "")) if isinstance(node, ast.Attribute | ast.Name) else ""
+        return name in ("import_module", "__import__")
+
+    found = {
+        module
+        for module, path in MODULES.items()
+        if any(name in (text := path.read_text()) for name in ("import_module", "__import__"))
+        and any(by_text(node) for node in ast.walk(ast.parse(text)))
+    }
+    assert found == BY_TEXT.keys()
+
+
+def test_nothing_in_the_package_imports_legacy() -> None:
+    assert not [
+        f"{module}, line {line}: {target}"
+        for module in MODULES
+        for line, target in inner_imports(module)
+        if part_of(target) == "legacy" and part_of(module) != "legacy"
+    ]
+
+
+def test_every_old_name_is_found_at_its_path_and_its_module_looks_for_it() -> None:
+    for path, names in OLD_NAMES.items():
+        assert MODULES[path].read_text().endswith("\n__getattr__ = old_names(__name__)\n"), path
+        for name, place in names.items():
+            assert getattr(importlib.import_module(f"pfrl_like.{path}"), name).__module__ == f"pfrl_like.{place}"
+
+
+def test_every_module_that_looks_for_old_names_is_in_their_table() -> None:
+    line = "\n__getattr__ = old_names(__name__)\n"
+    assert {module for module, path in MODULES.items() if line in path.read_text()} == OLD_NAMES.keys()

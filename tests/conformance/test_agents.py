@@ -120,6 +120,7 @@ def assert_no_error(agent: DQN, batch: Any) -> None:
     torch.testing.assert_close(td_error / values.max(), torch.zeros_like(values), rtol=0, atol=1e-6)
 
 
+@pytest.mark.representatives(21)
 @pytest.mark.parametrize("num_steps", [1, pytest.param(2, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize(
     "n_envs", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(5, marks=pytest.mark.slow)]

@@ -287,7 +287,7 @@ def test_td_errors_of_sequences_follow_from_the_tables(name: str, n: int) -> Non
     check_sequences(name, n, "every", AutoresetMode.NEXT_STEP, 3)
 
 
-@pytest.mark.representatives(17)
+@pytest.mark.representatives(11)
 @pytest.mark.parametrize(
     ("name", "n", "ending", "mode", "n_envs"),
     analytic_parts.forms_of_trials((*DISCRETE, *CONTINUOUS), ("DQN", "SoftActorCritic"), 1, 3),

@@ -42,7 +42,7 @@ def usual(kind: Any) -> Life:
     return live(lambda: kind(**arguments_of(kind)), obs_size(kind))
 
 
-@pytest.mark.representatives(120)
+@pytest.mark.representatives(80, "StateQFunctionActor-pipe", "StateQFunctionActor-recurrent", "ACER-phi")
 @pytest.mark.parametrize(("kind", "name"), arguments())
 def test_argument_has_its_effect(kind: Any, name: str) -> None:
     effect = REGISTRY[kind.__name__].every_effect[name]

@@ -17,6 +17,7 @@ def test_buffer_keeps_the_contracts(buffer: str) -> None:
     check_replay_buffer(MAKE_BUFFER[buffer])
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     "make",
     [PersistentReplayBuffer, functools.partial(PersistentReplayBuffer, num_steps=3), PersistentEpisodicReplayBuffer],

@@ -184,6 +184,7 @@ def test_metrics() -> None:  # 3.7
     assert 0 <= compare_discrete_action_match(dqn1)(dqn2, test_episodes) <= 1
 
 
+@pytest.mark.slow  # estimators save and load in tests/unit/algos
 def test_save_and_load() -> None:  # 3.8
     from pfrl_like.algos import DQN, Estimator
     from pfrl_like.datasets import get_cartpole

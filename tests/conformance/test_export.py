@@ -71,7 +71,7 @@ def test_an_exported_policy_acts_as_the_agent_does(kind: Any, recurrent: bool, e
     run = opened(path, names)
     for batch in BATCHES:
         if recurrent:
-            acting.memory.forget(training=False)
+            acting.recurrent_memory.forget(training=False)
         state = [np.zeros(port.sizes(batch), port.dtype) for port in signature.inputs[1:] if port not in noise]
         for _ in range(3 if recurrent else 1):
             obs = rng.normal(size=(batch, obs_size(kind))).astype(np.float32)

@@ -19,20 +19,11 @@ from pfrl_like.utils.checks import takes_integral_floats
 from pfrl_like.wrappers import atari_wrappers
 
 #: Integers that count nothing.
-NO_COUNTS = {"gpu", "process_idx"}
+NO_COUNTS = {"gpu", "process_idx", "t"}
 #: PFRL's functions whose integers are sizes of layers, or numbers of other kinds, which PFRL refuses as floats, too.
 OTHERS = (
     *("agents.acer:ACERC", "agents.iqn:", "agents.categorical_dqn:", "envs.abc:", "nn.", "policies.", "q_functions."),
-    "utils.",
-)
-    "agents.acer:ACERC",
-    "agents.iqn:",
-    "agents.categorical_dqn:",
-    "envs.abc:",
-    "nn.",
-    "policies.",
-    "q_functions.",
-    "utils.",
+    *("utils.random:", "utils.random_seed:", "utils.async_:", "utils.conjugate_gradient:"),
 )
 #: Agents of the default run; the others have the same bases.
 SHOWN = (

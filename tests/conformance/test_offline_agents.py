@@ -37,7 +37,7 @@ def parameters(agent: Any) -> torch.Tensor:
     return torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone()
 
 
-@pytest.mark.representatives(6)
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("agent", OFFLINE)
 def test_an_agent_trains_from_a_dataset_and_goes_on_online(agent: str, tmp_path: Path) -> None:
     entry = LEARNERS[agent]

@@ -33,7 +33,7 @@ class Stopped(Exception):
     """Ends a run wherever it is."""
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(("agent", "runner", "noise", "number"), CASES)
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(
     agent: str, runner: str, noise: str, number: int, tmp_path: Path

@@ -13,6 +13,7 @@ WRITTEN = Path(__file__).parents[1] / "data" / "written_before"
 TOLERANCE, TOLERANCE_OF_FEW, FEW = {"rtol": 1e-4, "atol": 1e-4}, {"rtol": 1e-3, "atol": 1e-3}, 0.01
 
 
+@pytest.mark.representatives(24)
 @pytest.mark.parametrize("name", CASES)
 def test_a_written_directory_loads_and_resumes_as_it_did(name: str, tmp_path: Path) -> None:
     now = resumed(name, WRITTEN / name, tmp_path / "copy")

@@ -1,7 +1,15 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
-from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
+from pfrl_like.functions.lower_triangular_matrix import (
+    lower_triangular_matrix,
+    set_batch_diagonal,
+    set_batch_non_diagonal,
+)
 
 
 def test_entries_below_the_diagonal_are_filled_row_by_row() -> None:
@@ -20,3 +28,20 @@ def test_gradients_reach_every_entry() -> None:
 def test_wrong_number_of_entries_is_refused() -> None:
     with pytest.raises(ValueError, match=r"non_diag has shape \(1, 2\), expected \(1, 3\)"):
         lower_triangular_matrix(torch.ones(1, 3), torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("convert", [torch.from_numpy, lambda array: array])
+def test_entries_of_tensors_and_arrays_are_set_in_place(convert: Callable[[Any], Any]) -> None:
+    matrices = np.zeros((2, 3, 3))
+    set_batch_non_diagonal(convert(matrices), convert(np.arange(6.0).reshape(2, 3)))
+    set_batch_diagonal(convert(matrices), convert(np.array([[7.0, 8.0, 9.0]] * 2)))
+    assert matrices.tolist() == [
+        [[7.0, 0.0, 0.0], [0.0, 8.0, 0.0], [1.0, 2.0, 9.0]],
+        [[7.0, 0.0, 0.0], [3.0, 8.0, 0.0], [4.0, 5.0, 9.0]],
+    ]
+
+
+@pytest.mark.parametrize("fill", [set_batch_diagonal, set_batch_non_diagonal])
+def test_matrices_must_be_square(fill: Callable[[Any, Any], None]) -> None:
+    with pytest.raises(ValueError, match=r"array has shape \(1, 2, 3\), expected square matrices"):
+        fill(torch.zeros(1, 2, 3), 0.0)

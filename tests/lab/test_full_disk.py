@@ -1,6 +1,5 @@
 """A limit of the system on the length of files stands for a full disk, also for what libraries write by themselves."""
 
-import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +10,12 @@ import pytest
 pytest.importorskip("h5py")
 
 from disk_parts import full_from  # noqa: E402
-from lab.children import finished  # noqa: E402
+from lab.children import forked  # noqa: E402
 from lab.subjects import SLOW, WRITERS  # noqa: E402
 from lab.test_failing_calls import survived  # noqa: E402
 
 
-def main(name: str, folder: Path) -> int:
+def refused_saves(name: str, folder: Path) -> int:
     """Save under ever higher limits until one is enough; returns how many were not."""
     subject, current = WRITERS[name], 0
     subject.write(folder, 0)
@@ -34,8 +33,4 @@ def main(name: str, folder: Path) -> int:
     [pytest.param(name, marks=[] if name == "hdf5" else [pytest.mark.slow]) for name in WRITERS if name not in SLOW],
 )
 def test_a_file_that_may_not_grow_is_a_failed_save(name, tmp_path):
-    assert int(finished("test_full_disk", name, str(tmp_path), timeout=280).stdout) > 3
-
-
-if __name__ == "__main__":
-    print(main(sys.argv[1], Path(sys.argv[2])))
+    assert forked(refused_saves, name, tmp_path) > 3

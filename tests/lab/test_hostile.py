@@ -1,6 +1,5 @@
 """The corpus of hostile files: every one is refused by every loader that meets it, and none makes anything happen."""
 
-import json
 import re
 import sys
 
@@ -8,7 +7,8 @@ import pytest
 
 pytest.importorskip("h5py")
 
-from lab.children import finished  # noqa: E402
+from lab.children import forked  # noqa: E402
+from lab.watched import watched  # noqa: E402
 
 #: Whose damaged files count as absent: a new run, or a dataset of no images, needs nothing that they tell, and a run
 #: goes on from another checkpoint.
@@ -28,7 +28,7 @@ def allowed(name: str) -> set[str]:
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux tells it")
 @pytest.mark.parametrize(("every", "least"), [(40, 30), pytest.param(1, 2000, marks=pytest.mark.slow)])
 def test_every_hostile_file_is_refused_within_a_second_and_bounded_memory(every, least, tmp_path):
-    report = json.loads(finished("watched", str(tmp_path), str(every), timeout=1100).stdout)
+    report = forked(watched, tmp_path, every)
     outcomes = report["outcomes"]
     assert len(outcomes) > least
     assert {name: told["end"] for name, told in outcomes.items() if told["end"] not in allowed(name)} == {}

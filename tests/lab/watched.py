@@ -1,13 +1,6 @@
-"""A process that lets all loaders read the corpus, and tells what came of it and what they did meanwhile.
-
-    python -m lab.watched FOLDER EVERY
-
-Takes every EVERY-th case, and with an EVERY above 1 only subjects that are quickly made. Prints JSON: per case how it
-ended, seconds of the processor, KiB of memory beyond what was there before, and what of the forbidden happened.
-"""
+"""All loaders read the corpus, and are watched meanwhile."""
 
 import encodings.cp437  # noqa: F401  which zipfile imports late
-import json
 import os
 import re
 import shutil
@@ -116,7 +109,17 @@ def prepare(case: Case, example: Path, folder: Path) -> Path:
     return copy
 
 
-def main(folder: Path, every: int) -> None:
+def watched(folder: Path, every: int) -> dict[str, Any]:
+    """How the cases ended, for a process that does nothing else: it stays in the folder, and under watch.
+
+    Args:
+        folder: An empty one, for the files.
+        every: Every so many cases one is read. Above 1 there are only the subjects that are quickly made.
+
+    Returns:
+        Per case how it ended, seconds of the processor, KiB of memory beyond what was there before, and what of the
+        forbidden happened; and the files that are where none may be.
+    """
     os.chdir(folder)
     warnings.simplefilter("ignore")
     found = examples(folder, [name for name in LOADED if every == 1 or name not in SLOWLY_MADE])
@@ -130,8 +133,4 @@ def main(folder: Path, every: int) -> None:
         subject = LOADED["minari" if case.subject == "images" else case.subject]
         outcomes[case.name] = outcome(subject, prepare(case, found[case.subject], folder), watch)
     escaped = [name for name in (folder / "trapped", Path("/tmp/trapped"), folder.parent / "trapped") if name.exists()]
-    json.dump({"outcomes": outcomes, "escaped": list(map(str, escaped))}, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    return {"outcomes": outcomes, "escaped": list(map(str, escaped))}

@@ -132,7 +132,7 @@ def learnt_values(agent: DQN) -> Any:
         return agent.model(torch.eye(SIZE + 1)[:SIZE]).q_values.numpy()
 
 
-@pytest.mark.representatives(5)
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("agent", "task", "way"),
     sparing(

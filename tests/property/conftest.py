@@ -12,6 +12,5 @@ sys.path.append(str(Path(__file__).parent))
 def without_waiting_for_the_disk():
     """What a process leaves behind does not depend on it, and it takes nearly all of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda descriptor: None)
         patch.setattr("pfrl_like.storage.log_directory.MappedFile.sync", lambda file: None)
         yield

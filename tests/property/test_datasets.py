@@ -188,7 +188,7 @@ def steps_of(dataset: MDPDataset, terminal_states: bool) -> list[list[tuple[Any,
     ]  # fmt: skip
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.usefixtures("no_waiting_for_the_disk")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_out_and_in_again_keeps_every_transition(way: str) -> None:

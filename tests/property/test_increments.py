@@ -49,7 +49,6 @@ ROUND = st.tuples(st.integers(0, 9), st.lists(NUMBERS, max_size=4), st.booleans(
 @pytest.fixture(scope="module", autouse=True)
 def small_segments_few_spare_rows_and_no_waiting_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda descriptor: None)
         patch.setattr("pfrl_like.storage.log_directory.MappedFile.sync", lambda file: None)
         patch.setattr("pfrl_like.replay_buffers.saved._LARGEST", 4)
         patch.setattr("pfrl_like.replay_buffers.saved._REWRITE_FACTOR", 1)  # changes come as patches, however many

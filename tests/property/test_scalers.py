@@ -15,7 +15,7 @@ from pfrl_like.preprocessing import MinMaxScaler, StandardScaler, make_scaler, s
 
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda x: round(x, 6))
 ROWS = arrays.arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=NUMBERS)
-SCALERS = pytest.mark.parametrize("scaler_class", [MinMaxScaler, StandardScaler])
+SCALERS = pytest.mark.parametrize("scaler_class", [MinMaxScaler, pytest.param(StandardScaler, marks=pytest.mark.slow)])
 
 
 @given(rows=ROWS, cuts=st.lists(st.integers(0, 12)), piece=st.integers(1, 40))

@@ -59,6 +59,14 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     ),
     "a module that may be called as PFRL's function": ("utils:batch_states",),
     "names of types": tuple(f"collections.prioritized:{name}" for name in ("Aggregator", "Node", "V")),
+    "PFRL's method only raises NotImplementedError": ("agents.ddpg:DDPG.update_from_episodes",),
+    "a vector environment's `reset` has no argument but `mask`": (
+        "wrappers.vector_frame_stack:VectorEnvWrapper.reset(**kwargs)",
+    ),
+    "the queue has no chunks, and belongs to one process": tuple(
+        f"collections.persistent_collections:PersistentRandomAccessQueue.{name}"
+        for name in ("chunk_size", "comm_rank", "comm_size")
+    ),
     "private helpers that no script was seen to import": (
         "collections.persistent_collections:_ChunkReader", "collections.persistent_collections:_ChunkWriter",
         *(f"collections.prioritized:{name}" for name in ("_expand", "_find", "_reduce", "_write")),
@@ -66,7 +74,7 @@ REASONS: Mapping[str, tuple[str, ...]] = {
         "experiments.evaluator:_batch_run_episodes", "experiments.evaluator:_run_episodes",
         "nn.noisy_chain:_map_modules", "replay_buffer:_is_sorted_desc_by_lengths",
         "utils.pretrained_models:_get_model_directory", "utils.pretrained_models:_reporthook",
-        "wrappers.monitor:_StatsRecorder",
+        "testing:_as_numpy_recursive", "wrappers.monitor:_StatsRecorder",
     ),
 }  # fmt: skip
 

@@ -201,6 +201,7 @@ def run_python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow  # tests/architecture/test_import.py looks at all modules that the package imports
 def test_importing_the_border_imports_no_gym_and_mends_nothing():
     code = """
 import sys, numpy as np

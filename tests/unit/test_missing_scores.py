@@ -33,8 +33,8 @@ def missing(script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any
 
 @pytest.fixture
 def place(missing: Any, tmp_path: Path) -> Any:
-    paths = (tmp_path / name for name in ("folder", "tree", "scores.jsonl", "offline.jsonl", "trials.jsonl", "python"))
-    place = missing.Place(*paths)
+    names = ("folder", "tree", "scores.jsonl", "offline.jsonl", "trials.jsonl", "presets.jsonl", "python")
+    place = missing.Place(*(tmp_path / name for name in names))
     place.folder.mkdir()
     return place
 
@@ -105,6 +105,25 @@ def test_a_trial_comes_first_and_is_run_once(script: Any, tmp_path: Path, monkey
     assert first.seconds == 200  # twice as long
     path = write(tmp_path / "trials.jsonl", [{"trial": "longer", "row": ["hopper", "TD3"], "seed": 0}])
     assert [item.seed for item in queue.queue(lines, tmp_path / "none", path, {}) if item.trial in trials] == [7]
+
+
+def test_presets_come_first_with_the_library_of_this_tree(missing: Any, place: Any) -> None:
+    first, *others = place.queue()
+    assert first.kind == "presets" and place.results_of(first) == place.preset_results
+    assert place.library_of(first) == (Path(sys.executable), ROOT)
+    (other,) = {place.library_of(item) for item in others if item.kind != "presets"}
+    assert other == (place.python, place.tree)
+    done = {"seed": first.seed} | first.job.metadata()
+    write(place.preset_results, [done | {"error": "SIGSEGV"}])
+    assert place.queue()[0] == others[0]
+
+
+def test_a_preset_that_crashes_is_recorded(missing: Any, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = place.queue()[0]
+    monkeypatch.setattr(missing, "start", started("kill -SEGV $$"))
+    line = missing.train(item, place, 0, lambda: False)
+    assert line.items() >= item.job.metadata().items()
+    assert line["error"] == "SIGSEGV" and line["commit"] != missing.COMMIT
 
 
 def test_a_change_is_merged_into_the_settings(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,7 @@ def text_of(shown: Any) -> str:
     return text
 
 
+@pytest.mark.representatives(25)
 @pytest.mark.parametrize("name", REGISTRY)
 def test_agents_show_their_parts_and_counts(name: str) -> None:
     agent = REGISTRY[name].kind(**REGISTRY[name].arguments())

@@ -39,7 +39,7 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
     agent.past_obs = _by_time(agent.t_start, raw_obs)
     agent.past_action = agent.past_actions = _by_time(agent.t_start, batch.action)
     agent.past_recurrent_state = {agent.t_start: batch.recurrent_state}
-    state = None if agent.memory is None else agent.memory.train_state
+    state = None if agent.recurrent_memory is None else agent.recurrent_memory.train_state
     agent.train_recurrent_states = get_recurrent_state_at(state, [env], detach=True)
     statevar = map_nested(lambda leaf: leaf[-1:], batch.next_obs) if batch.discount[-1] else None
     try:

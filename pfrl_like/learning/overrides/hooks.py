@@ -79,6 +79,7 @@ _ACER_STEP = "action, advantage, action_distrib, action_distrib_mu, action_value
 HOOKS: tuple[Hook, ...] = (
     *_called("OffPolicyAgent", update="experiences, errors_out=None"),  # of DQN, DDPG, TD3 and SoftActorCritic
     *_called("DQN", update_from_episodes="episodes, errors_out=None"),
+    *_called("DQN", _evaluate_model_and_update_recurrent_states="batch_obs"),
     *_called("DDPG", compute_critic_loss="batch", compute_actor_loss="batch"),
     *_called("TD3", update_q_func="batch", update_policy="batch", batch_select_onpolicy_action="batch_obs"),
     *_called("SoftActorCritic", update_q_func="batch", update_policy_and_temperature="batch"),
@@ -97,7 +98,6 @@ HOOKS: tuple[Hook, ...] = (
     *_refused("REINFORCE A3C ACER", _ACT_ONE, _act_train="obs", _act_eval="obs"),
     *_refused("REINFORCE A3C ACER", _OBSERVE_ONE, _observe_train=_OBSERVED_ONE, _observe_eval=_OBSERVED_ONE),
     *_refused("DQN", f"_compute_target_values(exp_batch), {_TARGETS}", _compute_y_and_t="exp_batch"),
-    *_refused("DQN", _VALUES, _evaluate_model_and_update_recurrent_states="batch_obs"),
     *_refused("DQN", "batch_observe, and call update_from_replay()", _can_start_replay=""),
     *_refused("DQN", _ACTORS, _setup_actor_learner_training="shared_objects", _poll_pipe="actor_idx, pipe, ..."),
     *_refused("DQN", _ACTORS, _poller_loop="shared_objects, pipes, ..."),
@@ -107,6 +107,7 @@ HOOKS: tuple[Hook, ...] = (
     *_refused("IQN", _LOSS, _compute_y_and_taus="exp_batch"),
     *_refused("AbstractDPP AL PAL", _TARGETS, _compute_target_values="exp_batch"),
     *_refused("AbstractDPP", _TARGETS, _l_operator="qout"),
+    *_refused("DiscreteBCQ", _VALUES, _evaluate_model_and_update_recurrent_states="batch_obs"),
     *_refused("DiscreteBCQ", "loss(batch)", _compute_target_values="exp_batch"),
     *_refused("DiscreteBCQ", "loss(batch)", _compute_loss="exp_batch, errors_out=None"),
     *_refused("DDPG", "select_actions(obs, action_mask, active)", _batch_select_greedy_actions="batch_obs"),
@@ -197,6 +198,7 @@ class HookType(ABCMeta):
             replay buffer, `update` is included only if its first argument is not named `batch`, as in PFRL. If a method
             is assigned to an agent, the agent gets its own attribute `_overridden_hooks`, which also contains this
             method.
+        _has_own_observe: True if the class overrides `batch_observe`.
 
     Raises:
         TypeError: If a class overrides a method that this library does not call, or if such an override is assigned to
@@ -204,6 +206,7 @@ class HookType(ABCMeta):
     """
 
     _overridden_hooks: frozenset[str]
+    _has_own_observe: bool
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> None:
         super().__init__(name, bases, namespace, **kwargs)
@@ -213,6 +216,8 @@ class HookType(ABCMeta):
                     is_inherited = method not in namespace and hook.outcome != "refused"
                     default = getattr(super(cls, cls), method) if is_inherited else namespace.get(method)
                     type.__setattr__(cls, method, HookMethod(hook, default))
+        elif "__init__" in namespace:
+            type.__setattr__(cls, "__init__", _checked_constructor(vars(cls)["__init__"]))
         resolve_hooks(cls)
 
     def __setattr__(cls, name: str, value: Any) -> None:
@@ -239,6 +244,29 @@ class HookType(ABCMeta):
             _resolve_all(cls)
 
 
+def _checked_constructor(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a subclass's constructor. If it does not call that of this package, errors of missing attributes say so."""
+
+    @functools.wraps(init)
+    def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        if "features" not in vars(
+            self
+        ):  # a `__getattr__` slows all reads of attributes, so that other classes have none
+            type.__setattr__(type(self), "__getattr__", _missing_attribute)
+
+    return construct
+
+
+def _missing_attribute(agent: Any, name: str) -> Any:
+    cls = type(agent)
+    if name.startswith("__") or "features" in vars(agent) or hasattr(cls, name):
+        return object.__getattribute__(agent, name)  # raises the original error
+    own = next(base.__name__ for base in cls.__mro__ if "__init__" in vars(base))
+    text = f"{cls.__name__} has no attribute {name!r}: {own}.__init__ must call super().__init__(...)"
+    raise AttributeError(text, name=name)
+
+
 def _resolve_all(cls: HookType) -> None:
     resolve_hooks(cls)
     for each in cast(list[HookType], cls.__subclasses__()):
@@ -247,7 +275,9 @@ def _resolve_all(cls: HookType) -> None:
 
 
 def resolve_hooks(cls: HookType) -> None:
-    """Set `_overridden_hooks` of a class. If it overrides PFRL's `update`, make the override accept a `Batch`, too.
+    """Set `_overridden_hooks` and `_has_own_observe` of a class.
+
+    If the class overrides PFRL's `update`, make the override accept a `Batch`, too.
 
     Constructors call this function again, because methods may have been added to a mix-in after the class was created.
 
@@ -269,6 +299,8 @@ def resolve_hooks(cls: HookType) -> None:
                 type.__setattr__(cls, "update", _accept_batch(function))
         overridden.add(hook.name)
     type.__setattr__(cls, "_overridden_hooks", frozenset(overridden))
+    observe = getattr(cls, "batch_observe", None)
+    type.__setattr__(cls, "_has_own_observe", observe is not None and _is_foreign(observe))
 
 
 def _hooks_of(cls: type) -> Iterator[Hook]:

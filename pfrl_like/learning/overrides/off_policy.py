@@ -200,8 +200,19 @@ def update_by_experiences(agent: Any) -> None:
         if agent.optim_t == updates:
             agent._count_update()
         if buffer.prioritized and buffer.waits_for_errors:
-            buffer.update_errors(agent._td_errors(experiences))
+            write_errors(agent, agent._td_errors(experiences))
     except BaseException:
         if buffer.prioritized and buffer.waits_for_errors:
             buffer.update_priorities(np.zeros(0, np.int64), [])  # otherwise the buffer would wait for errors
         raise
+
+
+def write_errors(agent: Any, td_error: Tensor) -> None:
+    """Write TD errors to the agent's replay buffer if the buffer waits for the errors of a sample.
+
+    Args:
+        agent: The agent.
+        td_error: TD errors in the order of the sample, [N].
+    """
+    if getattr(agent.replay_buffer, "waits_for_errors", False):
+        agent.replay_buffer.update_errors(td_error.abs().tolist())

@@ -77,7 +77,7 @@ def test_every_active_environment_gets_a_burn_in_action_of_its_own() -> None:
 def test_a_recurrent_policy_remembers_what_it_saw_while_burning_in() -> None:
     made = make_agent("TD3", recurrent=True, burnin_action_func=random_action)
     made.act(OBS)
-    assert made.memory.train_state is not None
+    assert made.recurrent_memory.train_state is not None
 
 
 def test_actors_burn_in_until_they_get_what_was_learnt() -> None:

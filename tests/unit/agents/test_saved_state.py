@@ -57,7 +57,7 @@ def test_another_episode_after_loading_begins_with_the_initial_recurrent_state(t
     by_directory(agent, other, tmp_path)
     other.stop_episode()
     other.act(OBS[1])
-    assert other.memory.train_previous_state is None  # type: ignore[union-attr]
+    assert other.recurrent_memory.train_previous_state is None  # type: ignore[union-attr]
 
 
 def test_the_state_of_another_explorer_is_left_out_with_a_warning(caplog: Any, tmp_path: Any) -> None:

@@ -197,7 +197,7 @@ def test_the_target_takes_no_gradient() -> None:
     assert all(param.grad is None and not param.requires_grad for param in agent.target_model.parameters())
 
 
-@pytest.mark.parametrize("buffer", ["3-step prioritized", "prioritized episodic"])
+@pytest.mark.parametrize("buffer", ["3-step prioritized", pytest.param("prioritized episodic", marks=pytest.mark.slow)])
 def test_a_copy_of_an_agent_goes_its_own_way(buffer: str) -> None:
     agent = make_agent(buffer=buffer, recurrent=buffer in RECURRENT_BUFFERS)
     play_one(agent, CHAIN, 40)

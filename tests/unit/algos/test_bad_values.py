@@ -83,7 +83,7 @@ def test_of_no_observation_there_is_no_action_and_no_value(name: str) -> None:
         assert made.sample_action(none).shape == actions.shape
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", ALL)
 def test_what_a_file_tells_that_cannot_be_is_damage_of_the_file(name: str, tmp_path: Path) -> None:
     made = make(name).fit(vectors(ESTIMATORS[name].discrete_action), n_epochs=1, **QUIET)

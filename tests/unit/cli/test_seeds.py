@@ -4,14 +4,12 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_parts import TRAIN, records, run, started
+from cli_parts import TRAIN, records, run, started, wait_for
 
 from pfrl_like.cli import main
 
@@ -87,13 +85,6 @@ def test_a_signal_ends_all_children(child: Any, signum: int, capsys: pytest.Capt
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[1] for line in lines[-3:]] == ["interrupted", "interrupted", "not"]
     assert signal.getsignal(signum) is before
-
-
-def wait_for(folder: Path, pattern: str, process: subprocess.Popen[str], count: int = 1) -> None:
-    """Wait until a folder has files, while a process runs."""
-    while len([*folder.glob(pattern)]) < count:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
 
 
 @pytest.mark.slow

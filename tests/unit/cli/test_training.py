@@ -17,6 +17,8 @@ from pfrl_like.storage.manifest import WriterLock
 from pfrl_like.zoo.make import Made
 
 STEPS = "--steps", "60"
+#: For tests of directories: nothing is learnt.
+FEW = "--steps", "2"
 FIT = (
     *("fit", "--agent", "cql", "--steps", "2"),
     *("--set", "hidden_sizes=[8]", "--set", "minibatch_size=4", "--set", "eval_n_episodes=1"),
@@ -36,8 +38,12 @@ def only_run(folder: Path) -> Path:
     return outdir
 
 
-def test_a_run_has_a_dated_directory_checkpoints_scores_and_its_settings(folder: Path) -> None:
-    status, out, err = run(folder, *TRAIN, *STEPS, "--set", "lr=1e-4")
+@pytest.mark.parametrize("in_a_process", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_run_has_a_dated_directory_checkpoints_scores_and_its_settings(
+    in_a_process: bool, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = *TRAIN, *STEPS, "--set", "lr=1e-4"
+    status, out, err = run(folder, *words) if in_a_process else (main(words), *capsys.readouterr())
     outdir = only_run(folder)
     assert (status, err) == (0, "") and outdir.name[8:9] == "-" and outdir.name.endswith("-dqn-cartpole-seed0")
     lines = out.splitlines()
@@ -68,23 +74,23 @@ def test_a_run_continues_until_it_has_finished(folder: Path, capsys: pytest.Capt
 
 
 def test_other_settings_seeds_locked_runs_and_new_start_another_run(folder: Path) -> None:
-    assert main([*TRAIN, *STEPS, "--quiet"]) == 0
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
     outdir = only_run(folder)
     (outdir / RECORD).unlink()  # the run is unfinished
     lock = WriterLock(str(outdir))
-    others = ((), ("--seed", "1"), ("--set", "lr=0.5"), ("--steps", "61"))
+    others = ((), ("--seed", "1"), ("--set", "lr=0.5"), ("--steps", "3"))
     for number, options in enumerate(others, 2):
-        assert main([*TRAIN, *STEPS, "--quiet", *options]) == 0
+        assert main([*TRAIN, *FEW, "--quiet", *options]) == 0
         assert len([*(folder / "results").iterdir()]) == number
     lock.release()
-    assert main([*TRAIN, *STEPS, "--quiet", "--new"]) == 0
+    assert main([*TRAIN, *FEW, "--quiet", "--new"]) == 0
     assert len([*(folder / "results").iterdir()]) == 6 and not (outdir / RECORD).exists()
-    assert main([*TRAIN, *STEPS, "--quiet"]) == 0
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
     assert (outdir / RECORD).exists()
 
 
 def test_quiet_prints_only_the_result(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*TRAIN, "--steps", "30", "--quiet"]) == 0
+    assert main([*TRAIN, *FEW, "--quiet"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("score ") and line.endswith(f"in results/{only_run(folder).name}")
 

@@ -14,6 +14,7 @@ import pytest
 from file_server import FileServer, served
 
 from pfrl_like import datasets
+from pfrl_like.datasets.public_sets import cache_directory
 from pfrl_like.errors import CheckpointError, DownloadError, MissingDependencyError
 
 
@@ -196,7 +197,7 @@ def test_atari_frames_stay_on_the_disk(server: FileServer, name: str, run: int, 
     assert not list((tmp_path / "data").rglob("*.gz"))
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("fault", ["short", "long", "pickle", "kind"])
 def test_frames_that_are_no_array_are_refused_and_removed(server: FileServer, tmp_path: Path, fault: str) -> None:
     pytest.importorskip("ale_py")
@@ -256,3 +257,17 @@ def test_metadata_name_a_registered_environment_and_import_nothing(
 def test_a_set_that_is_nowhere_is_told(server: FileServer) -> None:
     with pytest.raises(DownloadError, match="404.*put the file at .*main_data.hdf5 yourself"):
         datasets.get_minari("classic/pendulum/mixed-v0", mirror=server.url)
+
+
+def test_the_directory_is_that_of_the_argument_then_the_environment_then_the_users_cache(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("PFRL_LIKE_DATA", raising=False)
+    assert cache_directory() == tmp_path / "xdg" / "pfrl_like" / "datasets"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    assert cache_directory() == tmp_path / ".cache" / "pfrl_like" / "datasets"
+    monkeypatch.setenv("PFRL_LIKE_DATA", str(tmp_path / "data"))
+    assert cache_directory() == tmp_path / "data"
+    assert cache_directory(tmp_path / "own") == tmp_path / "own"

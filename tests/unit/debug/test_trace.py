@@ -61,7 +61,7 @@ def test_other_parameters_are_named(tmp_path: Path, capsys: Any, monkeypatch: An
     assert "settings.MKL_NUM_THREADS: " in out and "and '7' (sums are computed in a different order)" in out
 
 
-@pytest.mark.parametrize("step_offset", [30, 50])
+@pytest.mark.parametrize("step_offset", [30, pytest.param(50, marks=pytest.mark.slow)])
 def test_what_a_power_cut_has_spoilt_or_lies_beyond_is_cut_off(step_offset: int, tmp_path: Path) -> None:
     run(tmp_path)
     whole, lines = read_records(str(tmp_path)), read_tensors(str(tmp_path))

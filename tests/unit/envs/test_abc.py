@@ -19,6 +19,14 @@ def test_right_actions_earn_one_at_the_end():
     assert (obs.tolist(), reward, done, info) == (one_hot(2), 1.0, True, {})
 
 
+def test_observe_returns_the_current_observation():
+    env = ABC(size=2)
+    env.reset()
+    assert env.observe().tolist() == one_hot(0)
+    env.step(0)
+    assert env.observe().tolist() == one_hot(1)
+
+
 @pytest.mark.parametrize("actions", [[1], [0, 0]])
 def test_wrong_action_ends_the_episode_with_nothing(actions):
     env = ABC(size=2)

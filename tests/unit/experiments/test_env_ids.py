@@ -35,7 +35,9 @@ def metrics(outdir, runner=experiments.train_agent, env=ID, **options):
     return table(outdir / "metrics.csv")
 
 
-@pytest.mark.parametrize(("name", "eval_env"), [("train_agent", None), ("train_agent_batch", ID)])
+@pytest.mark.parametrize(
+    ("name", "eval_env"), [("train_agent", None), pytest.param("train_agent_batch", ID, marks=pytest.mark.slow)]
+)
 def test_equal_seeds_give_equal_runs_and_what_was_made_is_closed(name, eval_env, tmp_path, closed):
     runner, plain = getattr(experiments, f"{name}_with_evaluation"), getattr(experiments, name)
     options = {"eval_n_steps": None, "eval_n_episodes": 1, "eval_interval": 20, "eval_env": eval_env}
@@ -46,6 +48,7 @@ def test_equal_seeds_give_equal_runs_and_what_was_made_is_closed(name, eval_env,
     assert len(closed) == count
 
 
+@pytest.mark.slow
 def test_a_run_by_id_resumes(tmp_path):
     whole = metrics(tmp_path / "whole", checkpoint_freq=10)
     with pytest.raises(Stopped):

@@ -142,6 +142,7 @@ def test_scores_beyond_the_offset_leave_a_run_that_goes_on_without_evaluation(tm
     assert steps_of(tmp_path / "scores.txt") == [12, 20]
 
 
+@pytest.mark.slow
 def test_of_many_parts_the_first_and_the_newest_are_named_and_how_many_are_not(tmp_path):
     told = {"files": "x" * 10_000, "step_offset": 0}
     for start in range(1, 252):

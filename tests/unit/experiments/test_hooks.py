@@ -100,6 +100,7 @@ def scheduled(outdir, **options):
     return agent
 
 
+@pytest.mark.slow
 def test_a_schedule_goes_on_where_a_run_resumes(tmp_path):
     whole = scheduled(tmp_path / "whole")
     with pytest.raises(Stopped):

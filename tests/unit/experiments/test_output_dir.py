@@ -23,6 +23,7 @@ from pfrl_like.experiments import (
     run_directory_name,
     train_agent_with_evaluation,
 )
+from pfrl_like.experiments.prepare_output_dir import save_git_information
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.secrets import MASK
 
@@ -64,6 +65,24 @@ def test_files_of_a_run_under_git(repository):
     assert set(files) == {"args.txt", "command.txt", "environ.txt", "start.txt"} | {
         f"git-{name}.txt" for name in ("head", "status", "log", "diff")
     }
+
+
+def test_git_information_alone_is_recorded_in_the_same_files(repository):
+    (repository / "notes").mkdir()
+    (repository / "file").write_text("2")
+    save_git_information(repository / "notes")
+    prepare_output_dir(None, exp_id="run")
+    alone, of_run = (
+        {path.name: path.read_text() for path in (repository / folder).glob("git-*")} for folder in ("notes", "run")
+    )
+    assert alone.keys() == {f"git-{name}.txt" for name in ("head", "status", "log", "diff")}
+    assert "modified:   file" in alone.pop("git-status.txt")
+    assert alone.items() <= of_run.items()
+
+
+def test_git_information_outside_a_repository_is_refused(tmp_path):
+    with pytest.raises(RuntimeError, match="not in a git repository with a commit"):
+        save_git_information(tmp_path)
 
 
 def test_no_arguments_are_recorded_as_null(tmp_path):

@@ -94,7 +94,7 @@ def left(outdir: Path, run: Any) -> dict[str, Any]:
     return digests({**parts, "statistics": agent.get_statistics(), "tables": tables})
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow  # that a signal ends runs by default
 @RUNS
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -172,7 +172,7 @@ def damage(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow  # damage of agents of somebody else's is met by default
 @pytest.mark.parametrize("pattern", ["75_checkpoint/model-*.pt", "75_checkpoint/run/state-*.json", "75_checkpoint/run"])
 def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(pattern, tmp_path, caplog):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -311,7 +311,7 @@ class Own:
         self.steps = int((Path(dirname) / "steps").read_text())
 
 
-@pytest.mark.parametrize("content", ["", "7"])
+@pytest.mark.parametrize("content", ["", pytest.param("7", marks=pytest.mark.slow)])
 def test_agents_of_somebody_elses_are_checked_too(content, tmp_path):
     with pytest.raises(Stopped):
         experiments.train_agent(Own(), noisy_env(0), 90, tmp_path, 25, hooks=[stop_at(80)])
@@ -351,7 +351,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change, 
     assert contents(outdir) == before and "ValueError" not in str(caught.value)
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     "change, reason",
     [

@@ -170,14 +170,14 @@ def test_exporting_leaves_no_trace_in_the_agent_and_the_streams(tmp_path: Path) 
     agent.observe(OBS[1], 1.0, False, False)
     with agent.eval_mode():
         agent.act(OBS[2])
-    state, memory = agent.state_dict(), agent.memory.test_state
+    state, memory = agent.state_dict(), agent.recurrent_memory.test_state
     torch.manual_seed(5), np.random.seed(5)
     exported(agent, tmp_path)
     drawn = float(torch.rand(())), np.random.random()
     torch.manual_seed(5), np.random.seed(5)
     assert drawn == (float(torch.rand(())), np.random.random())
     assert difference(state, agent.state_dict(), "state") is None
-    assert agent.memory.test_state is memory and agent.training
+    assert agent.recurrent_memory.test_state is memory and agent.training
 
 
 def test_the_format_may_be_said_where_the_name_does_not(tmp_path: Path) -> None:

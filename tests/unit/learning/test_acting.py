@@ -182,7 +182,7 @@ class TestRecurrence:
 
     @staticmethod
     def state(agent: DQN) -> Any:
-        return agent.memory.train_state if agent.training else agent.memory.test_state  # type: ignore[union-attr]
+        return agent.recurrent_memory.train_state if agent.training else agent.recurrent_memory.test_state  # type: ignore[union-attr]
 
     @pytest.mark.parametrize("training", [True, False])
     @pytest.mark.parametrize("cut_off", [True, False])
@@ -222,7 +222,7 @@ class TestRecurrence:
         with agent.eval_mode():
             agent.act(OBS[1])
             agent.stop_episode()
-            assert agent.memory.test_state is None  # type: ignore[union-attr]
+            assert agent.recurrent_memory.test_state is None  # type: ignore[union-attr]
         agent.observe(OBS[2], 0.0, False, False)
         assert difference(before, list(self.state(agent)[0])) is None and agent.replay_buffer.n_episodes == 0  # type: ignore[attr-defined]
 

@@ -134,6 +134,7 @@ def test_a_state_q_function_actor_acts_as_the_agent_does(recurrent):
     q_actor = StateQFunctionActor(
         theirs, copy.deepcopy(agent.model), copy.deepcopy(agent.explorer), agent.phi, recurrent, episodic_update_len=4
     )
+    assert q_actor.device == torch.device("cpu")
     taken = []
     for each in (agent, q_actor):
         np.random.seed(0)

@@ -1,6 +1,6 @@
 """`compile=True`: the numbers of the ordinary update; optimisers that it does not know are refused.
 
-Compiling takes some seconds for each region, so that all but one of these tests are slow ones.
+Compiling takes some seconds for each region, so that the tests that compile are slow ones.
 """
 
 import copy
@@ -54,7 +54,12 @@ def number_of_regions(agent: Any) -> int:
     return len(agent._compiled._regions)
 
 
-def test_adam_gives_the_numbers_of_the_ordinary_update(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("code", ["traced", pytest.param("generated", marks=pytest.mark.slow)])
+def test_adam_gives_the_numbers_of_the_ordinary_update(
+    code: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    if code == "traced":
+        request.getfixturevalue("traced")
     eager, compiled = make_twins()
     listener = Listener()
     LISTENERS.add(listener)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bare_packages import PROLOGUE
 from time_parts import wait_until
 
 from pfrl_like.processes.shared_arrays import SharedArrays
@@ -88,7 +89,7 @@ memory = SharedArrays((((3,), "<f4"),))
 print(memory.name, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-c", PROLOGUE + code], capture_output=True, text=True)
     assert run.stdout.startswith("pl_")
     assert wait_until(lambda: not (NAMES / run.stdout.strip()).exists())
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import cloudpickle
 import pytest
+from bare_packages import PROLOGUE
 from signal_parts import status_after_sigterm
 from time_parts import PATIENCE, is_alive, wait_until
 
@@ -306,12 +307,10 @@ def test_forked_copy_of_the_parent_does_not_end_the_workers(start):
     assert workers.receive()[0][2] == "still there?"
 
 
-# The package without its __init__, which imports torch: that takes seconds in every process and is not tested here.
 SCRIPT = """
-import multiprocessing, os, signal, sys, time, types
+import multiprocessing, os, signal, sys, time
 multiprocessing.set_forkserver_preload(["types"])
-package = sys.modules["pfrl_like"] = types.ModuleType("pfrl_like")
-package.__path__ = [{package!r}]
+{prologue}
 from pfrl_like.processes import Portable, Workers
 {before}
 def sleep(channel, index):
@@ -331,9 +330,8 @@ IMPATIENT = "from pfrl_like.processes import supervisor; supervisor.PATIENCE = (
 
 def start_script(tmp_path, after, method="fork", before="", unguarded=False, first=TELL):
     path = tmp_path / "script.py"
-    package = str(Path(supervisor.__file__).parents[1])
     parts = {"after": after, "method": method, "before": before, "unguarded": unguarded, "first": first}
-    path.write_text(SCRIPT.format(package=package, **parts))
+    path.write_text(SCRIPT.format(prologue=PROLOGUE, **parts))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, str(path)], start_new_session=True, **pipes)
 

@@ -313,3 +313,25 @@ def test_what_a_container_cannot_tell_is_refused():
             buffer.sample_batch(1, **options)
     with pytest.raises(TypeError, match="memory: list contains items of up to 2 steps, which cannot be saved"):
         buffer.state_dict()
+
+
+@pytest.mark.parametrize("buffer_class", [ReplayBuffer, PrioritizedReplayBuffer])
+def test_newest_transitions_of_running_episodes_are_those_of_pfrl(buffer_class):
+    buffer, seen = buffer_class(4, num_steps=3), []
+    for i, (env_id, ended) in enumerate([(0, 0), (0, 0), (1, 0), (0, 0), (0, 0), (1, 1), (0, 1), (1, 0)]):
+        buffer.append(np.float32([i]), 0, float(i), np.float32([i + 1]), is_state_terminal=bool(ended), env_id=env_id)
+        seen.append([[step["reward"] for step in buffer.last_n_transitions[key]] for key in (0, 1)])
+    assert seen == [
+        [[0], []], [[0, 1], []], [[0, 1], [2]], [[0, 1, 3], [2]], [[1, 3, 4], [2]], [[1, 3, 4], []], [[], []], [[], [7]]
+    ]  # fmt: skip
+    buffer.stop_current_episode(env_id=1)
+    assert buffer.last_n_transitions[1] == []
+    with pytest.raises(TypeError, match="this list is read-only"):
+        buffer.last_n_transitions[0].append({})
+
+
+def test_a_subclass_may_have_newest_transitions_of_its_own():
+    buffer = ReplayBuffer(4)
+    buffer.last_n_transitions = {0: []}
+    buffer.append(np.float32([0]), 0, 0.0, np.float32([1]))
+    assert buffer.last_n_transitions == {0: []}

@@ -1,5 +1,6 @@
 """`check_agent` finds agents that break a contract, and says which."""
 
+import contextlib
 import functools
 from typing import Any
 from unittest import mock
@@ -17,6 +18,7 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.testing import Chain, agent_checks, check_agent
 
 
+@pytest.mark.slow  # so does the DQN of tests/conformance/test_agents.py
 def test_an_agent_without_faults_passes_in_silence(caplog: pytest.LogCaptureFixture) -> None:
     check_agent(functools.partial(make_agent, DQN))
     assert not caplog.records
@@ -197,35 +199,67 @@ class TakesNaN(DQN):
         return super().update(batch.replace(reward=torch.nan_to_num(batch.reward)), errors_out)
 
 
-@pytest.mark.representatives(11)
-@pytest.mark.parametrize(
-    ("kind", "sentence"),
-    [
+def only(check: str, alone: bool = True) -> contextlib.AbstractContextManager[Any]:
+    """A context in which `check_agent` makes no other checks, which take most of its time."""
+    checks = (getattr(agent_checks, f"check_{check}"),)
+    return mock.patch.multiple(agent_checks, CHECKS=checks, BATCH_CHECKS=()) if alone else contextlib.nullcontext()
+
+
+ALONE = pytest.mark.parametrize("alone", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["alone", "all"])
+
+
+#: Agents that break a contract by the check that finds them, and the error.
+BROKEN = {
+    "unknown_keywords_are_rejected": [
         (TakesAnything, "the constructor accepted the unknown keyword not_an_argument, expected a TypeError"),
-        (NeverLearns, "the agent's state has not changed after 40 steps of training"),
-        (DrawsFromElsewhere, "the same seed gave two different agents"),
+    ],
+    "training_changes_the_agent": [(NeverLearns, "the agent's state has not changed after 40 steps of training")],
+    "same_seed_gives_the_same_agent": [(DrawsFromElsewhere, "the same seed gave two different agents")],
+    "actions_lie_in_the_space": [
         (ActsOutside, r"the agent chose an action outside the action space: action is np.int64\(2\)"),
+    ],
+    "one_environment_is_a_batch_of_one": [
         (ActsOtherwiseAlone, "a batch of one environment gave other numbers than the environment alone"),
+    ],
+    "evaluation_changes_nothing": [
         (LearnsInEvaluation, r"an evaluation has changed the agent: .*optim_t"),
         (StoresInEvaluation, r"an evaluation has changed the agent: \(state, buffer size\)\[1\]"),
         (MixesEpisodes, "an evaluation has changed the training after it"),
-        (ExploresInEvaluation, "the explorer was called in evaluation"),
-        (CountsTwice, "t is 20 after 5 steps in 3 environments, expected 15"),
+    ],
+    "evaluation_does_not_explore": [(ExploresInEvaluation, "the explorer was called in evaluation")],
+    "steps_are_counted": [(CountsTwice, "t is 20 after 5 steps in 3 environments, expected 15")],
+    "statistics_are_numbers": [
         (TellsText, r"get_statistics returned \('loss', 'small'\), expected a pair of a name and a number"),
         (TellsMoreLater, "get_statistics returned the names"),
-        (SavesHalf, r"the loaded agent differs from the saved agent: .*is 40 and 0"),
+    ],
+    "a_loaded_agent_is_the_saved_one": [(SavesHalf, r"the loaded agent differs from the saved agent: .*is 40 and 0")],
+    "an_interrupted_run_resumes": [
         (ForgetsItsTurn, "a run that was interrupted and resumed from its checkpoint has different results"),
+    ],
+    "only_termination_stops_bootstrapping": [
         (kind_of(CutsOffAsTerminal, DQN), "done=False and reset=True was stored with the discount 0.0, expected 0.9"),
         (kind_of(NeverTerminal, DQN), "done=True and reset=False was stored with the discount 0.8.*, expected 0.0"),
+    ],
+    "bootstrapping_depends_on_the_discount": [
         (NeverBootstraps, "with a discount of 0.9 .* the TD error ignores the next observation"),
+    ],
+    "importance_weights_multiply_the_loss": [
         (DropsWeights, "with weights of 0.25 the loss is"),
         (WeighsErrors, "importance weights change the TD errors, expected only the loss"),
-        (LeavesErrorsOut, "errors_out is not the absolute TD errors"),
+    ],
+    "update_changes_parameters": [(LeavesErrorsOut, "errors_out is not the absolute TD errors")],
+    "a_batch_with_nan_is_rejected": [
         (TakesNaN, "a batch with reward of NaN was accepted by update, expected a NonFiniteError"),
     ],
+}
+
+
+@ALONE
+@pytest.mark.parametrize(
+    ("kind", "check", "sentence"), [(kind, check, said) for check, broken in BROKEN.items() for kind, said in broken]
 )
-def test_a_broken_contract_is_named(kind: type[DQN], sentence: str) -> None:
-    with pytest.raises(AssertionError, match=sentence):
+def test_a_broken_contract_is_named(kind: type[DQN], check: str, sentence: str, alone: bool) -> None:
+    with only(check, alone), pytest.raises(AssertionError, match=sentence):
         check_agent(functools.partial(make_agent, kind))
 
 
@@ -249,15 +283,20 @@ class OneInTwenty(Explorer):
         return self.select_actions(t, np.array([greedy_action_func()]))[0]
 
 
-def test_an_explorer_that_ignores_masks_is_found_where_there_are_masks() -> None:
-    with pytest.raises(AssertionError, match="in training the agent chose action ., but the action mask allows only ."):
-        check_agent(functools.partial(make_agent, DQN, explorer=OneInTwenty()), Masked(time_limit=7))
-    check_agent(functools.partial(make_agent, DQN), Masked(time_limit=7))
+@ALONE
+def test_an_explorer_that_ignores_masks_is_found_where_there_are_masks(alone: bool) -> None:
+    sentence = "in training the agent chose action ., but the action mask allows only ."
+    with only("masked_actions_are_not_selected", alone):
+        with pytest.raises(AssertionError, match=sentence):
+            check_agent(functools.partial(make_agent, DQN, explorer=OneInTwenty()), Masked(time_limit=7))
+        check_agent(functools.partial(make_agent, DQN), Masked(time_limit=7))
 
 
 def test_an_agent_that_is_made_at_random_is_told_from_one_that_does_not_resume() -> None:
-    only = mock.patch.object(agent_checks, "CHECKS", (agent_checks.check_an_interrupted_run_resumes,))
-    with only, pytest.raises(AssertionError, match="same seed, both uninterrupted, .*does make_agent"):
+    with (
+        only("an_interrupted_run_resumes"),
+        pytest.raises(AssertionError, match="same seed, both uninterrupted, .*does make_agent"),
+    ):
         check_agent(functools.partial(make_agent, DrawsFromElsewhere))
 
 

@@ -155,3 +155,29 @@ def test_wrapper_hands_everything_on():
     assert str(env).startswith("<VectorEnvWrapper<")
     with pytest.raises(AttributeError):
         env.missing  # noqa: B018
+
+
+class Drawn(SerialVectorEnv):
+    """Vector environment with the other methods of PFRL's interface."""
+
+    def seed(self, seeds):
+        return seeds
+
+    def render(self, mode, **kwargs):
+        return mode, kwargs
+
+    def compute_reward(self, achieved_goal, desired_goal, info):
+        return achieved_goal, desired_goal, info
+
+
+def test_wrapper_has_the_methods_of_pfrls_wrapper():
+    env = VectorEnvWrapper(Drawn([make() for make in FACTORIES]))
+    assert env.seed(seed=[1, 2]) == [1, 2]
+    assert env.render() == ("human", {}) and env.render("rgb_array", x=1) == ("rgb_array", {"x": 1})
+    assert env.compute_reward(1, desired_goal=2, info={}) == (1, 2, {})
+
+
+def test_wrapper_renders_an_environment_without_modes():
+    env = VectorEnvWrapper(VECTOR_ENVS["next step"]())
+    env.env.render = lambda: "frames"
+    assert env.render() == "frames"

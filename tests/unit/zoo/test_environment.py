@@ -8,7 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from composed_agents import digest, run_script
+from composed_agents import run_script
+from script_process import digest
 
 import pfrl_like as pfrl
 from pfrl_like.cli.parser import main

@@ -83,7 +83,7 @@ def test_a_recurrent_agent_acts_from_its_memory_and_forgets_it_at_the_end_of_epi
                 output.append(each.act(obs))
                 each.observe(obs, 0.0, i % 7 == 6, False)
                 inner = getattr(each, "agent", each)
-                output.append([state.tolist() for state in tree_leaves(inner.memory.test_state)])
+                output.append([state.tolist() for state in tree_leaves(inner.recurrent_memory.test_state)])
     assert outputs[0] == outputs[1]
     with pytest.raises(TypeError, match="depends on earlier steps: call act and observe"):
         loaded.predict(np.zeros((2, 4), np.float32))

@@ -56,7 +56,7 @@ def test_printed_source_of_a_stored_composition_makes_an_agent_that_acts_and_lea
     agent = from_source(stored)
     before = parameters(agent)
     assert torch.equal(before, parameters(made(name, obs, action, recurrent=recurrent)))
-    assert (agent.memory is not None) == recurrent
+    assert (agent.recurrent_memory is not None) == recurrent
     drive(agent, RandomEnv(OBS[obs], ACTIONS[action]))
     after = parameters(agent)
     assert torch.isfinite(after).all()

@@ -52,7 +52,7 @@ def fitted(made: Any, episodes: Any = None, **options: Any) -> Any:
     return seeded(lambda: made.fit(episodes, **{"n_epochs": 2, **QUIET, **options}))
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", [*ALL, "MOPO"])
 def test_an_override_that_only_calls_super_learns_the_same(name: str) -> None:
     kind: Any = type("Counted", (Counting, ESTIMATORS[name]), {})

@@ -3,6 +3,7 @@
 import copy
 import functools
 import logging
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -42,6 +43,14 @@ def test_an_override_is_called_or_refused(hook: Hook, way: Callable[..., Any]) -
     assert hook.name in cls._overridden_hooks
     live(made_for(hook, cls))
     assert calls
+
+
+def test_a_call_of_a_refused_method_names_another() -> None:
+    refused = [hook for hook in ROWS if hook.outcome == "refused"]
+    owners = {hook.owner: made_for(hook) for hook in refused}
+    for hook in refused:
+        with pytest.raises(AttributeError, match=f"has no {hook.name}: see {re.escape(hook.replacement)}"):
+            getattr(owners[hook.owner], hook.name)()
 
 
 @every([hook for hook in ROWS if not is_bound_early(hook)])

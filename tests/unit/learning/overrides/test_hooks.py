@@ -12,6 +12,7 @@ from hook_parts import REPLAYING, by_class, live, replaying, spy
 
 import pfrl_like
 from pfrl_like import agents, experiments, explorers
+from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import Batch
 from pfrl_like.errors import ExportError, NonFiniteError
 from pfrl_like.replay_buffer import batch_experiences
@@ -84,6 +85,39 @@ def test_priorities_are_the_errors_of_our_critics_after_the_hook(owner: str) -> 
         items = [buffer.memory[i] for i in index]
         torch.testing.assert_close(errors, agent._td_errors(items))
     assert len(errors) == len(buffer) and not buffer.waits_for_errors
+
+
+def test_actions_follow_the_values_that_an_override_returns() -> None:
+    class Own(agents.DQN):
+        def _evaluate_model_and_update_recurrent_states(self, batch_obs: Any) -> Any:
+            value = super()._evaluate_model_and_update_recurrent_states(batch_obs)
+            return DiscreteActionValue(-value.q_values)
+
+    own, plain = replaying("DQN", Own), replaying("DQN")
+    obs = [*np.random.RandomState(0).normal(size=(8, 3)).astype(np.float32)]
+    with torch.no_grad():
+        q = plain.model(torch.from_numpy(np.array(obs))).q_values.numpy()
+    assert [*own.batch_act(obs)] == [*q.argmin(1)] != [*plain.batch_act(obs)]
+    with own.eval_mode():
+        assert [*own.batch_act(obs)] == [*q.argmin(1)]
+        allowed = np.ones_like(q, dtype=bool)
+        allowed[range(8), q.argmin(1)] = False
+        assert not np.equal(own.batch_act(obs, action_mask=allowed), q.argmin(1)).any()
+
+
+@pytest.mark.parametrize("hooks", [(), ("_evaluate_model_and_update_recurrent_states",)])
+def test_own_observe_methods_find_lists_of_their_own(hooks: tuple[str, ...]) -> None:
+    base = type("Base", (agents.DQN,), {name: spy([], agents.DQN, name) for name in hooks})
+
+    class Own(base):  # type: ignore[misc, valid-type]
+        def batch_observe(self, batch_obs: Any, batch_reward: Any, batch_done: Any, batch_reset: Any) -> None:
+            self.batch_last_obs[0] = self.batch_last_action[0] = None
+
+    obs = [np.zeros(3, np.float32)] * 2
+    agent = replaying("DQN", Own)
+    agent.batch_act(obs)
+    agent.batch_observe(obs, [0.0, 0.0], [True, False], [False, False])
+    assert obs[0] is not None and agent.batch_last_action[0] is None and agent.batch_last_action[1] in (0, 1)
 
 
 def test_errors_that_an_overridden_update_does_not_write_back_are_written() -> None:

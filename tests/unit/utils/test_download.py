@@ -10,9 +10,9 @@ import pytest
 from file_server import FileServer, served
 from time_parts import PATIENCE
 
-from pfrl_like.datasets import download
-from pfrl_like.datasets.download import cache_directory, download_file
 from pfrl_like.errors import CheckpointError, DownloadError
+from pfrl_like.utils import download
+from pfrl_like.utils.download import download_file
 
 CONTENT = bytes(range(256)) * 40
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -120,17 +120,3 @@ def test_two_processes_at_once_download_once(server: FileServer, tmp_path: Path)
         assert process.exitcode == 0
     assert server.asked == [("/file", None)]
     assert (tmp_path / "file").read_bytes() == CONTENT
-
-
-def test_the_directory_is_that_of_the_argument_then_the_environment_then_the_users_cache(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.delenv("PFRL_LIKE_DATA", raising=False)
-    assert cache_directory() == tmp_path / "xdg" / "pfrl_like" / "datasets"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    assert cache_directory() == tmp_path / ".cache" / "pfrl_like" / "datasets"
-    monkeypatch.setenv("PFRL_LIKE_DATA", str(tmp_path / "data"))
-    assert cache_directory() == tmp_path / "data"
-    assert cache_directory(tmp_path / "own") == tmp_path / "own"

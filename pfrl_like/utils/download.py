@@ -28,19 +28,6 @@ _CLIENT_ERRORS = range(400, 500)
 _TEMPORARY = (408, 425, 429)
 
 
-def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Return the directory of downloaded data.
-
-    Args:
-        cache_dir: The directory. If None, the environment variable `PFRL_LIKE_DATA`, or, if it is not set,
-            `pfrl_like/datasets` in the user's cache (`XDG_CACHE_HOME`, or `~/.cache`).
-    """
-    named = cache_dir or os.environ.get("PFRL_LIKE_DATA")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pfrl_like", "datasets")
-
-
 def download_file(url: str, path: Path, sha256: str | None = None) -> Path:
     """Download a file unless it exists. If several processes need the file, one process downloads it.
 
