@@ -177,7 +177,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         """Newest transition of the running episode; None at the start of an episode."""
         return self.transitions[-1] if self._columns.running and len(self) else None
 
-    def sample(self, batch_size: int, n_frames: int = 1) -> TransitionMiniBatch:
+    def sample(self, batch_size: int, n_frames: int = 1) -> TransitionMiniBatch:  # type: ignore[override]
         """Sample distinct transitions as a minibatch of arrays.
 
         Args:

@@ -142,7 +142,7 @@ class HindsightReplayBuffer(ReplayBuffer):
 
     # Sampling
 
-    def sample(self, num_experiences: int | None = None, *, n: int | None = None) -> Any:
+    def sample(self, num_experiences: int | None = None, *, n: int | None = None) -> Any:  # type: ignore[override]
         """Draw distinct items and replace goals. An item is a list of one to `num_steps` transition dicts.
 
         The transition dicts are created for this sample and are read-only. Use `memory` to change stored transitions.

@@ -341,7 +341,7 @@ class ReplayBuffer(SavedBuffer):
         """Draw n distinct items. Return their numbers, and importance weights or None. The caller checks n."""
         return sample_n_k(len(self), n, self._rng) + self._first, None
 
-    def sample(self, num_experiences: int | None = None, *, n: int | None = None) -> Any:
+    def sample(self, num_experiences: int | None = None, *, n: int | None = None) -> Any:  # type: ignore[override]
         """Draw distinct items. Each item is a list of one to `num_steps` transition dicts.
 
         Args:
