@@ -329,7 +329,7 @@ REFUSED = {
     ],
     "steps": [
         (-1, ValueError, "steps is -1, expected an integer from 0 on"),
-        (1e3, TypeError, r"steps is 1000.0 \(float\), expected an integer"),
+        (1.5, TypeError, r"steps is 1.5 \(float\), expected an integer"),
     ],
     "step_offset": [
         (-1, ValueError, "step_offset is -1"), (500, ValueError, "step_offset is 500 and steps is 12"),

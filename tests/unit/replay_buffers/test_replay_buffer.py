@@ -44,7 +44,7 @@ def test_more_than_the_buffer_holds_or_less_than_none_is_refused(method, n):
 
 NAN, INF = float("nan"), float("inf")
 OUT_OF_RANGE = {
-    ReplayBuffer: {"capacity": [0, -1, NAN, "10"], "num_steps": [0, 2.0]},
+    ReplayBuffer: {"capacity": [0, -1, NAN, "10"], "num_steps": [0, 2.5]},
     PrioritizedReplayBuffer: {
         "capacity": [0], "alpha": [-0.1, NAN], "beta0": [-0.1, 1.1], "betasteps": [0], "eps": [-0.01], "num_steps": [0],
         "normalize_by_max": ["max"], "error_min": [NAN, 2], "error_max": [-1],
@@ -63,6 +63,14 @@ def test_an_argument_out_of_its_range_is_refused_by_name(kind):
         for value in values:
             with pytest.raises(ValueError, match=f"^{name}"):
                 kind(**{name: value})
+
+
+@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer, HINDSIGHT])
+def test_the_size_of_a_sample_has_two_names_of_which_one_is_passed(kind):
+    assert kind().sample(n=0) == kind().sample(num_experiences=0) == []
+    for sizes in ({}, {"n": 0, "num_experiences": 0}):
+        with pytest.raises(TypeError, match=f"{len(sizes)} of the arguments num_experiences, n are passed"):
+            kind().sample(**sizes)
 
 
 @pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer, HINDSIGHT])

@@ -62,7 +62,7 @@ def test_update_in_pfrls_form_may_be_called_with_a_batch() -> None:
 
     own, plain = replaying("DQN", Own, "3-step"), replaying("DQN", agents.DQN, "3-step")
     batch = plain.replay_buffer.sample_batch(6, plain.gamma)
-    td_error, _ = own.update(batch)
+    td_error, _ = own.update(experiences=batch)
     plain.update(batch)
     assert td_error.shape == (6,)
     assert sorted({len(item) for item in got}) != [1]  # n follows from the discount
