@@ -14,7 +14,8 @@ from pfrl_like.envs.vector_stream import check_action_count, join_steps, seed_li
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes.worker import sendable
 from pfrl_like.random_streams.streams import global_entropy
-from pfrl_like.utils.checks import check_choice, check_counts, check_seconds, takes_integral_floats
+from pfrl_like.utils.checks import check_choice, check_counts, check_seconds
+from pfrl_like.utils.integers import takes_integral_floats
 
 Answers = TypeVar("Answers")
 

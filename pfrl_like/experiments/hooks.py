@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from pfrl_like.runs.loop import Clock
-from pfrl_like.utils.checks import check_counts, check_function, check_numbers, nearest_names, takes_integral_floats
+from pfrl_like.utils.checks import check_counts, check_function, check_numbers, nearest_names
+from pfrl_like.utils.integers import takes_integral_floats
 
 
 class StepHook(ABC):

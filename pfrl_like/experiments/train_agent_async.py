@@ -33,7 +33,8 @@ from pfrl_like.processes.worker import resolve_start_method, sendable
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import directory_lock
-from pfrl_like.utils.checks import check_counts, check_seconds, names_unknown_keywords, takes_integral_floats
+from pfrl_like.utils.checks import check_counts, check_seconds, names_unknown_keywords
+from pfrl_like.utils.integers import takes_integral_floats
 from pfrl_like.utils.old_names import old_names
 
 _LOGGER = logging.getLogger(__name__)

@@ -18,7 +18,8 @@ from pfrl_like.experiments.evaluator import BASIC_COLUMNS, eval_performance
 from pfrl_like.experiments.runner_arguments import check_steps_or_episodes
 from pfrl_like.loggers import Pairs
 from pfrl_like.runs.secrets import masked
-from pfrl_like.utils.checks import check_counts, takes_integral_floats
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.integers import takes_integral_floats
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
 _LOGGER = logging.getLogger(__name__)

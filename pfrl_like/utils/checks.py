@@ -414,29 +414,6 @@ def exactly_one(**values: Any) -> Any:
     return given[0]
 
 
-def takes_integral_floats(function: Function) -> Function:
-    """Decorator that converts integral floats, such as 1e6, to integers if the parameter is annotated as an integer.
-
-    Other floats are passed on: `check_counts` rejects them.
-    """
-    parameters = inspect.signature(function).parameters
-    integers = {name for name, each in parameters.items() if each.annotation in (int, int | None)}
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        names = [*parameters, *[""] * len(args)]
-        args = tuple(_integer(value) if name in integers else value for name, value in zip(names, args, strict=False))
-        kwargs = {name: _integer(value) if name in integers else value for name, value in kwargs.items()}
-        return function(*args, **kwargs)
-
-    return cast(Function, call)
-
-
-def _integer(value: Any) -> Any:
-    """Return an integral float as an integer, and any other value as it is."""
-    return int(value) if isinstance(value, float | np.floating) and value.is_integer() else value
-
-
 def missing_name(module: str, name: str, hint: str) -> Exception:
     """Return the exception for an unknown name of a package. Call this function only in the package's `__getattr__`.
 
