@@ -95,6 +95,8 @@ class Evaluation:
         successful_score: Training ends when an evaluation reaches this score. If None, this condition is disabled.
         during_episode: True to allow evaluation during an episode.
         hooks: Hooks of the evaluator. Training ends when the `stop_reason` of a hook is not empty.
+        restart: Function that is called after each evaluation, to start new training episodes. None if the evaluation
+            does not use the training environment.
     """
 
     def __init__(
@@ -104,9 +106,11 @@ class Evaluation:
         successful_score: float | None,
         during_episode: bool,
         hooks: Sequence[Any] = (),
+        restart: Callable[[], None] | None = None,
     ) -> None:
         self.evaluator, self.agent, self.hooks = evaluator, agent, hooks
         self.successful_score, self.during_episode = successful_score, during_episode
+        self.restart = restart
         self.history: list[dict[str, Any]] = []
 
     def __call__(self, clock: Clock) -> None:
@@ -115,6 +119,8 @@ class Evaluation:
             return
         score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
         if score is not None:
+            if self.restart is not None:
+                self.restart()
             self.history.append({**dict(statistics_of(self.agent)), "eval_score": score})
             self.stop_if_due(clock)
 

@@ -425,8 +425,8 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     Args:
         env: Training environment.
         eval_env: Evaluation environment that the user passed. If None, an environment is made from `env`.
-        vector: True if `env` is a vector environment. Evaluation cannot use `env` itself then, because its episodes are
-            running.
+        vector: True if `env` is a vector environment. It is used for evaluation only if it is also passed as
+            `eval_env`, because an evaluation discards its running episodes.
 
     Returns:
         A context manager that yields the environment, and a description of the choice. The context manager also closes
@@ -435,7 +435,7 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     Raises:
         ValueError: If a vector environment can neither be made again from its specification nor be copied.
     """
-    if eval_env is not None and not (vector and eval_env is env):
+    if eval_env is not None:
         return contextlib.nullcontext(eval_env), "eval_env given"
     fresh = _make(env)
     if fresh is not None:
@@ -498,13 +498,18 @@ def evaluating(
         yield lambda t: Evaluator(arguments["agent"], chosen_env, step_offset=t, env_choice=choice, **options)
 
 
+def is_same_env(env: Any, other: Any) -> bool:
+    """True if two environments are the same inside all wrappers. None is no environment."""
+    return other is not None and getattr(other, "unwrapped", other) is getattr(env, "unwrapped", env)
+
+
 def check_apart(env: Any, eval_env: Any) -> None:
     """Check that the evaluation environment is not the training environment.
 
     Raises:
         ValueError: If `eval_env` is `env`, because an evaluation would interrupt the training episode.
     """
-    if eval_env is not None and getattr(eval_env, "unwrapped", eval_env) is getattr(env, "unwrapped", env):
+    if is_same_env(env, eval_env):
         raise ValueError("eval_env is env: an evaluation would interrupt training; pass another environment")
 
 

@@ -184,6 +184,11 @@ class VectorSource:
         """Pass the result of a step to the agent."""
         self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **agent_keywords(step, self.takes_mask))
 
+    def restart(self) -> None:
+        """Discard the running episodes, because the environments were used for something else. New episodes start."""
+        self.end = None
+        self.total_reward[:], self.length[:] = 0.0, 0
+
     def record(self) -> None:
         """Record episodes from now on, so that `saved_state` can be called."""
         if not self._is_recording:

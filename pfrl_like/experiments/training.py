@@ -15,7 +15,7 @@ from pfrl_like.debug.trace import Trace
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, save_agent, statistics_of, wants_progress
 from pfrl_like.experiments.checkpoints import Checkpoints
-from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.evaluator import Evaluator, is_same_env
 from pfrl_like.experiments.hooks import StepHook
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
@@ -270,7 +270,9 @@ def train(
             last, waits = updates.warning, updates.waits
             callbacks.append(Progress(steps, step_offset, evaluator, closing=last, waits=waits, opening=begins))
         if evaluator is not None:
-            evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode, evaluation_hooks)
+            shares_env = isinstance(source, VectorSource) and is_same_env(getattr(evaluator, "env", None), env)
+            restart = source.restart if shares_env else None
+            evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode, evaluation_hooks, restart)
             callbacks.append(evaluation)
         callbacks += hooks
         stateful_parts = [configuration, csv, *loggers, *callbacks, *step_hooks, evaluator, *evaluation_hooks, *parts]
