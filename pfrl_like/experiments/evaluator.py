@@ -235,6 +235,7 @@ class Evaluator:
             seeds `env` with a number from the global NumPy stream, and restores the state of this stream. If it begins
             with "the training", every evaluation restores the random generator of `env`.
         hooks: Functions that are called with the `Clock` of the evaluation after every step.
+        moves_files: True to move files of an earlier run. False if the caller has already moved them.
 
     Attributes:
         max_score: Best mean return so far.
@@ -267,6 +268,7 @@ class Evaluator:
         success_threshold: float | None = None,
         env_choice: str = "eval_env given",
         hooks: Sequence[Callback] = (),
+        moves_files: bool = True,
     ) -> None:
         check_counts(eval_interval=eval_interval)
         self._made = ExitStack()
@@ -281,7 +283,8 @@ class Evaluator:
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
         with directory_lock(self.outdir):
-            move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
+            if moves_files:
+                move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
             self.start_time = time.time() - progress_of(self.outdir, step_offset)[1]
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
@@ -290,8 +293,10 @@ class Evaluator:
             last = int(max(earlier, default=step_offset))
             # If the earlier run ended before an evaluation that was due, this evaluation is made.
             self.prev_eval_t = last - last % eval_interval
-            self._scores = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if step_offset else 0)
-            if not self._scores.size:  # the table of a resumed run already has a header
+            self._scores = AppendedFile(
+                os.path.join(self.outdir, SCORES.name), keep=0 if moves_files and not step_offset else None
+            )
+            if not self._scores.size:  # the table of a resumed run, or of several processes, may already have a header
                 names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
                 self._scores.append(_row([*BASIC_COLUMNS, *names]))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
@@ -335,6 +340,11 @@ class Evaluator:
         stats = _statistics(returns, lengths)
         if self.success_threshold is not None:
             stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
+        self._record(t, episodes, stats)
+        return float(stats["mean"])
+
+    def _record(self, t: int, episodes: int, stats: dict[str, Any]) -> None:
+        """Write the row of an evaluation, call the hooks, and save the best agent."""
         agent_stats, env_stats = statistics_of(self.agent), statistics_of(self.env)
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
@@ -352,7 +362,6 @@ class Evaluator:
             if self.save_best_so_far_agent:
                 with self._scores.error_context("best"):
                     save_agent(self.agent, "best", self.outdir, self.logger)
-        return mean
 
     def saved_state(self) -> dict[str, Any]:
         """Return the state that later scores depend on, except the state of the agent."""

@@ -13,7 +13,7 @@ import numpy as np
 from pfrl_like.debug.crash_replay import checkpoint, is_skipped, record_crash
 from pfrl_like.debug.trace import Trace
 from pfrl_like.errors import CheckpointError, PfrlLikeError
-from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, save_agent, statistics_of, wants_progress
+from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, save_agent, wants_progress
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.evaluator import Evaluator, is_same_env
 from pfrl_like.experiments.hooks import StepHook
@@ -113,6 +113,10 @@ def _is_pruned(error: BaseException) -> bool:
     return optuna is not None and isinstance(error, optuna.TrialPruned)
 
 
+#: Attributes of agents that count updates.
+_UPDATE_COUNTS = ("optim_t", "n_updates")
+
+
 class UpdateCount:
     """Detects if an agent has made an update since this object was constructed.
 
@@ -136,8 +140,10 @@ class UpdateCount:
         return self.before is not None and self._updates() == self.before
 
     def _updates(self) -> Any:
-        updates = getattr(self.agent, "optim_t", None)
-        return updates if isinstance(updates, int) else dict(statistics_of(self.agent)).get("n_updates")
+        # The statistics may also tell it, but a user's `get_statistics` is called only as often as in PFRL.
+        return next(
+            (n for n in (getattr(self.agent, name, None) for name in _UPDATE_COUNTS) if isinstance(n, int)), None
+        )
 
     def _reasons(self) -> list[str]:
         reason = getattr(self.agent, "waiting_for", str)()
@@ -270,8 +276,9 @@ def train(
             last, waits = updates.warning, updates.waits
             callbacks.append(Progress(steps, step_offset, evaluator, closing=last, waits=waits, opening=begins))
         if evaluator is not None:
-            shares_env = isinstance(source, VectorSource) and is_same_env(getattr(evaluator, "env", None), env)
-            restart = source.restart if shares_env else None
+            restart = None
+            if isinstance(source, VectorSource) and is_same_env(env, getattr(evaluator, "env", None)):
+                restart = source.restart
             evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode, evaluation_hooks, restart)
             callbacks.append(evaluation)
         callbacks += hooks

@@ -13,6 +13,7 @@ from pfrl_like.envs.multiprocess_vector_env import worker
 from pfrl_like.errors import EnvError
 from pfrl_like.experiments import train_agent_batch
 
+
 def counting():
     """Episodes of three steps; the observation is the step."""
     return [Counting(length=3, truncate=True) for _ in range(2)]
@@ -41,9 +42,7 @@ class OfRemotes(MultiprocessVectorEnv):
     def __init__(self, env_fns):
         context = multiprocessing.get_context("fork")
         self.remotes, self.work_remotes = zip(*[context.Pipe() for _ in env_fns], strict=True)
-        self.ps = [
-            context.Process(target=worker, args=pair) for pair in zip(self.work_remotes, env_fns, strict=True)
-        ]
+        self.ps = [context.Process(target=worker, args=pair) for pair in zip(self.work_remotes, env_fns, strict=True)]
         for process in self.ps:
             process.start()
         self.last_obs = [None] * self.num_envs
@@ -115,7 +114,11 @@ def observed(env, outdir, **options):
 def test_what_an_agent_observes_is_the_same_in_every_form(kind, tmp_path):
     usual = observed(MAKERS["SerialVectorEnv"](), tmp_path / "usual")
     assert observed(MAKERS[kind](), tmp_path / "own", checkpoint_freq=4) == usual
-    assert len(usual) == 12 and [row[0] for row in usual[:6:2]] == [1, 2, 3] and [row[3] for row in usual[:6:2]] == [False, False, True]
+    assert (
+        len(usual) == 12
+        and [row[0] for row in usual[:6:2]] == [1, 2, 3]
+        and [row[3] for row in usual[:6:2]] == [False, False, True]
+    )
 
 
 def test_processes_of_a_subclass_answer_and_end():

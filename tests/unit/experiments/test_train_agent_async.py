@@ -267,7 +267,7 @@ def test_environments_that_cannot_be_sent_are_refused_with_a_way_out(tmp_path):
 
 def test_an_agent_that_cannot_be_sent_is_refused_with_a_way_out(tmp_path):
     agent = Counting()
-    agent.phi = lambda obs: obs
+    agent.lock = threading.Lock()
     with pytest.raises(TypeError, match="agent cannot be sent.*make_agent"):
         run(tmp_path, agent=agent, start_method="forkserver")
 
