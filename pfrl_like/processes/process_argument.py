@@ -9,11 +9,13 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
-import torch.multiprocessing  # noqa: F401 (registers the reductions of tensors in `ForkingPickler`)
+import torch
 from torch import UntypedStorage
 from torch.multiprocessing.reductions import reduce_storage
 
 Value = TypeVar("Value")
+#: With later protocols of pickle, NumPy's arrays do not own their memory, and a replay buffer cannot grow.
+_PROTOCOL = 4
 
 
 def _reduce_storage(storage: UntypedStorage) -> Any:
@@ -21,9 +23,13 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
 
     torch's reduction would move the memory of every tensor to shared memory, also of the sender's tensor.
     """
-    if storage.device.type == "cpu" and not storage.is_shared():
-        return storage.__reduce__()  # type: ignore[no-untyped-call]
+    if storage.device.type == "cpu" and not storage.is_shared() and storage.nbytes():
+        return _storage_of, (torch.empty(0, dtype=torch.uint8).set_(storage).numpy().tobytes(),)
     return reduce_storage(storage)  # type: ignore[no-untyped-call]
+
+
+def _storage_of(content: bytes) -> UntypedStorage:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8).clone().untyped_storage()
 
 
 class ProcessPickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -69,6 +75,9 @@ class _NoProcess:
     def duplicate_for_child(self, descriptor: int) -> int:
         return descriptor
 
+    def DupFd(self, descriptor: int) -> int:  # noqa: N802 (multiprocessing's name)
+        return descriptor
+
 
 def check_sendable(name: str, value: Any, start_method: str, advice: str = "") -> None:
     """Check that a value can be sent to a process that starts, so that errors surface before the run begins.
@@ -94,7 +103,7 @@ def check_sendable(name: str, value: Any, start_method: str, advice: str = "") -
 
 def _pickled(value: Any) -> bytes:
     file = io.BytesIO()
-    ProcessPickler(file).dump(value)
+    ProcessPickler(file, _PROTOCOL).dump(value)
     return file.getvalue()
 
 

@@ -12,6 +12,8 @@ from pfrl_like.envs.abc import ABC
 from pfrl_like.envs.multiprocess_vector_env import worker
 from pfrl_like.errors import EnvError
 from pfrl_like.experiments import train_agent_batch
+from pfrl_like.experiments.sources import VectorSource
+from pfrl_like.runs.loop import Clock, run
 
 
 def counting():
@@ -103,22 +105,23 @@ MAKERS = {
 }
 
 
-def observed(env, outdir, **options):
-    agent = Recorder()
-    train_agent_batch(agent, env, 12, str(outdir), progress=False, **options)
+#: Rows of two environments that step together: observation, reward, terminated, truncated.
+OBSERVED = [(step, 1.0, False, step == 3) for step in (1, 2, 3) for _ in range(2)] * 2
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_an_agent_observes_is_the_same_in_every_form(kind):
+    agent, env = Recorder(), MAKERS[kind]()
+    run(VectorSource(agent, env), Clock(12), [])
     env.close()
-    return agent.observed
+    assert agent.observed == OBSERVED
 
 
-@pytest.mark.parametrize("kind", [*MAKERS][1:])
-def test_what_an_agent_observes_is_the_same_in_every_form(kind, tmp_path):
-    usual = observed(MAKERS["SerialVectorEnv"](), tmp_path / "usual")
-    assert observed(MAKERS[kind](), tmp_path / "own", checkpoint_freq=4) == usual
-    assert (
-        len(usual) == 12
-        and [row[0] for row in usual[:6:2]] == [1, 2, 3]
-        and [row[3] for row in usual[:6:2]] == [False, False, True]
-    )
+def test_a_run_with_processes_of_a_subclass_saves_checkpoints(tmp_path):
+    agent, env = Recorder(), MAKERS["remotes"]()
+    train_agent_batch(agent, env, 12, str(tmp_path), checkpoint_freq=4, progress=False)
+    env.close()
+    assert agent.observed == OBSERVED and [name for name in agent.saved if name.endswith("8_checkpoint")]
 
 
 def test_processes_of_a_subclass_answer_and_end():
