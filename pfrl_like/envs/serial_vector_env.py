@@ -124,6 +124,8 @@ class SerialVectorEnv(VectorEnv):
         """
         results = [env.restore_state(each) for env, each in zip(self.envs, state["episodes"], strict=True)]
         self.last_obs = [result.obs for result in results]
+        if all(result.exact for result in results):
+            self._seeds = ()  # seeds of the constructor's caller belong to the start of the saved run
         return results
 
     def close(self) -> None:

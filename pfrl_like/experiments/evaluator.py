@@ -32,6 +32,8 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
 _Result = tuple[float, int]  # return and length of an episode
+#: `env_choice` of an evaluator that uses the training environment, whose state the source of training steps saves.
+SHARED_ENV = "the training environment"
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
 
 
@@ -367,7 +369,8 @@ class Evaluator:
         """Return the state that later scores depend on, except the state of the agent."""
         return {
             "seed": self._seed, "max_score": self.max_score, "prev_eval_t": self.prev_eval_t,
-            "elapsed": time.time() - self.start_time, "env": state_between_episodes(self.env),
+            "elapsed": time.time() - self.start_time,
+            "env": None if self.env_choice == SHARED_ENV else state_between_episodes(self.env),
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
@@ -381,7 +384,8 @@ class Evaluator:
         self.start_time = time.time() - state["elapsed"]
         try:
             with isolated_rng():  # `restore_between_episodes` may reset the environment
-                restore_between_episodes(self.env, state["env"])
+                if state["env"] is not None:
+                    restore_between_episodes(self.env, state["env"])
         except ValueError as error:
             return [f"the evaluation environment cannot be restored: {error}"]
         return ()
@@ -445,7 +449,8 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         ValueError: If a vector environment can neither be made again from its specification nor be copied.
     """
     if eval_env is not None:
-        return contextlib.nullcontext(eval_env), "eval_env given"
+        is_shared = vector and is_same_env(env, eval_env)
+        return contextlib.nullcontext(eval_env), SHARED_ENV if is_shared else "eval_env given"
     fresh = _make(env)
     if fresh is not None:
         _share_running_statistics(env, fresh)
