@@ -77,9 +77,10 @@ class MultiprocessVectorEnv(VectorEnv):
 
     Args:
         env_fns: Functions that each return one environment. Lambdas are allowed.
-        start_method: Start method of the processes: "fork", "spawn" or "forkserver". If None, "forkserver" if
-            available, else "spawn". With "forkserver" and "spawn", the call must be inside `if __name__ ==
-            "__main__":` in the script.
+        start_method: Start method of the processes: "fork", "spawn" or "forkserver". If None, the method that
+            `multiprocessing.set_start_method` has chosen is used. If none has been chosen, or if it is fork and this
+            process has other threads or uses CUDA, forkserver is used if the system has it, else spawn. With
+            "forkserver" and "spawn", the call must be inside `if __name__ == "__main__":` in the script.
         step_timeout: Maximum time of a step, a reset or the construction of an environment, in seconds. If None, there
             is no limit. A worker that exceeds this time is ended, and the error names the command (for example "step").
             Increase the default only if a step, reset or construction takes longer.

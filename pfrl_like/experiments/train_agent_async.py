@@ -123,7 +123,8 @@ def train_agent_async(
         exception_event: Event that ends training with an error when it is set. Only this process reads the event, so a
             `threading.Event` can be used. If None, no event ends training.
         use_shared_memory: True to share the attributes in the agent's `shared_attributes` between all processes. If
-            False, each process trains its own agent, and only the agent of process 0 is saved, at the end.
+            False, each process trains its own agent, and only the agent of process 0 is evaluated, and saved at the
+            end.
         start_method: Start method of the processes: "fork", "spawn" or "forkserver". If None, the method that
             `multiprocessing.set_start_method` has chosen is used. If none has been chosen, or if it is fork and this
             process has other threads or uses CUDA, forkserver is used if the system has it, else spawn. Forkserver and
@@ -281,8 +282,8 @@ def train_agent_actor_learner(
             updates, not steps: it synchronises the target network every `target_update_interval / update_interval *
             n_times_update` updates. `update_interval` has no other effect.
         make_env: Function that makes the environment of each actor's process, called as `make_env(process_index,
-            test=False)`. In process 0, `make_env` is also called with `test=True`, to make the evaluation environment.
-            The argument `test` is passed by name. `make_env` may also be an environment id, as in `train_agent_async`.
+            test=False)`. Each process also calls it with `test=True`, to make its evaluation environment. The argument
+            `test` is passed by name. `make_env` may also be an environment id, as in `train_agent_async`.
         steps: Step at which training ends. Steps are counted over all actors.
         outdir: Run directory. It is created if it does not exist.
         n_actors: Number of actors.
