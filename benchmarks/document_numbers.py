@@ -44,8 +44,6 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PRESETS = ROOT / "pfrl_like" / "zoo" / "presets"
 Line = dict[str, Any]
-#: Agents whose scores are not those of their presets: Rainbow is scored with a dueling head, which the builder lacks.
-WITHOUT_PRESET = ("Rainbow",)
 
 #: Titles of tables that have numbers of which none is measured here.
 UNMEASURED = {
@@ -383,8 +381,6 @@ def preset_scores() -> dict[str, str]:
     found: dict[str, str] = {}
     results = scores.read_results(RESULTS / "scores.jsonl")
     for task, name in ((task, name) for task, each in scores.TASKS.items() for name in each.agents):
-        if name in WITHOUT_PRESET:
-            continue
         lines = [line for line in results if (line["task"], line["agent"]) == (task, name)]
         values = np.array([line["score"] for line in lines if "error" not in line])
         if len(values) > 0:

@@ -175,6 +175,7 @@ def make_tree(tree: Path, repository: Path) -> None:
     if ours != tree / "benchmarks":
         leave = shutil.ignore_patterns("results", "data", "__pycache__")
         shutil.copytree(ours, tree / "benchmarks", ignore=leave, dirs_exist_ok=True)
+        shutil.copytree(ROOT / "pfrl_like" / "zoo", tree / "benchmarks" / "zoo", ignore=leave, dirs_exist_ok=True)
 
 
 def environment(tree: Path) -> dict[str, str]:

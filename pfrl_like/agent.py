@@ -18,7 +18,7 @@ from pfrl_like.utils.contexts import MODE_LOCK, Mode, evaluating_in_thread, stat
 from pfrl_like.utils.reprs import never_raising, shown
 
 #: Text that names the function to use instead of the method `learn` of other libraries.
-_TRAIN = "to train it in an environment, use experiments.train_agent(agent, env, steps, outdir)"
+TRAIN = "to train it in an environment, use experiments.train_agent(agent, env, steps, outdir)"
 
 
 class _Elsewhere:
@@ -52,7 +52,7 @@ class Agent(ABC):
     """
 
     training: bool = Mode()  # type: ignore[assignment]
-    learn: Any = _Elsewhere(_TRAIN)
+    learn: Any = _Elsewhere(TRAIN)
     predict: Any = _Elsewhere("act(obs) selects an action, and the greedy action inside `with agent.eval_mode():`")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

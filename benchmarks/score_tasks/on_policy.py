@@ -15,7 +15,7 @@ TASKS = {
     "cartpole-100k": task("CartPole-v1", lambda: gymnasium.make("CartPole-v1"), 475.0, 5, ("PPO", "TRPO")),
     "cartpole-300k": task("CartPole-v1", lambda: gymnasium.make("CartPole-v1"), 475.0, 5, ("A2C", "REINFORCE")),
     "pendulum-100k": task("Pendulum-v1", lambda: gymnasium.make("Pendulum-v1"), -200.0, 5, ("PPO", "TRPO")),
-    "cartpole-po-100k": task("CartPole-v1@positions", value_based.TASKS["cartpole-po"].make_env, 450.0, 5, ("PPO",)),
+    "cartpole-po-100k": task("CartPole-v1@positions", value_based.cartpole_positions, 450.0, 5, ("PPO",)),
     "hopper-on-policy": task("Hopper-v5", lambda: actor_critics.mujoco("Hopper-v5"), 500.0, 3, ("PPO",)),
     "halfcheetah-on-policy": task("HalfCheetah-v5", lambda: actor_critics.mujoco("HalfCheetah-v5"), 500.0, 3, ("PPO",)),
     "walker2d-on-policy": task("Walker2d-v5", lambda: actor_critics.mujoco("Walker2d-v5"), 500.0, 3, ("PPO",)),

@@ -9,49 +9,38 @@ import torch
 from torch import nn
 
 from pfrl_like import agents, explorers, q_functions, replay_buffers
-from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.nn import RecurrentSequential, to_factorized_noisy
-from score_tasks.task import nested, task
+from score_tasks.task import nested, presets, task
 
 
-class HideVelocities(gymnasium.ObservationWrapper):
-    """Leaves the cart's position and the pole's angle, scaled so that a step's change can be told from none."""
+def cartpole_positions() -> gymnasium.Env:
+    """CartPole without velocities.
 
-    def __init__(self, env: gymnasium.Env) -> None:
-        super().__init__(env)
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    An older library lacks the wrapper: an ImportError, which `score_case.py` does not record as a failed training.
+    """
+    from pfrl_like.wrappers import SelectFeatures
 
-    def observation(self, observation: np.ndarray) -> np.ndarray:
-        return np.array([5 * observation[0], 20 * observation[2]], dtype=np.float32)
-
-
-class AtomsHead(nn.Module):
-    """The last layer of C51: probabilities of `n_atoms` returns for each action."""
-
-    def __init__(self, n_inputs: int, n_actions: int, n_atoms: int, v_min: float, v_max: float) -> None:
-        super().__init__()
-        self.linear = nn.Linear(n_inputs, n_actions * n_atoms)
-        self.shape = (-1, int(n_actions), n_atoms)
-        self.register_buffer("z_values", torch.linspace(v_min, v_max, n_atoms))
-
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.linear(hidden).reshape(self.shape)
-
-    def forward(self, hidden: torch.Tensor) -> DistributionalDiscreteActionValue:
-        return DistributionalDiscreteActionValue(self.logits(hidden).softmax(dim=2), self.z_values)
+    selected = presets.preset("drqn", "CartPole-v1@positions")["select_features"]
+    return SelectFeatures(gymnasium.make("CartPole-v1"), **selected)
 
 
-class RainbowHead(AtomsHead):
-    """The last layer of Rainbow: advantages and a value of every atom, with noise in the weights."""
+def atoms_head(
+    n_inputs: int, n_actions: int, *, n_atoms: int, v_min: float, v_max: float, noise: float | None = None
+) -> nn.Module:
+    """The last layers of C51: probabilities of returns for each action; with noise, the two streams of Rainbow."""
 
-    def __init__(self, n_inputs: int, n_actions: int, n_atoms: int, v_min: float, v_max: float, noise: float) -> None:
-        super().__init__(n_inputs, n_actions, n_atoms, v_min, v_max)
-        self.value = nn.Linear(n_inputs, n_atoms)
-        to_factorized_noisy(self, sigma_scale=noise)
+    def stream(*shape: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(n_inputs, math.prod(shape)), nn.Unflatten(-1, shape))
 
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        advantage = super().logits(hidden)
-        return self.value(hidden).unsqueeze(1) + advantage - advantage.mean(1, keepdim=True)
+    outputs = stream(int(n_actions), n_atoms)
+    if noise is not None:
+        from pfrl_like.q_functions import DuelingStreams  # not in an older library, as above
+
+        outputs = DuelingStreams(outputs, stream(1, n_atoms))
+        to_factorized_noisy(outputs, sigma_scale=noise)
+    return q_functions.DistributionalSingleModelStateQFunctionWithDiscreteAction(
+        nn.Sequential(outputs, nn.Softmax(-1)), torch.linspace(v_min, v_max, n_atoms)
+    )
 
 
 def minatar_breakout() -> gymnasium.Env:
@@ -74,7 +63,7 @@ VARIANTS = (
 TASKS = {
     "cartpole": task("CartPole-v1", lambda: gymnasium.make("CartPole-v1"), 475.0, 10, VARIANTS),
     "cartpole-po": task(
-        "CartPole-v1@positions", lambda: HideVelocities(gymnasium.make("CartPole-v1")), 450.0, 5, ("DQN",),
+        "CartPole-v1@positions", cartpole_positions, 450.0, 5, ("DQN",),
         {"DQN": ("drqn", "CartPole-v1@positions")},
     ),
     "acrobot": task("Acrobot-v1", lambda: gymnasium.make("Acrobot-v1"), -85.0, 3, VARIANTS),
@@ -93,6 +82,7 @@ _OF_PARTS = (
 def settings_of(preset: dict[str, Any]) -> dict[str, Any]:
     """The settings of a preset, as `make_agent` has them."""
     recurrent = preset.pop("recurrent", False)
+    preset.pop("dueling", None)  # of Rainbow, and of no other agent
     names = [name for name in _OF_PARTS if not recurrent or name != "num_steps"]
     return nested(preset, names, {"atoms": ("n_atoms", "v_min", "v_max")})
 
@@ -100,10 +90,8 @@ def settings_of(preset: dict[str, Any]) -> dict[str, Any]:
 def make_head(name: str, n_actions: int, settings: dict[str, Any]) -> nn.Module:
     """The last layer of a Q-function, of the form that the agent learns."""
     hidden = settings["hidden"]
-    if name.startswith("Categorical"):
-        return AtomsHead(hidden, n_actions, **settings["atoms"])
-    if name == "Rainbow":
-        return RainbowHead(hidden, n_actions, **settings["atoms"], noise=settings["noise"])
+    if name.startswith("Categorical") or name == "Rainbow":
+        return atoms_head(hidden, n_actions, **settings["atoms"], noise=settings.get("noise"))
     if name == "QRDQN":
         shape = settings["n_quantiles"], int(n_actions)
         layers = nn.Sequential(nn.Linear(hidden, math.prod(shape)), nn.Unflatten(1, shape))

@@ -14,10 +14,8 @@ import gymnasium
 import torch
 from torch import nn
 
-from pfrl_like import agents, experiments, explorers, replay_buffers
-from pfrl_like.action_value import DistributionalDiscreteActionValue
+from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers
 from pfrl_like.nn import to_factorized_noisy
-from pfrl_like.q_functions.dueling_dqn import dueling
 
 parser = common.make_parser(__doc__)
 parser.add_argument("--env", default="CartPole-v1", help="a registered environment of gymnasium")
@@ -39,25 +37,15 @@ env, eval_env = common.make_envs(args, gymnasium.spaces.Discrete)
 common.seed(args, env, eval_env)
 obs_size, n_actions, hidden = env.observation_space.shape[0], int(env.action_space.n), args.n_hidden_channels
 
-
-class DuelingAtoms(nn.Module):
-    """The last layer: distributions of returns, out of the advantages of actions and the value of the state."""
-
-    def __init__(self):
-        super().__init__()
-        self.value = nn.Linear(hidden, args.n_atoms)
-        self.advantage = nn.Linear(hidden, n_actions * args.n_atoms)
-        self.register_buffer("z_values", torch.linspace(0.0, args.v_max, args.n_atoms))
-
-    def forward(self, features):
-        value = self.value(features).unsqueeze(1)
-        advantage = self.advantage(features).unflatten(1, (n_actions, args.n_atoms))
-        return DistributionalDiscreteActionValue(dueling(value, advantage).softmax(2), self.z_values)
-
-
 features = nn.Sequential(nn.Linear(obs_size, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
-atoms = DuelingAtoms()
-to_factorized_noisy(atoms, sigma_scale=args.noisy_net_sigma)
+streams = q_functions.DuelingStreams(
+    nn.Sequential(nn.Linear(hidden, n_actions * args.n_atoms), nn.Unflatten(1, (n_actions, args.n_atoms))),
+    nn.Sequential(nn.Linear(hidden, args.n_atoms), nn.Unflatten(1, (1, args.n_atoms))),
+)
+to_factorized_noisy(streams, sigma_scale=args.noisy_net_sigma)
+atoms = q_functions.DistributionalSingleModelStateQFunctionWithDiscreteAction(
+    nn.Sequential(streams, nn.Softmax(2)), torch.linspace(0.0, args.v_max, args.n_atoms)
+)
 q_function = nn.Sequential(features, atoms)
 n_updates = max(1, args.steps // args.update_interval * args.n_times_update)  # the last corrects the draws in full
 replay_buffer = replay_buffers.PrioritizedReplayBuffer(

@@ -11,25 +11,11 @@ Time: about eight minutes on one core.
 
 import common
 import gymnasium
-import numpy as np
 import torch
 from torch import nn
 
 from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, wrappers
 from pfrl_like.nn import RecurrentSequential
-
-
-class HideVelocities(gymnasium.ObservationWrapper):
-    """Leaves the cart's position and the pole's angle, scaled so that the change of one step is seen."""
-
-    def __init__(self, env):
-        super().__init__(env)
-        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
-
-    def observation(self, observation):
-        """Positions without velocities, float32 [2]."""
-        return np.array([5 * observation[0], 20 * observation[2]], dtype=np.float32)
-
 
 parser = common.make_parser(__doc__)
 parser.set_defaults(steps=100_000, eval_interval=10_000)
@@ -42,7 +28,10 @@ parser.add_argument("--update-interval", type=int, default=256, help="steps betw
 parser.add_argument("--n-times-update", type=int, default=32, help="updates in a round")
 parser.add_argument("--target-update-interval", type=int, default=256, help="of the target network, in steps")
 args = parser.parse_args()
-env, eval_env = (HideVelocities(gymnasium.make("CartPole-v1")) for _ in range(2))
+env, eval_env = (
+    wrappers.SelectFeatures(gymnasium.make("CartPole-v1"), [0, 2], [5.0, 20.0])  # the position, and the pole's angle
+    for _ in range(2)
+)
 common.seed(args, env, eval_env)
 
 q_function = RecurrentSequential(

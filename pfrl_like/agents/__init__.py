@@ -1,6 +1,5 @@
 """Agents: reinforcement-learning algorithms, online and offline."""
 
-import sys
 from typing import Any
 
 from pfrl_like.agents.a2c import A2C
@@ -60,11 +59,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Raise an error. If the name may be the name of a class, the error contains the nearest name of an agent."""
-    from pfrl_like.utils.checks import nearest_names  # not a name of this module
+    from pfrl_like.utils.checks import missing_name, nearest_names  # not names of this module
 
-    text = f"module {__name__!r} has no attribute {name!r}"
-    if name[:1].isupper():
-        text += ": use SoftActorCritic" if name == "SAC" else nearest_names(name, __all__)
-        if sys._getframe(1).f_code.co_name == "_handle_fromlist":  # an `import` replaces the text of an AttributeError
-            raise ImportError(text)
-    raise AttributeError(text)
+    hint = ": use SoftActorCritic" if name == "SAC" else nearest_names(name, __all__) if name[:1].isupper() else ""
+    raise missing_name(__name__, name, hint)

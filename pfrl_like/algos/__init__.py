@@ -19,8 +19,12 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
-        """Raise an AttributeError. If `name` is an agent without an estimator, the message names the agent."""
-        from pfrl_like import agents  # imported here, so that the package does not export it
+        """Raise an error. If `name` is an agent without an estimator, the message names the agent."""
+        from pfrl_like import agents  # imported here, so that the package does not export these names
+        from pfrl_like.utils.checks import missing_name, nearest_names
 
-        where = f": it is an agent without an estimator, pfrl_like.agents.{name}" if name in agents.__all__ else ""
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{where}", name=name)
+        known = name.removesuffix("Config")  # d3rlpy has a configuration for each estimator
+        hint = nearest_names(known, __all__, 0.6) if name[:1].isupper() else ""
+        if known in agents.__all__ and known not in __all__:
+            hint = f": it is an agent without an estimator, pfrl_like.agents.{known}"
+        raise missing_name(__name__, name, hint)

@@ -32,9 +32,12 @@ def show(arguments: argparse.Namespace) -> int:
 def print_list(arguments: argparse.Namespace) -> int:
     """List agents, presets, datasets or environments."""
     if arguments.kind == "agents":
+        print(f"{'agent':<29} {'learns':<12} {'actions':<20} class")
         for name, recipe in AGENTS.items():
             text = (inspect.getdoc(resolve(f"agents.{recipe.class_name}")) or "").split("\n", 1)[0]
-            print(f"{name:<29} {recipe.runner:<8} {recipe.class_name}: {text}")
+            actions = "any" if len(recipe.actions) > 2 else ", ".join(recipe.actions)
+            learns = "asynchronous" if recipe.runner == "async" else recipe.runner
+            print(f"{name:<29} {learns:<12} {actions:<20} {recipe.class_name}: {text}")
     elif arguments.kind == "presets":
         for row in presets.describe():
             text = f"tuned: {row.score}" if row.is_tuned else f"untuned, from {row.source}"

@@ -7,15 +7,20 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
+
 from pfrl_like import datasets
 from pfrl_like.cli.toml_values import from_toml, to_toml
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import PfrlLikeError
 from pfrl_like.storage.atomic import read_bounded
+from pfrl_like.utils.checks import check_numbers
 from pfrl_like.zoo.make import PACKAGED, Made, make
 
 _DOWNLOADED = ("d4rl", "minari", "pybullet")
 _OPTIONS = ("agent", "env", "steps", "seed", "threads", "dataset")
+#: Options that end training before its last step.
+STOPS = ("stop_at_score", "stop_after")
 _MAX_BYTES = 1 << 24
 
 
@@ -44,8 +49,8 @@ def read_config(path: str) -> dict[str, Any]:
     """
     config = tomllib.loads(read_bounded(path, _MAX_BYTES).decode())
     tables = {name: config.pop(name, {}) for name in ("settings", "composition")}
-    if unknown := config.keys() - {*_OPTIONS}:
-        known = ", ".join([*_OPTIONS, *tables])
+    if unknown := config.keys() - {*_OPTIONS, *STOPS}:
+        known = ", ".join([*_OPTIONS, *STOPS, *tables])
         raise ValueError(f"{path} has the key {min(unknown)!r}, expected some of {known}")
     if not all(isinstance(table, dict) for table in tables.values()):
         raise ValueError(f"{path} has settings that are no table, expected lines such as lr = 1e-4 below [settings]")
@@ -78,8 +83,7 @@ def config_text(options: Mapping[str, Any], made: Made, composition: str) -> str
     plan = made.plan
     values = {"agent": plan.agent_name, "env": options["env"], "seed": plan.seed}
     values |= {"steps": plan.steps, "threads": plan.threads}
-    if options["dataset"] is not None:
-        values["dataset"] = options["dataset"]
+    values |= {name: options[name] for name in ("dataset", *STOPS) if options[name] is not None}
     settings = {name: value for name, value in made.settings.items() if name != "steps"}
     lines = ["# To train again with these settings: pfrl-like train --config run.toml"]
     for table in (values, settings, {"json": composition}):
@@ -100,8 +104,9 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
     config = read_config_option(arguments)
     if ":" in (arguments.env or "") and not {"", os.getcwd()} & {*sys.path}:
         sys.path.append(os.getcwd())  # the user names a module, which may be a file here
-    given = {name: getattr(arguments, name) for name in _OPTIONS}
+    given = {name: getattr(arguments, name, None) for name in (*_OPTIONS, *STOPS)}  # `show` has no options for stops
     options = {name: config.get(name) if value is None else value for name, value in given.items()}
+    _check_stops(options)
     if options["env"] is None:
         options["env"] = {name: env_id for env_id, name in PACKAGED.items()}.get(str(options["dataset"]))
     if os.path.exists(options["dataset"] or ""):
@@ -110,9 +115,21 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
         if options[name] is None:
             raise argparse.ArgumentError(None, f"the option --{name} is required")
     settings = config["settings"] | dict(arguments.settings)
-    if own := [name for name in _OPTIONS if name in settings]:
-        raise argparse.ArgumentError(None, f"argument --set: {own[0]} is no setting, use the option --{own[0]}")
+    if own := [name for name in (*_OPTIONS, *STOPS) if name in settings]:
+        option = f"--{own[0].replace('_', '-')}"
+        raise argparse.ArgumentError(None, f"argument --set: {own[0]} is no setting, use the option {option}")
     return {**options, "settings": settings}
+
+
+def _check_stops(options: Mapping[str, Any]) -> None:
+    """Raise `argparse.ArgumentError` if the file of `--config` has an invalid score or time to stop."""
+    given = {name: options[name] for name in STOPS if options[name] is not None}
+    try:
+        check_numbers(**given)
+        if given.get("stop_after", 1) <= 0:
+            raise ValueError(f"stop_after is {given['stop_after']}, expected a positive number of minutes")
+    except (ValueError, TypeError) as error:
+        raise argument_error("--config", error) from error
 
 
 def make_of(options: Mapping[str, Any]) -> Made:
@@ -121,7 +138,8 @@ def make_of(options: Mapping[str, Any]) -> Made:
     Raises:
         argparse.ArgumentError: If an option is invalid. The message names the option.
     """
-    arguments = {"seed": 0, "threads": 1} | {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, value in options.items() if value is not None and name not in STOPS}
+    arguments = {"seed": 0, "threads": 1} | given
     settings = arguments.pop("settings")
     if arguments.get("dataset") not in {None, *PACKAGED.values()}:
         try:
@@ -132,7 +150,7 @@ def make_of(options: Mapping[str, Any]) -> Made:
         return make(**{**settings, **arguments})
     except PfrlLikeError:
         raise
-    except ImportError as error:  # of the module of an environment
+    except (ImportError, gymnasium.error.Error) as error:  # of the module of an environment
         raise argument_error("--env", error) from error
     except (ValueError, TypeError) as error:
         argument = str(error).split(" ", 1)[0]  # messages begin with the name of the argument

@@ -1,6 +1,7 @@
 """`main`, and the parser of all commands. It imports nothing heavy, so that `--help` answers at once."""
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,8 @@ from pfrl_like.cli.completion import SHELLS, completion_script
 from pfrl_like.cli.toml_values import parse_setting
 from pfrl_like.errors import PfrlLikeError
 
+#: Names of the estimators of `evaluate_offline`, whose module imports torch.
+ESTIMATORS = ("fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr", "magic")
 #: Commands: the line in the list of commands, the description, and examples.
 _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "train": (
@@ -21,6 +24,7 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         (
             "train --agent dqn --env CartPole-v1",
             "train --agent sac --env Pendulum-v1 --steps 10000 --seeds 3 --set lr=1e-3 --set 'hidden_sizes=[64, 64]'",
+            "train --agent dqn --env CartPole-v1 --stop-at-score 475 --stop-after 30",
             "train --config results/20261123-2212-dqn-cartpole-seed0/run.toml --seed 1",
         ),
     ),
@@ -36,13 +40,15 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "evaluate": (
         "print the score of a saved agent",
         """Prints mean, standard deviation and 95 % interval (Student's t) of the returns of a saved agent. DIR is a run
-        directory (its best agent is evaluated, or else its newest), or the directory of an agent.""",
-        ("evaluate results/20261123-2212-dqn-cartpole-seed0", "evaluate agent --env CartPole-v1 --episodes 100"),
+        directory (its best agent is evaluated, or else its newest), or the directory of an agent. The spaces of --env
+        must be those in which the agent was trained.""",
+        ("evaluate results/20261123-2212-dqn-cartpole-seed0", "evaluate my_agent --env CartPole-v1 --episodes 100"),
     ),
     "watch": (
         "show a saved agent in a window, or record a video",
-        "Shows episodes of a saved agent in a window, or writes them to a GIF or MP4 file.",
-        ("watch results/20261123-2212-dqn-cartpole-seed0", "watch agent --gif agent.gif --episodes 3"),
+        """Shows episodes of a saved agent in a window, which needs a display, or writes them to a GIF or MP4 file. DIR
+        is a run directory (its best agent is shown, or else its newest), or the directory of an agent.""",
+        ("watch results/20261123-2212-dqn-cartpole-seed0", "watch my_agent --gif agent.gif --episodes 3"),
     ),
     "ope": (
         "estimate the return of a saved agent from recorded data",
@@ -58,18 +64,22 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "report": (
         "print a table of runs and write their reports",
-        """Prints a line for each run, and writes report.html and learning_curve.svg into its directory. RUN is a run
-        directory, or a directory of run directories.""",
+        """Prints a line for each run: its last and its best score, and how it ended. Writes report.html and
+        learning_curve.svg into its directory. RUN is a run directory, or a directory of run directories.""",
         ("report results", "report results/20261123-2212-dqn-cartpole-seed0"),
     ),
     "show": (
         "print the script that makes and trains the same agent from its parts",
-        "Prints a script that composes the agent from its parts and trains it, with equal numbers.",
+        """Prints a Python script that composes the agent from its parts and trains it, with the numbers of `train`. ENV
+        may be missing if --config or the dataset has an environment.""",
         ("show sac Pendulum-v1", "show dqn CartPole-v1 --set lr=1e-4 > train_dqn.py"),
     ),
     "list": (
         "list agents, presets, datasets or installed environments",
-        "Lists the agents, the presets, the datasets, or the environments whose packages are installed.",
+        """Lists the agents, the presets, the datasets, or the environments whose packages are installed. The line of an
+        agent says how it learns (online: in an environment; asynchronous: in several processes; offline: from a
+        dataset), and which actions it takes (discrete: Discrete; continuous: Box; any: also MultiDiscrete and
+        MultiBinary). The settings of a tuned preset have scores of several seeds; those of an untuned one do not.""",
         ("list agents", "list presets", "list envs"),
     ),
     "replay-crash": (
@@ -93,9 +103,19 @@ _TEXTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "completion": (
         "print a script that completes commands and options in a shell",
         "Prints a script for a shell, which then completes the commands and options of pfrl-like.",
-        ('completion bash >> ~/.bashrc', "completion fish > ~/.config/fish/completions/pfrl-like.fish"),
+        (
+            "completion bash >> ~/.bashrc",
+            "completion zsh >> ~/.zshrc",
+            "completion fish > ~/.config/fish/completions/pfrl-like.fish",
+        ),
     ),
 }  # fmt: skip
+
+#: Examples of the whole program: the first steps of a new user.
+_FIRST = (
+    "list agents", "train --agent dqn --env CartPole-v1 --outdir results", "report results",
+    "evaluate results/20261123-2212-dqn-cartpole-seed0",
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -158,15 +178,17 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     prog = "pfrl-like" if os.path.basename(sys.argv[0]) == "pfrl-like" else "python -m pfrl_like"
     description = "Trains, evaluates, shows and exports agents, and analyses the files of runs."
-    hint = f"`{prog} COMMAND --help` describes a command, with examples."
-    parser = argparse.ArgumentParser(prog=prog, description=description, epilog=hint, allow_abbrev=False)
+    description += f" `{prog} COMMAND --help` describes a command, with examples."
+    parser = argparse.ArgumentParser(
+        prog=prog, description=description, epilog=_examples(prog, _FIRST), formatter_class=_Formatter,
+        allow_abbrev=False,
+    )  # fmt: skip
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
     commands: dict[str, Any] = {}
     for name, (summary, text, examples) in _TEXTS.items():
         commands[name] = subparsers.add_parser(
             name, help=summary, description=" ".join(text.split()), allow_abbrev=False,
-            epilog="\n  ".join(["examples:", *(f"{prog} {example}" for example in examples)]),
-            formatter_class=_Formatter,
+            epilog=_examples(prog, examples), formatter_class=_Formatter,
         )  # fmt: skip
     _add_training(commands["train"])
     _add_training(commands["fit"])
@@ -182,6 +204,10 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _examples(prog: str, examples: Sequence[str]) -> str:
+    return "\n  ".join(["examples:", *(f"{prog} {example}" for example in examples)])
+
+
 class _Formatter(argparse.HelpFormatter):
     """Formatter that keeps the lines of examples."""
 
@@ -195,6 +221,22 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _score(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number")
+    return number
+
+
+def _minutes(text: str) -> float:
+    if _score(text) <= 0:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a positive number of minutes")
+    return float(text)
+
+
 def _seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"got {text!r}, expected an integer of at least 0")
@@ -206,9 +248,10 @@ def _add_settings(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--steps", metavar="N", type=_count, help="number of training steps; default: that of the preset")
     add("--seed", metavar="S", type=_seed, help="seed of all random streams; default: 0")
-    add("--threads", metavar="N", type=_count, help="number of torch's threads; default: 1")
-    add("--dataset", metavar="DATA", help="dataset of an offline agent: `list datasets` shows names; or a file")
-    text = "setting in place of the preset's; the value is TOML, and a single word is a text; may be repeated"
+    add("--threads", metavar="N", type=_count, help="number of threads that torch uses; default: 1")
+    add("--dataset", metavar="DATA", help="dataset of an offline agent: a name of `list datasets`, or a file")
+    text = """replaces a setting of the preset; VALUE is TOML, for example 1e-4, true or [64, 64], or a single word; may
+    be repeated; an error for an unknown NAME lists all names"""
     add("--set", metavar="NAME=VALUE", type=parse_setting, action="append", default=[], dest="settings", help=text)
     add("--config", metavar="FILE", help="run.toml of a run, whose settings are used; other options replace them")
 
@@ -218,8 +261,18 @@ def _add_training(command: argparse.ArgumentParser) -> None:
     add("--agent", metavar="NAME", help="name of the agent, for example dqn; `list agents` shows all")
     add("--env", metavar="ID", help="id of the environment, for example CartPole-v1 or module:MyEnv-v0")
     _add_settings(command)
-    add("--seeds", metavar="N", type=_count, default=1, help="train N seeds side by side, from --seed on; default: 1")
-    add("--jobs", metavar="N", type=_count, help="number of seeds that are trained at once; default: number of cores")
+    text = "end training when the mean return of an evaluation reaches S"
+    add("--stop-at-score", metavar="S", type=_score, help=text)
+    text = "end training after this time, the time before an interruption included (except of asynchronous agents)"
+    add("--stop-after", metavar="MINUTES", type=_minutes, help=text)
+    add(
+        "--seeds",
+        metavar="N",
+        type=_count,
+        default=1,
+        help="train N seeds at once, the first is that of --seed; default: 1",
+    )
+    add("--jobs", metavar="N", type=_count, help="maximum number of seeds at once; default: number of cores")
     add("--outdir", metavar="DIR", default="results", help="parent of the run directories; default: results")
     add("--new", action="store_true", help="start a new run, even if there is one with the same settings")
     add("--quiet", action="store_true", help="print only the result")
@@ -240,11 +293,16 @@ def _add_saved_agents(commands: dict[str, Any]) -> None:
     choice.add_argument("--mp4", metavar="FILE", help="write an MP4 file instead; needs the extra `video`")
     commands["export"].add_argument("file", metavar="FILE", help="path that ends in .onnx, .pt or .pt2")
     add = commands["ope"].add_argument
-    add("--dataset", metavar="DATA", required=True, help="dataset: `list datasets` shows names; or a file")
+    add("--dataset", metavar="DATA", required=True, help="a name of `list datasets`, or a file")
     add("--gamma", metavar="G", type=float, help="discount factor per step; default: that of the agent")
     add("--steps", metavar="N", type=_count, default=20_000, help="updates of fitted models; default: 20000")
     add("--seed", metavar="S", type=_seed, default=0, help="seed of all random streams; default: 0")
-    add("--estimators", metavar="NAME", nargs="+", help="for example fqe, wis or dr; default: all that are possible")
+    add(
+        "--estimators",
+        metavar="NAME",
+        nargs="+",
+        help=f"some of {', '.join(ESTIMATORS)}; default: all that are possible",
+    )
 
 
 def _add_diagnosis(commands: dict[str, Any]) -> None:

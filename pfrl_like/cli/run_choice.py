@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pfrl_like.cli.options import config_text, read_config
+from pfrl_like.cli.options import STOPS, config_text, read_config
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import new_run_directory
 from pfrl_like.processes.rerun_request import rerun_request
@@ -37,8 +37,9 @@ def run_directory(root: str, options: Mapping[str, Any], made: Made, *, new: boo
         yield new_run_directory(root, *name), False
         return
     composition = json.dumps(made.plan.to_json())
+    wanted = {"composition": composition} | {name: options[name] for name in ("dataset", *STOPS)}
     finished = None
-    for outdir in [] if new else _runs(root, composition, options["dataset"]):
+    for outdir in [] if new else _runs(root, wanted):
         lock = contextlib.ExitStack()
         if not _is_finished(outdir):
             try:
@@ -61,18 +62,18 @@ def run_directory(root: str, options: Mapping[str, Any], made: Made, *, new: boo
 
 
 def _is_finished(outdir: str) -> bool:
-    """True if a run has made its last step, or has reached its score."""
+    """True if a run has made its last step, or an option such as `--stop-at-score` has stopped it."""
     return str(record_of(outdir).get("outcome", "")).startswith(("finished", "stopped"))
 
 
-def _runs(root: str, composition: str, dataset: str | None) -> list[str]:
-    """Return the directories of the runs that have a composition and a dataset, newest first."""
+def _runs(root: str, wanted: Mapping[str, Any]) -> list[str]:
+    """Return the directories of the runs whose `run.toml` has these values, newest first. A missing key is None."""
     found = []
     with contextlib.suppress(FileNotFoundError):
         for name in os.listdir(root):
             path = os.path.join(root, name, CONFIG)
             with contextlib.suppress(ValueError, OSError):  # the file is missing or damaged
                 config = read_config(path)
-                if (config["composition"], config.get("dataset")) == (composition, dataset):
+                if all(config.get(name) == value for name, value in wanted.items()):
                     found.append((os.stat(path).st_mtime_ns, os.path.join(root, name)))
     return [outdir for _, outdir in sorted(found, reverse=True)]

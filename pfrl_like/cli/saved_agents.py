@@ -2,23 +2,21 @@
 
 import argparse
 import contextlib
+import dataclasses
 import math
 import os
-import re
+import sys
 import warnings
 from typing import Any
 
+from pfrl_like.cli.environment import environment_of
 from pfrl_like.cli.options import argument_error, load_dataset
-from pfrl_like.envs import make_env
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import eval_performance
-from pfrl_like.experiments.checkpoints import saved_in
+from pfrl_like.experiments.checkpoints import agents_in
 from pfrl_like.export.export_policy import FORMATS
-from pfrl_like.storage.attributes import COMPOSITION, KIND, MAX_COMPOSITION
-from pfrl_like.storage.directory import has_manifest, load_directory
-from pfrl_like.storage.json_file import read_json
+from pfrl_like.storage.directory import has_manifest
 from pfrl_like.utils.random_seed import set_random_seed
-from pfrl_like.zoo import composition
 from pfrl_like.zoo.load_agent import load_agent
 
 _CONFIDENCE = 0.95
@@ -31,7 +29,7 @@ def evaluate(arguments: argparse.Namespace) -> int:
     directory = agent_directory(arguments.directory)
     agent = load_agent(directory)
     set_random_seed(arguments.seed)
-    with contextlib.closing(_environment(directory, arguments.env, arguments.seed)) as env:
+    with contextlib.closing(environment_of(directory, agent, arguments.env, arguments.seed)) as env:
         result = eval_performance(env, agent, None, arguments.episodes)
     n, mean, std = result["episodes"], result["mean"], result["stdev"]
     interval = ""
@@ -44,11 +42,13 @@ def evaluate(arguments: argparse.Namespace) -> int:
 
 def watch(arguments: argparse.Namespace) -> int:
     """Show a saved agent in a window, or write a video."""
+    if not (arguments.gif or arguments.mp4 or has_display()):
+        raise argument_error("--gif", "there is no display for a window: write a video with --gif FILE or --mp4 FILE")
     directory = agent_directory(arguments.directory)
     agent, path = load_agent(directory), arguments.gif or arguments.mp4
-    mode = "human" if path is None else "rgb_array"
+    options = {"seed": arguments.seed, "render_mode": "human" if path is None else "rgb_array"}
     set_random_seed(arguments.seed)
-    with contextlib.closing(_environment(directory, arguments.env, arguments.seed, render_mode=mode)) as env:
+    with contextlib.closing(environment_of(directory, agent, arguments.env, **options)) as env:
         if path is None:
             print(f"{_title(agent, env)}: mean {eval_performance(env, agent, None, arguments.episodes)['mean']:.6g}")
             return 0
@@ -79,8 +79,8 @@ def estimate(arguments: argparse.Namespace) -> int:
     except (ValueError, TypeError) as error:
         names = {"n_steps": "--steps", "gamma": "--gamma", "estimators": "--estimators"}
         raise argument_error(names.get(str(error).split(" ", 1)[0], "--dataset"), error) from error
-    for each in estimates.values():
-        print(each)
+    for name, each in estimates.items():
+        print(dataclasses.replace(each, estimator=name))  # the name that --estimators takes
     return 0
 
 
@@ -90,7 +90,7 @@ def export(arguments: argparse.Namespace) -> int:
         raise argument_error("FILE", f"got {arguments.file!r}, expected a path that ends in {', '.join(FORMATS)}")
     directory = agent_directory(arguments.directory)
     agent = load_agent(directory)
-    with contextlib.closing(_environment(directory, arguments.env, 0)) as env:
+    with contextlib.closing(environment_of(directory, agent, arguments.env, 0)) as env:
         signature = agent.export(arguments.file, example_obs=env.observation_space)
     for side, ports in (("input", signature.inputs), ("output", signature.outputs)):
         for port in ports:
@@ -106,80 +106,17 @@ def agent_directory(directory: str) -> str:
     """
     if has_manifest(directory):
         return directory
-    saved = [os.path.join(directory, "best"), *(each.path for each in saved_in(directory))]
-    for path in saved:
-        if has_manifest(path):
-            return path
+    for path in agents_in(directory):
+        return path
     raise CheckpointError(directory, "contains no saved agent; expected a run directory, or one that agent.save wrote")
 
 
-def _environment(directory: str, env_id: str | None, seed: int, **kwargs: Any) -> Any:
-    """Make the environment in which a saved agent was trained, with its time limit and the wrappers of its evaluations.
-
-    The directory may come from someone else. Only the environment and the wrappers of gymnasium and of this package are
-    made, and its id must not name a module, which would be imported.
-
-    Args:
-        directory: Directory of the agent.
-        env_id: Id of another environment, which has its own time limit. None for the one of the agent.
-        seed: Seed of the environment.
-        **kwargs: Arguments of `make_env`.
-
-    Raises:
-        CheckpointError: If `env_id` is None and the environment is unknown or cannot be made.
-        argparse.ArgumentError: If the environment `env_id` cannot be made.
-    """
-    stored_id, limit, wrappers = _stored_environment(directory)
-    if env_id is None and stored_id is None:
-        raise CheckpointError(directory, "has no id of an environment of gymnasium: name the environment with --env")
-    try:
-        env = make_env(env_id or stored_id, **kwargs, **({} if env_id else limit))
-        for wrapper in wrappers:
-            env = composition.evaluate(wrapper, {"env": env})
-        env.reset(seed=seed)
-        env.action_space.seed(seed)
-        return env
-    except Exception as error:  # each package of environments has its own exceptions
-        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        if env_id is None:
-            raise CheckpointError(directory, f"has an environment that cannot be made: {text}") from error
-        raise argument_error("--env", error if isinstance(error, ValueError) else text) from error
-
-
-def _stored_environment(directory: str) -> tuple[str | None, dict[str, int], list[Any]]:
-    """Return the id of the environment of a saved agent, its time limit as an argument, and the calls that wrap it.
-
-    The id is None if it is unknown, or is not only an id.
-
-    Raises:
-        CheckpointError: If the stored environment is invalid.
-    """
-    snapshot = load_directory(directory, kind=KIND, limits={COMPOSITION: MAX_COMPOSITION})
-    if COMPOSITION not in snapshot.keys:
-        return None, {}, []
-    stored = read_json(snapshot.open(COMPOSITION), MAX_COMPOSITION)
-    if not isinstance(stored.get("run"), dict):
-        return None, {}, []
-    try:
-        base, wrappers, _ = composition.from_json(stored["run"]["env"])
-        if not isinstance(wrappers, list) or not all(map(_is_wrapper, wrappers)):
-            raise ValueError("expected wrappers of this package around the environment")
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(directory, f"has a {COMPOSITION} without a valid environment: {error}") from error
-    match base:
-        case composition.Call(composition.Name("gymnasium.make" | "envs.make_env"), (str(env_id),), limit):
-            if re.fullmatch(r"[\w./-]+", env_id) and limit.keys() <= {"max_episode_steps"}:
-                return env_id, limit, wrappers
-    return None, {}, wrappers
-
-
-def _is_wrapper(value: Any) -> bool:
-    """True for a call of a wrapper of this package whose arguments are the environment, numbers and texts."""
-    match value:
-        case composition.Call(composition.Name(path), (composition.Given("env"), *args), kwargs):
-            are_plain = all(isinstance(each, int | float | str) for each in [*args, *kwargs.values()])
-            return path.startswith("wrappers.") and are_plain
-    return False
+def has_display() -> bool:
+    """True if there is a display for a window."""
+    if os.environ.get("SDL_VIDEODRIVER", "") in ("dummy", "offscreen"):
+        return False
+    names = "DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"
+    return not sys.platform.startswith("linux") or any(map(os.environ.get, names))
 
 
 def _title(agent: Any, env: Any) -> str:

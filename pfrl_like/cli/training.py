@@ -3,14 +3,16 @@
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from pfrl_like.cli.options import argument_error, make_of, options_of
 from pfrl_like.cli.run_choice import run_directory
 from pfrl_like.errors import PfrlLikeError
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook
+from pfrl_like.experiments.hooks import StopAfter
 from pfrl_like.runs.loop import Terminated
-from pfrl_like.runs.run_files import RECORD, SCORES, column_of
+from pfrl_like.runs.run_files import RECORD, SCORES, column_of, record_of
 from pfrl_like.zoo.agents import AGENTS, find_agent
 from pfrl_like.zoo.make import Made
 
@@ -45,7 +47,7 @@ def train(arguments: argparse.Namespace) -> int:
                 status = 0
                 print("A run with these settings has finished before; --new trains again.")
             else:
-                status = _train(made, outdir, arguments)
+                status = _train(made, outdir, arguments, options)
     except BrokenPipeError:
         raise
     except (PfrlLikeError, OSError) as error:  # not status 2: other seeds may still finish
@@ -68,21 +70,26 @@ def _check_offline(agent: Any) -> None:
         raise argument_error("--agent", f"{name} learns online, use the command train; offline agents are {names}")
 
 
-def _train(made: Made, outdir: str, arguments: argparse.Namespace) -> int:
+def _train(made: Made, outdir: str, arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:
     plan, quiet = made.plan, arguments.quiet
     if not quiet:
         how = "resuming" if os.path.exists(os.path.join(outdir, RECORD)) else "starting"
         print("\n".join([f"{plan.agent_name} in {plan.env_name}, seed {plan.seed}: {how} {outdir}", *plan.notes]))
         sys.stdout.flush()
-    hooks = [] if quiet or sys.stderr.isatty() else [PrintScore()]  # on a terminal, the progress bar has the score
+    prints = not (quiet or sys.stderr.isatty())  # on a terminal, the progress bar has the score
+    minutes = options["stop_after"]
     interval = max(plan.steps // _N_CHECKPOINTS, 1)
     try:
         made.train(
-            outdir=outdir, resume=True, checkpoint_freq=interval, evaluation_hooks=hooks,
-            progress=False if quiet else None,
+            outdir=outdir, resume=True, checkpoint_freq=interval, evaluation_hooks=[PrintScore()] if prints else [],
+            successful_score=options["stop_at_score"], progress=False if quiet else None,
+            hooks=[] if minutes is None else [StopAfter(minutes=minutes)],
         )  # fmt: skip
     except (KeyboardInterrupt, Terminated) as error:
         command = "the same command without --new" if arguments.new else "the same command"
         print(f"interrupted; {command} continues the run in {outdir}", file=sys.stderr)
         return error.signum + 128 if isinstance(error, Terminated) else 130
+    record = record_of(outdir)
+    if prints and str(record.get("outcome")).startswith("stopped"):
+        print(f"step {record['t']:,}: {record['outcome']}")
     return 0

@@ -18,7 +18,7 @@ from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.table import NEXT_ROW, Table, part
 from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions
-from pfrl_like.utils.checks import check_counts, check_numbers
+from pfrl_like.utils.checks import check_counts, check_numbers, names_unknown_keywords
 from pfrl_like.utils.random import RandomSource, check_held, check_rng, sample_n_k
 from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 
@@ -60,8 +60,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         ValueError: If lengths, shapes or values are invalid (the message contains the row), or if the convention is
             unknown.
         NonFiniteError: If a value is NaN or infinite.
+        TypeError: If `discrete_action` is an array.
     """
 
+    @names_unknown_keywords
     def __init__(
         self,
         observations: Any,
@@ -74,6 +76,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         log_probs: Any = None,
         reward_convention: str | None = None,
     ) -> None:
+        if np.ndim(discrete_action):
+            raise TypeError("discrete_action is an array, expected True or False: pass ends of episodes as timeouts=")
         table = table_from_arrays(
             observations, actions, rewards, terminals, timeouts, discrete_action=bool(discrete_action),
             reward_convention=NEXT_ROW if reward_convention is None else reward_convention, log_probs=log_probs,

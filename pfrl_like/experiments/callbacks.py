@@ -17,7 +17,7 @@ from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.runs.loop import Clock
+from pfrl_like.runs.loop import Callback, Clock, Episode, Terminated
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -89,6 +89,10 @@ class IntervalLog:
         self.returns.extend(state["returns"])
 
 
+#: Attributes of the clock that describe its last tick, beside `ended`.
+_OF_TICK = ("previous_t", "between_episodes")
+
+
 class Evaluation:
     """Evaluates the agent when an evaluation is due, and ends training after a good score or if a hook requests it.
 
@@ -116,17 +120,45 @@ class Evaluation:
         self.successful_score, self.during_episode = successful_score, during_episode
         self.restart = restart
         self.history: list[dict[str, Any]] = []
+        self._interrupted: dict[str, Any] | None = None  # values of the clock at the evaluation that was interrupted
 
     def __call__(self, clock: Clock) -> None:
         is_last = clock.done and clock.interrupted is None
-        if not (self.during_episode or clock.ended or is_last):
-            return
-        score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
+        if self.during_episode or clock.ended or is_last:
+            self._evaluate(clock)
+
+    def _evaluate(self, clock: Clock) -> None:
+        """Evaluate if an evaluation is due. If a signal interrupts it, mark the state of the run as complete."""
+        try:
+            score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
+        except (KeyboardInterrupt, Terminated):
+            if getattr(self.evaluator, "is_interrupted", False) is True:
+                ended = [list(episode) for episode in clock.ended]
+                self._interrupted = {name: getattr(clock, name) for name in _OF_TICK} | {"ended": ended}
+                clock.between_ticks = True  # a resumed run repeats the evaluation, and then finishes this tick
+            raise
+        self._interrupted = None
         if score is not None:
             if self.restart is not None:
                 self.restart()
             self.history.append({**dict(statistics_at(clock, self.agent)), "eval_score": score})
             self.stop_if_due(clock)
+
+    def finish_tick(self, clock: Clock, callbacks: Sequence[Callback]) -> None:
+        """Repeat the evaluation that a signal has interrupted before the run was resumed, if there is one.
+
+        Args:
+            clock: Clock of the resumed run.
+            callbacks: Callbacks that come after the evaluation. They are called, too, to finish the tick.
+        """
+        if self._interrupted is None:
+            return
+        clock.previous_t, clock.between_episodes = (self._interrupted[name] for name in _OF_TICK)
+        clock.ended = [Episode(*episode) for episode in self._interrupted["ended"]]
+        clock.between_ticks = False
+        self._evaluate(clock)
+        for callback in callbacks:
+            callback(clock)
 
     def stop_if_due(self, clock: Clock) -> None:
         """End training if any score so far has reached `successful_score`, or if a hook has a reason."""
@@ -143,8 +175,8 @@ class Evaluation:
         return next((row["eval_score"] for row in reversed(self.history) if row["eval_score"] >= least), None)
 
     def saved_state(self) -> dict[str, Any]:
-        """Return the statistics and scores of all evaluations so far."""
-        return {"history": self.history}
+        """Return the statistics and scores of all evaluations so far, and the evaluation that was interrupted."""
+        return {"history": self.history, "interrupted": self._interrupted}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Restore the result of `saved_state`. The evaluator itself is restored separately.
@@ -153,6 +185,7 @@ class Evaluation:
             A list with one message if the evaluator has no `restore_state`, else an empty list.
         """
         self.history[:] = state["history"]
+        self._interrupted = state.get("interrupted")  # older versions did not save it
         can_restore = hasattr(self.evaluator, "restore_state")
         return () if can_restore else [f"evaluator: {type(self.evaluator).__name__} has no restore_state"]
 

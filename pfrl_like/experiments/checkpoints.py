@@ -92,6 +92,12 @@ def saved_in(outdir: str) -> list[Saved]:
     return sorted(agents, key=lambda saved: (saved.t, _SUFFIXES.index(saved.path.rpartition("_")[2])), reverse=True)
 
 
+def agents_in(outdir: str) -> list[str]:
+    """Return the paths of the saved agents in a run directory that `load` can read: `best`, then the newest first."""
+    paths = [os.path.join(outdir, "best"), *(saved.path for saved in saved_in(outdir))]
+    return [path for path in paths if has_manifest(path)]
+
+
 class Checkpoints:
     """Saves a run as `<t>_checkpoint` at every multiple of `interval`, and when a callback has called `clock.save()`.
 

@@ -1,7 +1,6 @@
-"""Evaluation of an agent without exploration and learning, and the choice of the evaluation environment."""
+"""Evaluation of an agent without exploration and learning."""
 
 import contextlib
-import copy
 import itertools
 import logging
 import math
@@ -9,7 +8,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,13 @@ import numpy as np
 from pfrl_like.envs.env_states import is_vector, restore_between_episodes, state_between_episodes
 from pfrl_like.envs.make_env import accept_env_ids, open_env
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
+from pfrl_like.experiments.evaluation_env import SHARED_ENV, choose_eval_env
 from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_steps_or_episodes
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import TensorBoardLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.runs.loop import Callback, Clock, run
+from pfrl_like.runs.loop import Callback, Clock, Terminated, run
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import RUN_EVENTS_SUFFIX, SCORES, column_of, directory_lock
 from pfrl_like.runs.secrets import masked
@@ -32,8 +32,6 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
 _Result = tuple[float, int]  # return and length of an episode
-#: `env_choice` of an evaluator that uses the training environment, whose state the source of training steps saves.
-SHARED_ENV = "the training environment"
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
 
 
@@ -241,6 +239,9 @@ class Evaluator:
 
     Attributes:
         max_score: Best mean return so far.
+        repeatable: True to restore the environment if a signal interrupts an evaluation, so that a resumed run can
+            repeat the evaluation with equal numbers. Runners that save checkpoints set this attribute.
+        is_interrupted: True if a signal has interrupted the last evaluation, and the environment has been restored.
         tensorboard: TensorBoard logger. None if `use_tensorboard` is False.
         writes_to: Tuple of the files that the evaluator writes. The runner sets the attribute `error_context` of each
             file, which handles failed writes.
@@ -284,6 +285,7 @@ class Evaluator:
         self.evaluation_hooks, self.save_best_so_far_agent = evaluation_hooks, save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
+        self.repeatable = self.is_interrupted = False
         with directory_lock(self.outdir):
             if moves_files:
                 move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
@@ -334,7 +336,8 @@ class Evaluator:
             The mean return.
         """
         getattr(self.env, "clear_statistics", lambda: None)()
-        with isolated_rng(self.env), _restoring_rng(self.env if self.env_choice.startswith("the training") else None):
+        own_env = self.env if self.env_choice.startswith("the training") else None
+        with self._restoring_after_signal(), isolated_rng(self.env), _restoring_rng(own_env):
             set_random_seed((self._seed + t) % 2**32)  # scores depend neither on training nor on earlier evaluations
             returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
@@ -364,6 +367,26 @@ class Evaluator:
             if self.save_best_so_far_agent:
                 with self._scores.error_context("best"):
                     save_agent(self.agent, "best", self.outdir, self.logger)
+
+    @contextlib.contextmanager
+    def _restoring_after_signal(self) -> Iterator[None]:
+        """Restore the state of the environment after a signal, and set `is_interrupted`.
+
+        The state is not restored if it is in other processes, which the signal may have interrupted, too, if hooks have
+        seen some steps, or if training episodes are running in the environment.
+        """
+        self.is_interrupted, before = False, None
+        if self.repeatable and not self.hooks and self.env_choice != SHARED_ENV:
+            with contextlib.suppress(Exception):  # the user's environment may raise any exception
+                before = state_between_episodes(self.env)
+        try:
+            yield
+        except (KeyboardInterrupt, Terminated):
+            if before is not None and before["envs"] is None:
+                with contextlib.suppress(ValueError), isolated_rng():
+                    restore_between_episodes(self.env, before)
+                    self.is_interrupted = True
+            raise
 
     def saved_state(self) -> dict[str, Any]:
         """Return the state that later scores depend on, except the state of the agent."""
@@ -432,40 +455,6 @@ def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
     return TensorBoardLogger(outdir, step_offset=step_offset, suffix=RUN_EVENTS_SUFFIX)
 
 
-def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[AbstractContextManager[Any], str]:
-    """Choose the evaluation environment: `eval_env`, a new environment, a copy of `env`, or `env` itself.
-
-    Args:
-        env: Training environment.
-        eval_env: Evaluation environment that the user passed. If None, an environment is made from `env`.
-        vector: True if `env` is a vector environment. It is used for evaluation only if it is also passed as
-            `eval_env`, because an evaluation discards its running episodes.
-
-    Returns:
-        A context manager that yields the environment, and a description of the choice. The context manager also closes
-        the environment if the environment was made from a specification.
-
-    Raises:
-        ValueError: If a vector environment can neither be made again from its specification nor be copied.
-    """
-    if eval_env is not None:
-        is_shared = vector and is_same_env(env, eval_env)
-        return contextlib.nullcontext(eval_env), SHARED_ENV if is_shared else "eval_env given"
-    fresh = _make(env)
-    if fresh is not None:
-        _share_running_statistics(env, fresh)
-        return contextlib.closing(fresh), "fresh environment of the same specification"
-    try:
-        copied = copy.deepcopy(env)
-    except Exception as error:  # an environment may contain objects that cannot be copied
-        if vector:
-            text = f"eval_env is None, and env ({type(env).__name__}) cannot be copied ({error!r})"
-            raise ValueError(f"{text}: pass a single or a vector environment as eval_env") from error
-        return contextlib.nullcontext(env), "the training environment, between episodes"
-    _share_running_statistics(env, copied)
-    return contextlib.nullcontext(copied), "deep copy of the training environment"
-
-
 #: Names of arguments of the runners (keys) and of the corresponding arguments of `Evaluator` (values).
 _EVALUATOR_ARGUMENTS = {
     **{name: name for name in ("eval_interval", "evaluation_hooks", "save_best_so_far_agent", "use_tensorboard")},
@@ -510,46 +499,3 @@ def evaluating(
     options = evaluator_options(arguments, max_episode_len)
     with directory_lock(check_directory(arguments["outdir"])), env_context as chosen_env:
         yield lambda t: Evaluator(arguments["agent"], chosen_env, step_offset=t, env_choice=choice, **options)
-
-
-def is_same_env(env: Any, other: Any) -> bool:
-    """True if two environments are the same inside all wrappers. None is no environment."""
-    return other is not None and getattr(other, "unwrapped", other) is getattr(env, "unwrapped", env)
-
-
-def check_apart(env: Any, eval_env: Any) -> None:
-    """Check that the evaluation environment is not the training environment.
-
-    Raises:
-        ValueError: If `eval_env` is `env`, because an evaluation would interrupt the training episode.
-    """
-    if is_same_env(env, eval_env):
-        raise ValueError("eval_env is env: an evaluation would interrupt training; pass another environment")
-
-
-def _make(env: Any) -> Any:
-    """Return a new single environment with the specification and wrappers of `env`; None if this is impossible."""
-    import gymnasium
-
-    spec = getattr(env, "spec", None)
-    if not isinstance(env, gymnasium.Env) or not isinstance(spec, gymnasium.envs.registration.EnvSpec):
-        return None
-    try:
-        fresh = gymnasium.make(spec)
-    except Exception:  # some wrappers cannot be made from a specification
-        return None
-    if fresh.observation_space == env.observation_space and fresh.action_space == env.action_space:
-        return fresh
-    fresh.close()
-    return None
-
-
-def _share_running_statistics(env: Any, eval_env: Any) -> None:
-    """Let the normalising wrappers of `eval_env` use the statistics of `env`'s wrappers, but not update them."""
-    while type(env) is type(eval_env) and hasattr(env, "env"):
-        if hasattr(eval_env, "update_running_mean"):  # gymnasium's flag for updates of the statistics
-            eval_env.update_running_mean = False
-            for name in ("obs_rms", "return_rms"):
-                if hasattr(env, name):
-                    setattr(eval_env, name, getattr(env, name))
-        env, eval_env = env.env, eval_env.env

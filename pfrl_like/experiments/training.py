@@ -15,7 +15,8 @@ from pfrl_like.debug.trace import Trace
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, save_agent, wants_progress
 from pfrl_like.experiments.checkpoints import Checkpoints
-from pfrl_like.experiments.evaluator import Evaluator, is_same_env
+from pfrl_like.experiments.evaluation_env import is_same_env
+from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.hooks import StepHook
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
@@ -28,7 +29,7 @@ from pfrl_like.experiments.runner_arguments import (
     warn_of_no_update,
     warn_of_old_items,
 )
-from pfrl_like.experiments.signals import Interruption
+from pfrl_like.experiments.signals import Interruption, outcome_of
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.processes.supervisor import close_all
@@ -89,7 +90,7 @@ def saving_on_error(
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
         for act in (
-            partial(record.finish, what, clock),
+            partial(record.finish, outcome_of(error, clock.t, checkpoints.state is not None) or what, clock),
             partial(record_crash, error, checkpoints.agent, clock.t, outdir, logger),
             partial(checkpoints.save_interrupted, clock),
             on_error,
@@ -254,7 +255,9 @@ def train(
             source.record()  # type: ignore[attr-defined]
         if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
             evaluator = evaluator(step_offset)
-        board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None
+        board = None
+        if isinstance(evaluator, Evaluator):
+            board, evaluator.repeatable = evaluator.tensorboard, saves
         if moves_files:  # the evaluator has moved its own files
             move_earlier_files(
                 outdir, step_offset, logger,
@@ -309,6 +312,8 @@ def train(
             warn_of_no_update(agent, source, steps, step_offset, logger)
             with saving_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
                 with interruption.training_loop():
+                    if evaluation is not None:
+                        evaluation.finish_tick(clock, [*hooks, checkpoints])
                     run_loop(source, clock, callbacks, checkpoints)
                 if clock.t > step_offset and (text := updates.warning()):
                     logger.warning(text)

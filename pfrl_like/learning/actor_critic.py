@@ -22,6 +22,7 @@ from pfrl_like.learning.compatibility.dry_run import dry_run_critics, dry_run_lo
 from pfrl_like.learning.compatibility.parts import check_distribution, check_explorer
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import critic_loss, value_of
+from pfrl_like.learning.minibatches import steps_for_data
 from pfrl_like.learning.model_outputs import check_one_for_each
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
@@ -267,6 +268,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
         Every `policy_update_delay`-th update also makes a gradient step on the policy's loss.
         """
+        if isinstance(batch, int):
+            raise steps_for_data(batch)
         if batch.action.dtype == torch.float64:  # random actions of NumPy functions have this dtype
             batch = batch.replace(action=batch.action.float())
         if self._overridden_hooks and not self._hooks_of_update.isdisjoint(self._overridden_hooks):

@@ -17,6 +17,7 @@ from pfrl_like.learning.acting import Acting, PolicyActionSelector, check_observ
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
+from pfrl_like.learning.minibatches import steps_for_data
 from pfrl_like.learning.model_outputs import check_outputs
 from pfrl_like.learning.overrides.async_actor_critic import batch_of_steps, learn_from_steps, update_takes_batch
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
@@ -328,6 +329,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Update the parameters with a batch whose observations are features."""
+        if isinstance(batch, int):
+            raise steps_for_data(batch)
         loss, error, stats = self.loss(batch)
         try:
             self._step_shared(loss)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfrl_like.agent import TRAIN
 from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.recurrent_memory import batch_first, burn_in
@@ -257,6 +258,13 @@ def features_of_batch(agent: Any, batch: Batch) -> Batch:
         return batch
     reward, discount, next_row = n_step_returns(batch.reward, batch.discount, batch.lengths, agent.num_steps)
     return batch.replace(reward=reward, discount=discount, next_row=next_row)
+
+
+def steps_for_data(steps: int) -> TypeError:
+    """Return the exception for `learn(steps)`, the call of other libraries, on an agent whose `learn` takes data."""
+    return TypeError(
+        f"learn gets {steps!r}, expected the data of one update; {TRAIN}, or pfrl_like.make(...).train(steps)"
+    )
 
 
 def row_shape_error(batch: Batch) -> ValueError:

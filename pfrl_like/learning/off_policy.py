@@ -22,7 +22,7 @@ from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_trai
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts, check_start
 from pfrl_like.learning.compatibility.spaces import check_dataset, raise_for_unknown_action
 from pfrl_like.learning.critics import Targets
-from pfrl_like.learning.minibatches import features_of_batch, row_shape_error
+from pfrl_like.learning.minibatches import features_of_batch, row_shape_error, steps_for_data
 from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, store_step
@@ -443,6 +443,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         Returns:
             TD errors, [N], and statistics.
         """
+        if isinstance(batch, int):
+            raise steps_for_data(batch)
         if self._compiled is not None:
             overrides.check_not_compiled(self, True)  # methods of the class may have been replaced later
             return self._compiled(batch)

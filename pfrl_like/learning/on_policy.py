@@ -20,7 +20,7 @@ from pfrl_like.learning.acting import Acting, PolicyActionSelector, check_observ
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
 from pfrl_like.learning.compatibility.spaces import check_policy_fits, raise_for_unknown_action
-from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
+from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch, steps_for_data
 from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
@@ -395,6 +395,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         Raises:
             NonFiniteError: If one of these columns contains NaN or infinity.
         """
+        if isinstance(episodes, int):
+            raise steps_for_data(episodes)
         steps = episodes.steps
         with torch.no_grad(), evaluation_mode(self.model):
             distribution, value = self._evaluate(steps.obs, steps.action_mask, episodes.states)

@@ -11,7 +11,7 @@ from pfrl_like.algos.fitting.spaces import check_single_rewards
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.make_env import accept_env_ids
-from pfrl_like.experiments.evaluator import check_apart
+from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers import FileAdapterFactory, LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.runs.loop import Clock, run

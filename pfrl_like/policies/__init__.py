@@ -6,11 +6,12 @@ from pfrl_like.policies.gaussian_policy import (
     GaussianHeadWithFixedCovariance,
     GaussianHeadWithStateIndependentCovariance,
     SquashedGaussianHead,
+    variance_of_log_scale,
 )
 from pfrl_like.policies.softmax_policy import MultiCategoricalHead, SoftmaxCategoricalHead
 
 __all__ = [
     "DeterministicHead", "GaussianHeadWithDiagonalCovariance", "GaussianHeadWithFixedCovariance",
     "GaussianHeadWithStateIndependentCovariance", "MultiCategoricalHead", "SoftmaxCategoricalHead",
-    "SquashedGaussianHead",
+    "SquashedGaussianHead", "variance_of_log_scale",
 ]  # fmt: skip

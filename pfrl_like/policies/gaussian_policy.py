@@ -19,7 +19,7 @@ class GaussianHeadWithStateIndependentCovariance(nn.Module):
     Args:
         action_size: Number of dimensions of actions, n.
         var_type: "spherical" for one variance for all dimensions, or "diagonal" for one variance per dimension.
-        var_func: Function from the parameter `var_param` to variances.
+        var_func: Function from the parameter `var_param` to variances, for example `variance_of_log_scale`.
         var_param_init: Initial value of the parameter, a number or an array [n].
 
     Raises:
@@ -97,6 +97,15 @@ class GaussianHeadWithFixedCovariance(nn.Module):
 def odd_number_of_columns(parameters: Tensor) -> ValueError:
     """Return the exception for an input whose last axis has an odd size."""
     return ValueError(f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n means, then n spreads")
+
+
+def variance_of_log_scale(log_scale: Tensor) -> Tensor:
+    """Return the variance, exp(2 log_scale), for the logarithm of a standard deviation. It may be a head's `var_func`.
+
+    Args:
+        log_scale: Logarithm of the standard deviation, any shape.
+    """
+    return torch.exp(2 * log_scale)
 
 
 def root_of_variance(variance: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from pfrl_like.q_functions.distributional_state_action_q_functions import (
     ImplicitQuantileFCSAQFunction,
     QuantileFCSAQFunction,
 )
-from pfrl_like.q_functions.dueling_dqn import DistributionalDuelingDQN, DuelingDQN
+from pfrl_like.q_functions.dueling_dqn import DistributionalDuelingDQN, DuelingDQN, DuelingStreams
 from pfrl_like.q_functions.quantile_q_functions import (
     CosineBasisLinear,
     FullyParametrizedQFunction,
@@ -39,7 +39,7 @@ from pfrl_like.q_functions.state_q_functions import (
 __all__ = [
     "CosineBasisLinear", "DiscreteActionValueHead", "DistributionalDuelingDQN",
     "DistributionalFCStateQFunctionWithDiscreteAction", "DistributionalSingleModelStateQFunctionWithDiscreteAction",
-    "DistributionalFCSAQFunction", "DropoutFCSAQFunction", "DuelingDQN", "FCBNLateActionSAQFunction",
+    "DistributionalFCSAQFunction", "DropoutFCSAQFunction", "DuelingDQN", "DuelingStreams", "FCBNLateActionSAQFunction",
     "FCBNSAQFunction", "FCLSTMSAQFunction", "FCLateActionSAQFunction", "FCQuadraticStateQFunction", "FCSAQFunction",
     "FCStateQFunctionWithDiscreteAction", "SingleModelStateActionQFunction", "FullyParametrizedFCSAQFunction",
     "FullyParametrizedQFunction", "ImplicitQuantileFCSAQFunction", "ImplicitQuantileQFunction", "QFunctionEnsemble",

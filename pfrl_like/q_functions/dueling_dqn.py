@@ -1,4 +1,4 @@
-"""Dueling networks for stacks of 84x84 frames. They have one stream for V(s) and one for the advantages A(s, a)."""
+"""Dueling networks. They have one stream for the values V(s) and one for the advantages A(s, a)."""
 
 from typing import Any
 
@@ -16,17 +16,40 @@ from pfrl_like.q_functions.state_q_functions import evenly_spaced_atoms
 from pfrl_like.utils.contexts import ignores_training
 
 
-def dueling(value: Tensor, advantage: Tensor) -> Tensor:
+def dueling(value: Tensor, advantage: Tensor, dim: int = 1) -> Tensor:
     """Compute Q = V + A - mean_a A (Wang et al. 2016, arXiv:1511.06581, eq. 9).
 
     Args:
         value: V(s), [B, 1], or [B, 1, n_atoms] for distributions.
         advantage: A(s, a), [B, n_actions] or [B, n_actions, n_atoms].
+        dim: Axis of the actions.
 
     Returns:
         Q(s, a), same shape as `advantage`.
     """
-    return value + advantage - advantage.mean(1, keepdim=True)
+    return value + advantage - advantage.mean(dim, keepdim=True)
+
+
+@ignores_training
+class DuelingStreams(nn.Module):
+    """Last layers of a dueling network: V + A - mean_a A, of any two modules (arXiv:1511.06581, eq. 9).
+
+    Args:
+        advantage: Module from features [B, n] to advantages, for example [B, n_actions] or [B, n_actions, n_atoms].
+        value: Module from features [B, n] to values, of the same shape, but with 1 in place of `n_actions`.
+        dim: Axis of the actions.
+    """
+
+    def __init__(self, advantage: nn.Module, value: nn.Module, dim: int = 1) -> None:
+        super().__init__()
+        self.advantage = advantage
+        self.value = value
+        self.dim = dim
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Return Q-values, or the logits of distributions, of the shape of the advantages."""
+        advantage = fast_forward(self.advantage, hidden)
+        return dueling(fast_forward(self.value, hidden), advantage, self.dim)
 
 
 @ignores_training

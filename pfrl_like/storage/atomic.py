@@ -293,7 +293,7 @@ def remove_stale(directory: str, prefix: str) -> None:
                         if is_old:
                             os.unlink(entry.path)
                     elif is_old or start_time(int(entry.name.rsplit("-", 2)[1])) == -1:
-                        with directory_lock(entry.path, timeout=0.0):  # another machine may use the same process id
+                        with save_lock(entry.path, timeout=0.0):  # another machine may use the same process id
                             shutil.rmtree(entry.path)
 
 
@@ -374,7 +374,7 @@ def read_bounded(path: str, limit: int) -> bytes:
 
 
 @contextlib.contextmanager
-def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
+def save_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
     """Lock a directory, so that no other process or thread saves into it. Without `flock` (POSIX), do nothing.
 
     The lock creates no file. The lock is released at the end of the context, even if a process that was forked inside

@@ -115,7 +115,7 @@ def save_directory(
 
     if os.path.lexists(directory) or not _save_new(directory, save):
         atomic.make_directory(directory)
-        with atomic.directory_lock(directory):
+        with atomic.save_lock(directory):
             save(directory)
 
 
@@ -128,7 +128,7 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
     try:
         with atomic.named_errors(directory, "created"):
             os.mkdir(folder)
-        with atomic.directory_lock(folder):  # without the lock, other processes would remove this directory
+        with atomic.save_lock(folder):  # without the lock, other processes would remove this directory
             try:
                 save(folder)
             finally:

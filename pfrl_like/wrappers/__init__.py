@@ -8,10 +8,12 @@ from pfrl_like.wrappers.normalize_action_space import NormalizeActionSpace
 from pfrl_like.wrappers.randomize_action import RandomizeAction
 from pfrl_like.wrappers.render import Render
 from pfrl_like.wrappers.scale_reward import ScaleReward
+from pfrl_like.wrappers.select_features import SelectFeatures
 from pfrl_like.wrappers.vector_frame_stack import VectorEnvWrapper, VectorFrameStack
 from pfrl_like.wrappers.wrapper import Wrapper
 
 __all__ = [
     "CastObservation", "CastObservationToFloat32", "ContinuingTimeLimit", "Monitor", "NormalizeActionSpace",
-    "RandomizeAction", "Render", "ScaleReward", "VectorEnvWrapper", "VectorFrameStack", "Wrapper", "atari_wrappers",
+    "RandomizeAction", "Render", "ScaleReward", "SelectFeatures", "VectorEnvWrapper", "VectorFrameStack", "Wrapper",
+    "atari_wrappers",
 ]  # fmt: skip

@@ -203,8 +203,8 @@ def head_of(spaces: Spaces, head: Head) -> tuple[int, list[Any]]:
     Args:
         spaces: Spaces of the environment.
         head: "squashed" for a Gaussian squashed by tanh, "gaussian" for a Gaussian whose mean is bounded by tanh and
-            whose variance is the same in all states, "deterministic" for actions bounded by tanh, or "categorical" for
-            discrete actions.
+            whose standard deviation is the exponential of a parameter, "deterministic" for actions bounded by tanh, or
+            "categorical" for discrete actions.
     """
     policies = parts.policies
     if head == "categorical":
@@ -214,7 +214,7 @@ def head_of(spaces: Spaces, head: Head) -> tuple[int, list[Any]]:
         return 2 * size, [policies.SquashedGaussianHead()]
     if head == "deterministic":
         return size, [parts.nn.Tanh(), policies.DeterministicHead()]
-    gaussian = policies.GaussianHeadWithStateIndependentCovariance(size, "diagonal", parts.torch.exp)
+    gaussian = policies.GaussianHeadWithStateIndependentCovariance(size, "diagonal", policies.variance_of_log_scale)
     return size, [parts.nn.Tanh(), gaussian]
 
 

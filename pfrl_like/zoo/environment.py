@@ -10,9 +10,14 @@ from pfrl_like.envs.env_states import is_vector
 from pfrl_like.envs.make_env import make_env
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.zoo.builder import Spaces
-from pfrl_like.zoo.composition import Call, Given, Name, evaluate, parts
+from pfrl_like.zoo.composition import Call, Given, Name, evaluate, names_of, parts
 from pfrl_like.zoo.networks import says_channels_last
 from pfrl_like.zoo.presets import is_atari
+
+#: Settings of training that only games of Atari have.
+_OF_GAMES = ("frame_stack", "episode_life", "clip_rewards")
+#: Frames of a game for which an action is repeated.
+_FRAME_SKIP = 4
 
 
 def base_of(env: Any, given: dict[str, Any]) -> tuple[Call | None, Any, str]:
@@ -26,7 +31,7 @@ def base_of(env: Any, given: dict[str, Any]) -> tuple[Call | None, Any, str]:
         The call, or None if `env` is an environment; the environment that was made, or `env`; its id or class.
 
     Raises:
-        ValueError: If the environment is a vector environment, has no spaces, or is an Atari game by its id.
+        ValueError: If the environment is a vector environment, or has no spaces.
         TypeError: If `env` is none of these.
     """
     base: Call | None = None
@@ -35,12 +40,8 @@ def base_of(env: Any, given: dict[str, Any]) -> tuple[Call | None, Any, str]:
             f"env is the EnvSpec of {env.id}, expected an id or a function: pass lambda: gymnasium.make(spec)"
         )
     if isinstance(env, str):
-        if is_atari(env):
-            raise ValueError(
-                f"env is {env!r}, but `make` does not compose the wrappers of Atari games: see examples/atari, or pass "
-                "a function that makes the game with wrappers.atari_wrappers"
-            )
-        base, made = parts.envs.make_env(env), make_env(env)
+        made = make_env(env)  # without the package of the games, the error names the extra
+        base = parts.atari_wrappers.make_atari(env) if is_atari(env) else parts.envs.make_env(env)
     elif callable(env) and (isinstance(env, type) or not hasattr(env, "step")):
         base, given["env_fn"] = Given("env_fn")(), env
         made = env()
@@ -60,13 +61,39 @@ def base_of(env: Any, given: dict[str, Any]) -> tuple[Call | None, Any, str]:
     return base, made, env if isinstance(env, str) else getattr(spec, "id", None) or type(made).__name__
 
 
-def wrappers_of(env: Any, training: Mapping[str, Any]) -> tuple[list[Call], Spaces, list[str]]:
-    """Return the wrappers of an environment, the spaces of the wrapped environment, and notes about both."""
+def wrappers_of(
+    base_env: Call | None, env: Any, training: Mapping[str, Any], usual: Mapping[str, Any]
+) -> tuple[list[Call], Spaces, list[str]]:
+    """Return the wrappers that an environment has in training and in evaluations.
+
+    Args:
+        base_env: Call that makes an environment. None if the caller passes an environment.
+        env: An environment.
+        training: All settings of training.
+        usual: The same settings without those of the caller.
+
+    Returns:
+        The wrappers, the spaces of the wrapped environment, and notes about both.
+
+    Raises:
+        ValueError: If the caller passes a setting of Atari games for another environment.
+    """
     wrappers, notes = [], []
+    if _is_game(base_env):
+        wrappers.append(parts.atari_wrappers.WarpFrame(Given("env"), channel_order="chw"))
+        if (n_frames := training["frame_stack"]) > 1:
+            wrappers.append(parts.atari_wrappers.FrameStack(Given("env"), n_frames, channel_order="chw"))
+    elif changed := [name for name in _OF_GAMES if training[name] != usual[name]]:
+        raise ValueError(
+            f"{changed[0]} is {training[changed[0]]!r}, but env is no id of an Atari game, such as 'ALE/Pong-v5': "
+            "leave it out, and wrap the environment in a function that makes it"
+        )
+    if training["select_features"] is not None:
+        wrappers.append(parts.wrappers.SelectFeatures(Given("env"), **training["select_features"]))
     if training["float32_observations"] and _has_float64(env.observation_space):
         wrappers.append(parts.wrappers.CastObservationToFloat32(Given("env")))
         notes.append("Observations of float64 are cast to float32.")
-    if says_channels_last(env.observation_space):
+    if not _is_game(base_env) and says_channels_last(env.observation_space):
         notes.append("Images have their channels last: the first layer turns them to the front.")
     if training["rescale_actions"] and _needs_rescaling(env.action_space):
         wrappers.append(parts.wrappers.NormalizeActionSpace(Given("env")))
@@ -76,8 +103,30 @@ def wrappers_of(env: Any, training: Mapping[str, Any]) -> tuple[list[Call], Spac
     return wrappers, Spaces(env.observation_space, env.action_space), notes
 
 
+def training_wrappers_of(base_env: Call | None, training: Mapping[str, Any]) -> list[Call]:
+    """Return the wrappers of an environment in training, inside of the others.
+
+    Args:
+        base_env: Call that makes an environment. None if the caller passes an environment.
+        training: All settings of training.
+    """
+    wrappers = []
+    if _is_game(base_env) and training["episode_life"]:
+        wrappers.append(parts.atari_wrappers.EpisodicLifeEnv(Given("env")))
+    if _is_game(base_env) and training["clip_rewards"]:
+        wrappers.append(parts.atari_wrappers.ClipRewardEnv(Given("env")))
+    if training["reward_scale"] != 1:
+        wrappers.append(parts.wrappers.ScaleReward(Given("env"), training["reward_scale"]))
+    return wrappers
+
+
+def _is_game(base_env: Call | None) -> bool:
+    """True if a call makes an Atari game."""
+    return base_env is not None and names_of(base_env._function) == ["atari_wrappers.make_atari"]
+
+
 def with_time_limit(base_env: Call | None, limit: int | None) -> Call | None:
-    """Return the call that makes an environment, with a time limit unless it is None.
+    """Return the call that makes an environment, with a time limit in steps of the agent, unless it is None.
 
     Raises:
         ValueError: If the environment is not made from an id.
@@ -86,7 +135,8 @@ def with_time_limit(base_env: Call | None, limit: int | None) -> Call | None:
         return base_env
     if base_env is None or not isinstance(base_env._function, Name):
         raise ValueError(f"max_episode_steps is {limit}, expected None, because only environments with an id have one")
-    return Call(base_env._function, base_env._args, {"max_episode_steps": limit})
+    argument = {"max_frames": _FRAME_SKIP * limit} if _is_game(base_env) else {"max_episode_steps": limit}
+    return Call(base_env._function, base_env._args, argument)
 
 
 def _has_float64(space: Any) -> bool:

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import CheckpointError, MissingDependencyError
+from pfrl_like.experiments.checkpoints import agents_in
 from pfrl_like.explorers import Greedy
 from pfrl_like.gpu import resolve_device
 from pfrl_like.preprocessing.features import rows_of_stack
@@ -38,6 +39,8 @@ _MAX_OPERATIONS = 10_000
 #: Maximum integer in a composition's networks.
 _MAX_INT = 1 << 22
 _TO_TRAIN = "To train, construct the agent again and call its method load(directory)"
+#: Number of agents of a run that an error names.
+_SHOWN = 5
 #: Number of observations that `predict` passes to the agent at once.
 _CHUNK = 1_024
 
@@ -213,13 +216,17 @@ def load_agent(
         device: Device of the networks. Ignored if `make_agent` is given, and by A3C and ACER.
 
     Raises:
-        CheckpointError: If the directory has no complete saved agent, or no composition and `make_agent` is None; or if
-            the composition is invalid, needs objects that are not in `given`, or does not match the other files.
+        CheckpointError: If the directory has no complete saved agent (of a run directory, the message names the
+            agents), or no composition and `make_agent` is None; or if the composition is invalid, needs objects that
+            are not in `given`, or does not match the other files.
         ValueError: If `given` has unknown names, if `make_agent` and `given` are both given, or if the device is not
             available.
         TypeError: If `make_agent` does not return an agent that can load a directory.
     """
     path = os.fspath(directory)
+    if not has_manifest(path) and (agents := [*map(os.path.basename, agents_in(path))]):
+        found = ", ".join(agents[:_SHOWN] + (["..."] if len(agents) > _SHOWN else []))
+        raise CheckpointError(path, f"is the directory of a run: pass that of one of its agents ({found})")
     resolved = resolve_device(None, device)
     if make_agent is not None and given:
         text = "given is the objects of a composition, and make_agent uses no composition: pass only one of them"

@@ -1,6 +1,6 @@
 """`make`: an agent and its environments in one line, composed of the parts that a script would compose."""
 
-import difflib
+import copy
 import functools
 import inspect
 import json
@@ -11,15 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import new_run_directory
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.learning.compatibility.parts import check_kinds
+from pfrl_like.random_streams.streams import isolated_rng
+from pfrl_like.storage.attributes import MAX_COMPOSITION
+from pfrl_like.storage.json_file import dump_json
+from pfrl_like.utils.checks import check_counts, nearest_names
 from pfrl_like.utils.random_seed import set_random_seed
-from pfrl_like.zoo.agents import Recipe, find_agent
+from pfrl_like.zoo.agents import Recipe, check_actions, find_agent
 from pfrl_like.zoo.builder import Spaces
-from pfrl_like.zoo.composition import Call, Expression, Given, as_value, evaluate, parts, to_json
-from pfrl_like.zoo.environment import base_of, with_time_limit, wrappers_of
+from pfrl_like.zoo.composition import Call, Expression, Given, as_value, evaluate, from_json, parts, to_json
+from pfrl_like.zoo.environment import base_of, training_wrappers_of, with_time_limit, wrappers_of
 from pfrl_like.zoo.plan import Plan, call_with, make_dataset
-from pfrl_like.zoo.presets import TRAINING, is_of_other_environment, preset
+from pfrl_like.zoo.presets import TRAINING, preset
 from pfrl_like.zoo.script import script
 from pfrl_like.zoo.training import check_training, has_epsilon, runner_of
 
@@ -70,13 +75,18 @@ class Made:
 
         Returns:
             The result of the runner: the agent and a list of the evaluations, or as the runner documents.
+
+        Raises:
+            TypeError: If the runner has no such argument. The message contains the most similar one.
         """
         steps = self.plan.steps if steps is None else steps
         check_counts(1, steps=steps)
         runner, recipe = evaluate(self.plan.train._function, {}), find_agent(self.plan.agent_name)[1]
-        for name in options.keys() - inspect.signature(runner).parameters.keys():
+        known = [*inspect.signature(runner).parameters]
+        for name in [name for name in options if name not in known]:
             if name in recipe.keywords():
                 raise TypeError(f"{name} is no argument of train, but a setting of the agent: pass it to make")
+            raise TypeError(f"train has no argument {name!r}{nearest_names(name, known)}")
         torch.set_num_threads(self.plan.threads)
         set_random_seed(self.plan.seed)
         if outdir is None:
@@ -124,9 +134,11 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
 
     Raises:
         ValueError: If there is no such agent or environment, the agent does not fit the environment's spaces, or a
-            setting of training is out of range or not read.
+            setting of training is out of range or not read. If observations or actions do not fit a module that is
+            passed. If the settings are too large to be saved beside the agent.
         TypeError: If a setting is unknown (the message contains the most similar one), or has no effect beside the
-            others, for example `lr` beside `optimizer`.
+            others, for example `lr` beside `optimizer`. If a setting that stands for a module is no module, or if the
+            output of a module has the wrong type.
     """
     check_counts(0, seed=seed)
     check_counts(1, threads=threads)
@@ -135,11 +147,12 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
     given: dict[str, Any] = {}
     env, variant = _without_variant(env)
     base_env, made, env_name = base_of(env, given)
+    check_actions(name, recipe, made.action_space)
     usual = {**preset(name, env_name + variant, Spaces(made.observation_space, made.action_space)), **recipe.settings}
     usual_training = {**TRAINING, **{key: usual.pop(key) for key in [*usual] if key in TRAINING}}
     training = usual_training | {key: value for key, value in settings.items() if key in TRAINING}
     check_training(recipe, training, usual_training)
-    wrappers, spaces, notes = wrappers_of(made, training)
+    wrappers, spaces, notes = wrappers_of(base_env, made, training, usual_training)
     if base_env is None:
         notes += _adapt_to_one_env(recipe, settings, training)
     else:
@@ -153,12 +166,13 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
             n_processes = settings["num_processes"]
             raise ValueError(f"num_processes is {n_processes!r}, expected n_envs, which is {training['n_envs']}")
     own = {key: value for key, value in settings.items() if key not in TRAINING}
+    check_kinds({key: own[key] for key in MODULES & own.keys() if not isinstance(own[key], Expression | None)}, {})
     values = {key: _value(key, value, given) for key, value in {**usual, **own}.items()}
     composed = recipe.build(recipe.class_name, spaces, **values)
     _check_effects(recipe, spaces, composed, values, {key: usual[key] for key in usual.keys() & own.keys()}, own)
     if training["anneal_epsilon"] and not usual_training["anneal_epsilon"] and not has_epsilon(composed):
         raise ValueError("anneal_epsilon is True, but the explorer has no epsilon that falls: leave it out")
-    scale = 1 if recipe.runner == "offline" else training["reward_scale"]
+    training_wrappers = [] if recipe.runner == "offline" else training_wrappers_of(base_env, training)
     n_envs = 0 if recipe.runner != "online" else training["n_envs"]
     plan = Plan(
         agent_name=name,
@@ -168,41 +182,35 @@ def make(agent: str, env: Any, *, seed: int = 0, threads: int = 1, dataset: Any 
         steps=training["steps"],
         base_env=with_time_limit(base_env, training["max_episode_steps"]),
         wrappers=wrappers,
-        training_wrappers=[] if scale == 1 else [parts.wrappers.ScaleReward(Given("env"), scale)],
+        training_wrappers=training_wrappers,
         n_envs=n_envs if n_envs > 1 else 0,
         dataset=data,
         agent=composed,
-        train=runner_of(recipe, composed, training, base_env is not None or data is not None or scale != 1),
+        train=runner_of(recipe, composed, training, bool(base_env or data is not None or training_wrappers)),
         notes=notes,
     )
-    return Made(plan, given, {**training, **usual, **own})
+    _check_size(plan, values)
+    result = Made(plan, given, {**training, **usual, **own})
+    if plan.objects():
+        _dry_run(result.agent, spaces)
+    return result
 
 
-#: Other libraries' names of settings.
-_SYNONYMS = {
-    "learning_rate": "lr", "discount": "gamma", "batch_size": "minibatch_size", "buffer_size": "capacity",
-    "net_arch": "hidden_sizes", "hidden_units": "hidden_sizes", "total_timesteps": "steps", "n_steps": "steps",
-    "learning_starts": "replay_start_size", "tau": "soft_update_tau", "ent_coef": "entropy_coef",
-}  # fmt: skip
+#: Settings that stand for a module.
+MODULES = {"imitator", "model", "policy", "q_func", "q_func1", "q_func2", "q_function", "v_func", "vf"}
 
 
 def _check_settings(name: str, recipe: Recipe, settings: Mapping[str, Any]) -> None:
     known = [*recipe.keywords(), *TRAINING]
     for key in settings:
         if key not in known:
-            nearest = difflib.get_close_matches(_SYNONYMS.get(key, key), known, n=1, cutoff=0.0)[0]
-            raise TypeError(f"{name} has no setting {key!r}; the nearest is {nearest!r}. Settings: {', '.join(known)}")
+            raise TypeError(f"{name} has no setting {key!r}{nearest_names(key, known)}. Settings: {', '.join(known)}")
 
 
 def _without_variant(env: Any) -> tuple[Any, str]:
     """Return the environment, and the end "@..." of an id that names a variant of the preset."""
     if not isinstance(env, str):
         return env, ""
-    if is_of_other_environment(env):
-        raise ValueError(
-            f"env is {env!r}, a preset for another environment than {env.partition('@')[0]}: pass a function that "
-            "makes the environment, and the settings as arguments"
-        )
     env_id, at, variant = env.partition("@")
     return env_id, at + variant
 
@@ -246,6 +254,28 @@ def _check_effects(
         if other == to_json(composed):
             beside = f"{recipe.class_name} beside {', '.join(passed)}"
             raise TypeError(f"{key} is {own[key]!r:.80}, but has no effect on {beside}: leave it out")
+
+
+def _check_size(plan: Plan, values: Mapping[str, Any]) -> None:
+    """Raise an error if the agent could not be saved and loaded with its composition, for example of large lists."""
+    try:
+        dump_json(plan.to_json(), "", MAX_COMPOSITION)
+        from_json(to_json(plan.agent))
+    except ValueError as error:
+        text = error.reason if isinstance(error, CheckpointError) else error
+        largest = max(values, key=lambda name: len(_plain(values[name]) or ""))
+        raise ValueError(
+            f"{largest} is too large to be saved with the agent, whose composition {text}: pass a module that contains "
+            f"the numbers, for example policy=module, or leave {largest} out"
+        ) from error
+
+
+def _dry_run(agent: Any, spaces: Spaces) -> None:
+    """Raise an error if an observation and the actions do not fit the agent. No random stream changes."""
+    space = copy.deepcopy(spaces.obs)
+    space.seed(0)
+    with isolated_rng():
+        agent.dry_run(space.sample(), spaces.action)
 
 
 def _moments(dataset: Any) -> dict[str, list[float]]:

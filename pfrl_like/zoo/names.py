@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 _OF_AGENTS = {
     "torch.nn": """BatchNorm1d Conv2d Embedding Flatten GELU GRU Identity LayerNorm Linear ModuleList ReLU Sequential
         SiLU Softmax Tanh Unflatten""",
-    "torch": "exp linspace optim.Adam",
+    "torch": "linspace optim.Adam",
     "pfrl_like.nn": """Branched ConcatObsAndAction ConditionalVAE DictEncoder EmpiricalNormalization
         FactorizedNoisyLinear ObsEncoder RecurrentBranched RecurrentSequential ReturnConditionedTransformer Standardize
         ToFloat""",
@@ -20,9 +20,9 @@ _OF_AGENTS = {
         acer.ACERContinuousActionHead""",
     "pfrl_like.explorers": "AdditiveGaussian Greedy LinearDecayEpsilonGreedy",
     "pfrl_like.policies": """DeterministicHead GaussianHeadWithStateIndependentCovariance MultiCategoricalHead
-        SoftmaxCategoricalHead SquashedGaussianHead""",
+        SoftmaxCategoricalHead SquashedGaussianHead variance_of_log_scale""",
     "pfrl_like.q_functions": """CosineBasisLinear DiscreteActionValueHead
-        DistributionalSingleModelStateQFunctionWithDiscreteAction FullyParametrizedQFunction
+        DistributionalSingleModelStateQFunctionWithDiscreteAction DuelingStreams FullyParametrizedQFunction
         ImplicitQuantileQFunction QuantileSingleModelStateQFunctionWithDiscreteAction RecurrentImplicitQuantileQFunction
         fqf_parameter_groups""",
     "pfrl_like.replay_buffers": """EpisodicReplayBuffer PrioritizedEpisodicReplayBuffer PrioritizedReplayBuffer
@@ -36,7 +36,8 @@ _OF_SCRIPTS = {
     "pfrl_like.experiments": """ScheduleHook train_agent_async train_agent_batch_with_evaluation train_agent_offline
         train_agent_with_evaluation""",
     "pfrl_like.utils": "set_random_seed",
-    "pfrl_like.wrappers": """CastObservationToFloat32 NormalizeActionSpace ScaleReward""",
+    "pfrl_like.wrappers": "CastObservationToFloat32 NormalizeActionSpace ScaleReward SelectFeatures",
+    "pfrl_like.wrappers.atari_wrappers": "ClipRewardEnv EpisodicLifeEnv FrameStack WarpFrame make_atari",
 }  # fmt: skip
 
 

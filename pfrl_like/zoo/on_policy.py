@@ -205,7 +205,7 @@ def _policy(layers: Layers, spaces: Spaces) -> Any:
         size, head = spaces.n_actions(), heads.SoftmaxCategoricalHead()
     elif kind == "box":
         size = spaces.action_size()
-        head = heads.GaussianHeadWithStateIndependentCovariance(size, "diagonal", parts.torch.exp)
+        head = heads.GaussianHeadWithStateIndependentCovariance(size, "diagonal", heads.variance_of_log_scale)
     else:
         choices = numbers_of_choices(spaces.action)
         size, head = sum(choices), heads.MultiCategoricalHead(choices)

@@ -27,7 +27,7 @@ class Plan:
         steps: Number of training steps.
         base_env: Call that makes an environment. None if the caller passes an environment.
         wrappers: Calls that wrap the environment `Given("env")`, in order.
-        training_wrappers: Further ones that the evaluation environment does not have.
+        training_wrappers: Calls that come before them in training, but not in evaluations.
         n_envs: Number of environments that are stepped together. 0 for one environment that is no vector.
         dataset: Composition of the dataset of an offline agent. None for the others.
         agent: Composition of the agent.
@@ -77,7 +77,7 @@ class Plan:
             test: True for an environment for evaluation.
         """
         env = evaluate(Given("env") if self.base_env is None else self.base_env, given)
-        for wrapper in [*self.wrappers, *([] if test else self.training_wrappers)]:
+        for wrapper in [*([] if test else self.training_wrappers), *self.wrappers]:
             env = evaluate(wrapper, {"env": env})
         return make_env(env, seed=seed)
 

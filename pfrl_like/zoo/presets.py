@@ -51,6 +51,10 @@ TRAINING: dict[str, Any] = {
     "rescale_actions": True,  # True for actions in [-1, 1], whatever the environment's bounds
     "float32_observations": True,  # True to cast observations of float64
     "standardize_observations": False,  # True for mean 0 and standard deviation 1 in the data of an offline agent
+    "select_features": None,  # arguments of `SelectFeatures`; None for all numbers of the observations
+    "frame_stack": 4,  # frames of an observation, in Atari games
+    "episode_life": True,  # True to end an episode when a life is lost, in the training in Atari games
+    "clip_rewards": True,  # True for the signs of the rewards, in the training in Atari games
     "max_episode_steps": None,  # time limit in place of the environment's
     "eval_n_episodes": 10,  # episodes of each evaluation
 }
@@ -114,12 +118,7 @@ def score_of(agent: str, env_id: str | None) -> dict[str, Any] | None:
 
 def is_tuned(agent: str, env_id: str | None) -> bool:
     """Return True if there are scores of the preset of the agent for this very environment, see `score_of`."""
-    return score_of(agent, env_id) is not None and not is_of_other_environment(env_id or "")
-
-
-def is_of_other_environment(env_id: str) -> bool:
-    """True if `env_id` is a variant for another environment than the one that its id makes."""
-    return any(env_id in _file(family).get("other_environments", ()) for family in _families())
+    return score_of(agent, env_id) is not None
 
 
 def is_atari(env_id: str) -> bool:

@@ -34,10 +34,10 @@ def _env_function(plan: Plan) -> list[str]:
         seeded = Call(base._function, base._args, {"seed": Given("seed"), **base._kwargs})
         return _function("make_env", ["seed", "test=False"], statements(seeded, "return "))
     body = [] if base is None else statements(base, "env = ")
-    body += [line for wrapper in plan.wrappers for line in statements(wrapper, "env = ")]
     if plan.training_wrappers:
         inner = [line for wrapper in plan.training_wrappers for line in statements(wrapper, "env = ")]
         body += ["if not test:", *(_INDENT + line for line in inner)]
+    body += [line for wrapper in plan.wrappers for line in statements(wrapper, "env = ")]
     body.append("return envs.make_env(env, seed=seed)")
     return _function("make_env", [*plan.env_objects(), "seed", "test=False"], body)
 

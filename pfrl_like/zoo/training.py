@@ -13,6 +13,8 @@ _READ_BY = {
     "n_envs": ("online",),
     "processes": ("async",),
     "reward_scale": ("online", "async"),
+    "episode_life": ("online", "async"),
+    "clip_rewards": ("online", "async"),
     "standardize_observations": ("offline",),
 }
 
@@ -29,14 +31,18 @@ def check_training(recipe: Recipe, training: Mapping[str, Any], usual: Mapping[s
         ValueError: If a value is out of range, or the caller passes a setting that training does not read.
         TypeError: If a value has the wrong type.
     """
-    check_counts(1, **{name: training[name] for name in ("steps", "n_envs", "processes", "eval_n_episodes")})
+    counts = ("steps", "n_envs", "processes", "frame_stack", "eval_n_episodes")
+    check_counts(1, **{name: training[name] for name in counts})
     check_counts(1, optional=True, max_episode_steps=training["max_episode_steps"])
     check_numbers(0.0, lr_hold=training["lr_hold"], reward_scale=training["reward_scale"])
-    names = ("anneal_epsilon", "rescale_actions", "float32_observations", "standardize_observations")
-    check_flags(**{name: training[name] for name in names})
+    flags = ("anneal_epsilon", "rescale_actions", "float32_observations", "standardize_observations")
+    check_flags(**{name: training[name] for name in (*flags, "episode_life", "clip_rewards")})
     decay, hold, scale = training["lr_decay"], training["lr_hold"], training["reward_scale"]
     if decay not in ("none", "linear"):
         raise ValueError(f"lr_decay is {decay!r}, expected 'none' or 'linear'")
+    if not isinstance(training["select_features"], Mapping | None):
+        expected = "a dict of the arguments of SelectFeatures, or None"
+        raise TypeError(f"select_features is {training['select_features']!r:.80}, expected {expected}")
     if hold >= 1:
         raise ValueError(f"lr_hold is {hold!r}, expected a share of the steps, from 0 to less than 1")
     if scale == 0:

@@ -1,10 +1,12 @@
 """Builders of DQN and its variants."""
 
+import dataclasses
 import math
 from typing import Any
 
+from pfrl_like.utils.checks import check_flags
 from pfrl_like.zoo.builder import Spaces, compose_agent, make_adam, make_buffer
-from pfrl_like.zoo.composition import Given, parts
+from pfrl_like.zoo.composition import Given, parts, variable
 from pfrl_like.zoo.networks import Layers, in_sequence
 
 _heads = parts.q_functions
@@ -19,6 +21,8 @@ def q_learning(
     layer_norm: bool = False,
     noise: float | None = None,
     recurrent: bool = False,
+    dueling: bool = False,
+    stream_sizes: Any = (),
     standardize: Any = None,
     n_atoms: int = 51,
     v_min: float = -100.0,
@@ -53,8 +57,11 @@ def q_learning(
         activation: One of `networks.ACTIVATIONS`.
         layer_norm: True to normalise the hidden layers.
         noise: Initial scale of noisy linear layers (arXiv:1706.10295), which explore in place of epsilon-greedy. None
-            for layers without noise.
+            for layers without noise. In a dueling network, only the layers of the two streams are noisy.
         recurrent: True for a GRU in place of the last hidden layer. The replay buffer then has episodes.
+        dueling: True for a dueling network (arXiv:1511.06581): two streams after the hidden layers, one for advantages
+            and one for values.
+        stream_sizes: Sizes of further hidden layers in each of the two streams.
         standardize: Layer that standardises observations, for example `Standardize`. None for observations as they are.
         n_atoms: Number of returns of a categorical Q-function (arXiv:1707.06887).
         v_min: Lowest return of a categorical Q-function.
@@ -79,16 +86,23 @@ def q_learning(
         replay_buffer: Composition in place of the default replay buffer.
         explorer: Composition in place of the default explorer.
         **arguments: Other arguments of the agent.
+
+    Raises:
+        ValueError: If the actions are not Discrete, or `stream_sizes` is not empty although `dueling` is False.
     """
     n_actions = spaces.n_actions()
+    check_flags(dueling=dueling)
+    if stream_sizes and not dueling:
+        raise ValueError(f"stream_sizes is {stream_sizes!r:.80}, but dueling is False: set dueling=True")
     if q_function is None:
         options = {"noise": noise, "recurrent": recurrent, "standardize": standardize}
         layers = Layers(hidden_sizes, activation, layer_norm, **options)
-        body = layers.body(spaces.obs)
+        body = (dataclasses.replace(layers, noise=None) if dueling else layers).body(spaces.obs)
         hidden, size = body.layers, body.size
+        after = dataclasses.replace(layers, hidden_sizes=stream_sizes, recurrent=False)
         if "IQN" in name or name == "FQF":
             embedding = in_sequence([_heads.CosineBasisLinear(n_cosines, size), parts.nn.ReLU()])
-            last = layers.linear(size, n_actions)
+            last = in_sequence(_outputs(after, size, (n_actions,), dueling))
             if name == "FQF":
                 proposal = parts.nn.Linear(size, n_fractions)
                 q_function = _heads.FullyParametrizedQFunction(
@@ -99,19 +113,17 @@ def q_learning(
                 psi = layers.sequence(hidden)
                 q_function = getattr(_heads, kind)(psi, embedding, last)
         elif name.startswith("Categorical"):
-            outputs = [layers.linear(size, n_actions * n_atoms), parts.nn.Unflatten(-1, (n_actions, n_atoms))]
-            model = in_sequence([*outputs, parts.nn.Softmax(-1)])
+            model = in_sequence([*_outputs(after, size, (n_actions, n_atoms), dueling), parts.nn.Softmax(-1)])
             returns = parts.torch.linspace(v_min, v_max, n_atoms)
             last = _heads.DistributionalSingleModelStateQFunctionWithDiscreteAction(model, returns)
             q_function = layers.sequence([*hidden, last])
         elif name == "QRDQN":
-            shape = n_quantiles, n_actions
-            outputs = [layers.linear(size, math.prod(shape)), parts.nn.Unflatten(-1, shape)]
-            last = _heads.QuantileSingleModelStateQFunctionWithDiscreteAction(in_sequence(outputs))
+            quantiles = in_sequence(_outputs(after, size, (n_quantiles, n_actions), dueling, dim=2))
+            last = _heads.QuantileSingleModelStateQFunctionWithDiscreteAction(quantiles)
             q_function = layers.sequence([*hidden, last])
         else:
             head = _heads.DiscreteActionValueHead()
-            q_function = layers.sequence([*hidden, layers.linear(size, n_actions), head])
+            q_function = layers.sequence([*hidden, *_outputs(after, size, (n_actions,), dueling), head])
     if optimizer is None:
         params = q_function.parameters()
         if name == "FQF":
@@ -138,3 +150,23 @@ def q_learning(
         explorer=explorer,
         **arguments,
     )
+
+
+def _outputs(layers: Layers, size: int, shape: tuple[int, ...], dueling: bool, dim: int = 1) -> list[Any]:
+    """Return the last layers of a Q-function.
+
+    Args:
+        layers: How the layers are made. Its hidden layers come first.
+        size: Number of features.
+        shape: Shape of the outputs of one state.
+        dueling: True for two streams.
+        dim: Axis of the actions in the outputs of a batch of states, [B, *shape].
+    """
+    if dueling:
+        of_values = (*shape[: dim - 1], 1, *shape[dim:])
+        advantage = variable("advantage", in_sequence(_outputs(layers, size, shape, dueling=False)))
+        value = variable("value", in_sequence(_outputs(layers, size, of_values, dueling=False)))
+        return [_heads.DuelingStreams(advantage, value, **({} if dim == 1 else {"dim": dim}))]
+    hidden, size = layers.hidden(size)
+    unflatten = [parts.nn.Unflatten(-1, shape)] if len(shape) > 1 else []
+    return [*hidden, layers.linear(size, math.prod(shape)), *unflatten]

@@ -1,5 +1,7 @@
 """Tiny spaces and an environment of any spaces, for tests of composed agents; a composition as a script."""
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -74,3 +76,20 @@ def drive(agent: Any, env: RandomEnv, n_steps: int = 7) -> None:
         agent.observe(seen, reward, ends, False)
     with agent.eval_mode():
         assert env.action_space.contains(agent.act(seen))
+
+
+def digest(agent: Any) -> str:
+    """Checksum of the parameters of all modules."""
+    total = hashlib.sha256()
+    for name in agent.saved_attributes:
+        if isinstance(module := getattr(agent, name), nn.Module):
+            for key, value in sorted(module.state_dict().items()):
+                total.update(key.encode() + value.numpy().tobytes())
+    return total.hexdigest()
+
+
+def run_script(made: Any, outdir: Path | None, steps: int, *objects: Any) -> Any:
+    """The agent of the printed script."""
+    scope: dict[str, Any] = {"__name__": "script"}
+    exec(made.script(), scope)
+    return scope["main"](*objects, steps=steps, outdir=outdir)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import pfrl_like
 from pfrl_like import agents
 from pfrl_like.agent import Agent, AsyncAgent, AttributeSavingMixin, BatchAgent
 from pfrl_like.errors import CheckpointError, NonFiniteError
@@ -444,6 +445,15 @@ def test_a_users_class_may_have_the_methods_that_agents_lack() -> None:
         AttributeError, match=r"^Echo has no learn: to train it .* use experiments.train_agent\(agent, "
     ):
         Echo().learn(10)
+
+
+@pytest.mark.parametrize("name", ["dqn", "sac", "td3", "ppo", "a2c", "trpo", "a3c", "acer"])
+def test_learn_of_a_number_of_steps_names_the_way_to_train(name: str) -> None:
+    env = "CartPole-v1" if name in ("dqn", "a3c", "acer") else "Pendulum-v1"
+    agent = pfrl_like.make(name, env, hidden_sizes=(4,)).agent
+    text = r"learn gets 10000, expected the data of one update; to train .* experiments.train_agent\(agent, .*make\("
+    with pytest.raises(TypeError, match=text):
+        agent.learn(10_000)
 
 
 def test_an_abbreviated_name_is_explained_when_it_is_imported() -> None:

@@ -108,6 +108,7 @@ def test_sequences_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
         (LargeAtariCNN, [(2, 4, 84, 84)]),
         (lambda: q_functions.DuelingDQN(3), [(2, 4, 84, 84)]),
         (lambda: q_functions.DistributionalDuelingDQN(3, 5, -1, 1), [(2, 4, 84, 84)]),
+        (lambda: q_functions.DuelingStreams(nn.Linear(3, 2), nn.Linear(3, 1)), [(6, 3)]),
         (lambda: q_functions.FCSAQFunction(3, 2, 4, 1), [(6, 3), (6, 2)]),
         (lambda: q_functions.FCBNLateActionSAQFunction(3, 2, 4, 1), [(6, 3), (6, 2)]),
     ],

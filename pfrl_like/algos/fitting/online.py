@@ -15,7 +15,7 @@ from pfrl_like.algos.fitting.minibatches import SampledData
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.make_env import accept_env_ids
-from pfrl_like.experiments.evaluator import check_apart
+from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.learning.compatibility.parts import check_explorer
 from pfrl_like.metrics import evaluate_on_environment

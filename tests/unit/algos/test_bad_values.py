@@ -153,6 +153,15 @@ def test_an_agent_without_an_estimator_is_told_where_it_is() -> None:
         algos.Nothing  # noqa: B018
 
 
+def test_an_import_of_a_name_of_d3rlpy_is_told_the_name_here() -> None:
+    with pytest.raises(ImportError, match=r"it is an agent without an estimator, pfrl_like.agents.TD3PlusBC$"):
+        from pfrl_like.algos import TD3PlusBC  # noqa: F401
+    with pytest.raises(ImportError, match=r"'CalQLConfig': it is an agent .* pfrl_like.agents.CalQL$"):
+        from pfrl_like.algos import CalQLConfig  # noqa: F401
+    with pytest.raises(ImportError, match=r"'DQNConfig'; the nearest is 'DQN'$"):
+        from pfrl_like.algos import DQNConfig  # noqa: F401
+
+
 def test_what_a_part_says_of_itself_is_told_with_the_file() -> None:
     with pytest.raises(CheckpointError, match="^a: has invalid contents: alpha: is damaged$"), errors_about_file("a"):
         raise CheckpointError("alpha", "is damaged")

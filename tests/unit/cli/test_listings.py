@@ -20,8 +20,11 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_agents_presets_and_datasets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     agents = printed(capsys, "list")
-    assert [line.split()[0] for line in agents.splitlines()] == [*AGENTS]
-    assert "offline  CQL: " in agents and "async    A3C: " in agents
+    title, *lines = (line.split() for line in agents.splitlines())
+    assert title == ["agent", "learns", "actions", "class"] and [line[0] for line in lines] == [*AGENTS]
+    found = {line[0]: line[1:4] for line in lines}
+    assert found["cql"] == ["offline", "continuous", "CQL:"] and found["a3c"] == ["asynchronous", "any", "A3C:"]
+    assert found["dqn"] == ["online", "discrete", "DQN:"]
     presets = printed(capsys, "list", "presets")
     assert "CartPole-v1" in presets and "untuned" in presets and " tuned: " in presets
     datasets = printed(capsys, "list", "datasets")

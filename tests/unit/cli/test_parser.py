@@ -10,7 +10,8 @@ from cli_parts import run
 
 from pfrl_like.cli import main
 from pfrl_like.cli.completion import completion_script
-from pfrl_like.cli.parser import commands_of, make_parser
+from pfrl_like.cli.parser import ESTIMATORS, commands_of, make_parser
+from pfrl_like.ope.importance_sampling import BY_WEIGHTS
 
 COMMANDS = [*commands_of(make_parser())]
 
@@ -30,6 +31,18 @@ def test_every_example_can_be_parsed() -> None:
             assert make_parser().parse_args(words).command == name
 
 
+def test_help_names_all_estimators() -> None:
+    assert {*ESTIMATORS} == {"fqe", *BY_WEIGHTS}
+
+
+def test_the_help_of_the_program_has_examples_of_first_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "examples:\n  python -m pfrl_like list agents\n" in capsys.readouterr().out
+    for line in (make_parser().epilog or "").splitlines()[1:]:
+        make_parser().parse_args(shlex.split(line)[3:])
+
+
 def test_help_and_completion_import_no_torch(tmp_path: Path) -> None:
     text = "import sys; from pfrl_like.cli import main; main(['completion', 'fish']); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", text], check=True, capture_output=True)
@@ -37,7 +50,19 @@ def test_help_and_completion_import_no_torch(tmp_path: Path) -> None:
     assert (status, err) == (0, "") and all(command in out for command in COMMANDS)
 
 
-@pytest.mark.parametrize("words", [(), ("tran",), ("train", "--step", "3"), ("train", "--steps", "0"), ("list", "x")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("tran",),
+        ("train", "--step", "3"),
+        ("train", "--steps", "0"),
+        ("train", "--stop-at-score", "high"),
+        ("train", "--stop-at-score", "nan"),
+        ("train", "--stop-after", "0"),
+        ("list", "x"),
+    ],
+)
 def test_an_invalid_command_line_has_status_2(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(words)

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from cli_parts import TRAIN
 from PIL import Image
 
-from pfrl_like.cli import main
+from pfrl_like.cli import main, saved_agents
 from pfrl_like.cli.saved_agents import agent_directory
 from pfrl_like.zoo.load_agent import load_agent
 
@@ -64,21 +65,82 @@ def test_the_environment_can_be_replaced(trained: Path, capsys: pytest.CaptureFi
     assert "argument --env: env is 'CartPol-v0'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("env_id", "given"),
+    [
+        ("Pendulum-v1", "Pendulum-v1 has observations Box of shape (3,) and actions Box of shape (1,)"),
+        ("FrozenLake-v1", "FrozenLake-v1 has observations Discrete(16) and actions Discrete(4)"),
+    ],
+)
+@pytest.mark.parametrize(("command", "last"), [("evaluate", ()), ("watch", ("--gif", "x.gif")), ("export", ("x.pt",))])
+def test_an_environment_with_other_spaces_is_rejected(
+    command: str, last: tuple[str, ...], env_id: str, given: str, trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = "the agent takes observations Box of shape (4,) and actions Discrete(2) (those of CartPole-v1)"
+    assert main([command, str(trained), *last, "--env", env_id]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"argument --env: {expected}, but {given}")
+
+
+def test_an_agent_without_a_known_environment_is_tried_in_the_given_one(
+    trained: Path, loaded: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded.composition = stored_composition(trained)
+    del loaded.composition["run"]
+    loaded.save("agent")
+    assert main(["evaluate", "agent", "--env", "CartPole-v1", "--episodes", "1"]) == 0
+    assert main(["evaluate", "agent", "--env", "Pendulum-v1"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "argument --env: the agent does not fit the environment: " in line
+
+
 def test_watch_writes_a_gif(trained: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", str(trained), "--gif", "agent"]) == 0
     assert Image.open(folder / "agent.gif").n_frames > 1 and "in agent.gif" in capsys.readouterr().out
 
 
-def test_watch_shows_episodes_in_a_window(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_shows_episodes_in_a_window(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("pygame")
+    monkeypatch.setattr(saved_agents, "has_display", lambda: True)
     assert main(["watch", str(trained), "--env", "CartPole-v1"]) == 0
     assert "DQN in CartPole-v1: mean " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, False),
+        ({"SDL_VIDEODRIVER": "dummy", "DISPLAY": ":0"}, False),
+        ({"DISPLAY": ":0"}, True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, True),
+    ],
+)
+def test_a_display_is_found_by_its_variables(
+    variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert saved_agents.has_display() == expected
+
+
+def test_watch_without_a_display_names_the_options_of_a_video(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    assert main(["watch", str(trained)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("there is no display for a window: write a video with --gif FILE or --mp4 FILE")
+
+
 def test_ope_prints_estimates(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = "--dataset", "cartpole", "--steps", "5", "--estimators"
-    assert main(["ope", str(trained), *options, "fqe"]) == 0
-    assert capsys.readouterr().out.startswith("direct method: ")
+    assert main(["ope", str(trained), *options, "fqe", "wis"]) == 0
+    assert [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()] == ["fqe", "wis"]
     assert main(["ope", str(trained), *options, "fqf"]) == 2
     assert main(["ope", str(trained), "--dataset", "nothing.h5"]) == 2
     errors = capsys.readouterr().err.splitlines()
@@ -106,6 +168,12 @@ def wrapped_by(function: Any, *args: Any) -> Any:
     return change
 
 
+def wrapped_twice(plan: dict[str, Any]) -> None:
+    """A change of a stored plan: the same wrapper twice."""
+    wrapped_by(NAME, ENV)(plan)
+    plan["env"]["value"][1] *= 2
+
+
 def made_with(**changes: Any) -> Any:
     """A change of a stored plan: the call that makes the environment has other parts."""
     return lambda plan: plan["env"]["calls"][0].update(changes)
@@ -130,7 +198,9 @@ def loaded(trained: Path) -> Any:
         (wrapped_by(NAME, ENV), "cannot be made: "),
         (wrapped_by(NAME), WRAPPER),
         (wrapped_by(NAME, {"given": "other"}), WRAPPER),
-        (wrapped_by(NAME, ENV, [1]), WRAPPER),
+        (wrapped_by(NAME, ENV, [[1]]), WRAPPER),
+        (wrapped_by(NAME, ENV, 1_001), WRAPPER),
+        (wrapped_twice, "each wrapper only once"),
         (wrapped_by(ENV, ENV), WRAPPER),
         (wrapped_by({"attribute": "sample", "of": ENV}, ENV), WRAPPER),
         (lambda plan: plan["env"].update(value=[{"none": True}, [NAME], []]), WRAPPER),

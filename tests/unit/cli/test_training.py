@@ -113,7 +113,14 @@ def test_a_config_trains_again_and_options_replace_its_values(folder: Path) -> N
         (("train", "--agent", "dqn"), "the option --env is required"),
         (("train", "--agent", "dqnn", "--env", "CartPole-v1"), "argument --agent: agent is 'dqnn'"),
         (("train", "--agent", "dqn", "--env", "CartPol-v1"), "argument --env: env is 'CartPol-v1'"),
-        (("train", "--agent", "dqn", "--env", "Pendulum-v1"), "argument --agent: "),
+        (
+            ("train", "--agent", "dqn", "--env", "Pendulum-v1"),
+            "argument --agent: agent is 'dqn', which takes discrete actions, but the action space is Box(-2.0, 2.0, "
+            "(1,), float32): expected an agent for continuous actions: sac, tqc, ",
+        ),
+        (("train", "--agent", "dqn", "--env", "phys2d/CartPole-v1"), "argument --env: "),
+        ((*TRAIN, "--set", "stop_after=1"), "argument --set: stop_after is no setting, use the option --stop-after"),
+        (("train", "--config", "stop.toml"), "argument --config: stop_after is 0, expected a positive number"),
         ((*TRAIN, "--set", "lrr=1"), "argument --set: dqn has no setting 'lrr'; the nearest is 'lr'"),
         ((*TRAIN, "--dataset", "pendulum"), "argument --dataset: dataset is given, but DQN learns online"),
         ((*FIT, "--dataset", "nothing.npz", "--env", "Pendulum-v1"), "argument --dataset: nothing.npz: "),
@@ -135,10 +142,49 @@ def test_an_invalid_option_is_named(
 ) -> None:
     (folder / "odd.toml").write_text("learning_rate = 1")
     (folder / "broken.toml").write_text("agent =")
+    (folder / "stop.toml").write_text("stop_after = 0")
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("python -m pfrl_like: error: ") and text in line
     assert not (folder / "results").exists()
+
+
+def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d", raising=False)
+    monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d.lunar_lander", raising=False)
+    assert main(["train", "--agent", "dqn", "--env", "LunarLander-v3"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "LunarLander-v3 needs the package box2d" in line and '".[box2d]"' in line
+
+
+def test_a_score_ends_a_run_which_then_counts_as_finished(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stops = "--stop-at-score", "1"
+    assert main([*TRAIN, *STEPS, *stops]) == 0
+    (first,) = records(folder / "results")
+    assert first["outcome"].endswith(" >= 1") and first["t"] < 60
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == f"step {first['t']}: {first['outcome']}" and lines[-1].startswith("score ")
+    assert tomllib.loads((only_run(folder) / "run.toml").read_text())["stop_at_score"] == 1
+    assert main([*TRAIN, *STEPS, *stops]) == 0
+    assert "has finished before" in capsys.readouterr().out
+    assert main([*TRAIN, *STEPS, "--quiet", "--stop-at-score", "1e9"]) == 0
+    assert sorted(record["t"] for record in records(folder / "results")) == [first["t"], 60]
+
+
+def test_a_time_ends_a_run_also_after_a_resume_from_its_config(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*TRAIN, *STEPS, "--stop-after", "1e-9"]) == 0
+    outdir, (record,) = only_run(folder), records(folder / "results")
+    assert (record["t"], record["outcome"]) == (2, "stopped: 6e-08 seconds have passed")
+    (outdir / RECORD).write_text(json.dumps(record | {"outcome": "running"}))  # as after a kill
+    (outdir / RECORD).chmod(0o600)
+    capsys.readouterr()
+    assert main(["train", "--config", str(outdir / "run.toml")]) == 0
+    assert f"resuming results/{outdir.name}" in capsys.readouterr().out
+    (again,) = records(folder / "results")
+    assert (again["t"], again["outcome"]) == (3, "stopped: 6e-08 seconds have passed")
 
 
 def test_failed_training_has_status_1_and_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

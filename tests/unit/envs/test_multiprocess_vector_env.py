@@ -375,6 +375,14 @@ def test_script_ends_quietly_and_leaves_nothing_behind():
     assert not [*Path("/dev/shm").glob(f"pl_{own}_*")]
 
 
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "fork"])
+def test_a_worker_that_imports_a_script_without_main_guard_starts_no_workers(method, monkeypatch):
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(RuntimeError, match='a worker is importing it; .* under `if __name__ == "__main__":`'):
+        MultiprocessVectorEnv([lambda: Scripted([])] * 2, method)
+    assert multiprocessing.active_children() == []
+
+
 def test_a_seed_that_no_environment_takes_is_refused(make):
     env = make()
     with pytest.raises(WorkerError, match="seed is 1, but"):

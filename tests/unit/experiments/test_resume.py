@@ -1,5 +1,6 @@
 """Runs that were stopped go on from their newest checkpoint as if they had not been."""
 
+import contextlib
 import shutil
 import signal
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,7 @@ from stopped_runs import digests
 from pfrl_like import experiments
 from pfrl_like.agents import DQN, DoubleDQN
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import Evaluation
 from pfrl_like.experiments.resume import Configuration
@@ -49,8 +51,8 @@ def serial(outdir: Path, steps: int = 90, **options: Any) -> Any:
     env = noisy_env(0)
     agent = small_dqn(env)
     _, history = experiments.train_agent_with_evaluation(
-        agent, env, steps, None, 2, 20, outdir, eval_env=noisy_env(1), checkpoint_freq=25, **options
-    )
+        agent, env, steps, None, 2, 20, outdir, checkpoint_freq=25, **{"eval_env": noisy_env(1)} | options,
+    )  # fmt: skip
     return agent, history
 
 
@@ -58,8 +60,9 @@ def several(outdir: Path, steps: int = 90, **options: Any) -> Any:
     env = SerialVectorEnv([noisy_env(seed) for seed in range(3)])
     agent = small_dqn(env.envs[0])
     _, history = experiments.train_agent_batch_with_evaluation(
-        agent, env, steps, None, 2, 20, outdir, eval_env=noisy_env(4), checkpoint_freq=25, log_interval=30, **options
-    )
+        agent, env, steps, None, 2, 20, outdir, checkpoint_freq=25, log_interval=30,
+        **{"eval_env": noisy_env(4)} | options,
+    )  # fmt: skip
     return agent, history
 
 
@@ -68,8 +71,8 @@ def offline(outdir: Path, steps: int = 90, agent: Any = None, **options: Any) ->
     observations, actions = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(2, size=50)
     dataset = MDPDataset.from_arrays(observations, actions, rng.normal(size=50), np.arange(50) % 10 == 9)
     _, history = experiments.train_agent_offline(
-        agent, dataset, steps, outdir, eval_env=noisy_env(1), eval_n_episodes=2, eval_interval=20, checkpoint_freq=25,
-        log_interval=10, rng=rng, **options,
+        agent, dataset, steps, outdir, eval_n_episodes=2, eval_interval=20, checkpoint_freq=25,
+        log_interval=10, rng=rng, **{"eval_env": noisy_env(1)} | options,
     )  # fmt: skip
     return agent, history
 
@@ -390,3 +393,68 @@ def test_the_average_of_the_last_epoch_is_known_again(tmp_path):
     runner = epoch_runner(tmp_path)
     runner.restore()
     assert runner.algorithm.average_return == average and runner.train(1) == average
+
+
+class Interrupted(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """An environment that sends SIGINT twice in the second episode of an evaluation, by its number. None for none.
+
+    The second signal interrupts the step at once.
+    """
+
+    def __init__(self, number: int | None) -> None:
+        super().__init__(noisy_env(1))
+        self.number, self.n_evaluations, self.n_episodes = number, 0, 0
+
+    def clear_statistics(self) -> None:
+        """Begin an evaluation."""
+        self.n_evaluations, self.n_episodes = self.n_evaluations + 1, 0
+
+    def reset(self, **options: Any) -> Any:
+        self.n_episodes += 1
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        result = super().step(action)
+        if (self.n_evaluations, self.n_episodes) == (self.number, 2):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return result
+
+
+def shared(outdir: Path, steps: int = 90, eval_env: Any = None, **options: Any) -> Any:
+    """A run that is evaluated in its training environment."""
+    agent = small_dqn(eval_env)
+    _, history = experiments.train_agent_with_evaluation(
+        agent, eval_env, steps, None, 2, 20, outdir, eval_env=eval_env, checkpoint_freq=25, **options
+    )
+    return agent, history
+
+
+@pytest.mark.representatives(1)
+@pytest.mark.parametrize("number", [2, 1, 5], ids=["second", "first", "at the last step"])
+@pytest.mark.parametrize("run", [serial, several, offline, shared])
+def test_an_evaluation_that_a_signal_interrupts_is_repeated_with_equal_numbers(run, number, tmp_path, monkeypatch):
+    monkeypatch.setattr("pfrl_like.experiments.signals.ONCE", -1.0)
+    calls: dict[str, list[int]] = {"whole": [], "broken": []}
+    envs: list[Interrupted] = []
+
+    def go(name: str, number: int | None = None, **options: Any) -> Any:
+        envs.append(Interrupted(number))
+        hooks = [lambda clock: calls[name].append(clock.t)]
+        return left(tmp_path / name, run(tmp_path / name, 100, hooks=hooks, eval_env=envs[-1], **options))
+
+    wanted = go("whole")
+    with pytest.raises(KeyboardInterrupt):
+        go("broken", min(number, envs[0].n_evaluations))
+    assert go("broken", resume=True) == wanted and calls["broken"] == calls["whole"]
+    told = resumed(tmp_path / "broken")
+    assert told["checkpoint"] == f"{told['t']}_except" and (told["t"] >= 100) == (number == 5)
+    assert told["resume"] == "exact" or number == 5  # the last step cuts off the episode, and none follows
+
+
+def test_an_interrupted_evaluation_in_other_processes_is_not_repeated(tmp_path, monkeypatch):
+    processes = contextlib.closing(MultiprocessVectorEnv([lambda: noisy_env(1)], "fork"))
+    with pytest.raises(KeyboardInterrupt), processes as env:
+        monkeypatch.setattr(MultiprocessVectorEnv, "step", lambda *_: signal.default_int_handler(signal.SIGINT, None))
+        serial(tmp_path, eval_env=env)
+    assert not [*tmp_path.glob("*_except/run")]

@@ -45,7 +45,10 @@ def test_the_tick_is_finished_and_the_agent_saved_once(agent, tmp_path, signum, 
     assert seen == [1, 2, 3, 4, 5]
     assert len(agent.observed) == 5
     assert agent.saved == [str(tmp_path / "5_except")]
-    assert (record(tmp_path)["t"], record(tmp_path)["outcome"].partition(":")[0]) == (5, error.__name__)
+    cause = "Ctrl-C (SIGINT)" if error is KeyboardInterrupt else "SIGTERM"
+    outcome = f"interrupted at step 5 by {cause}; only the agent is saved, as 5_except"
+    assert (record(tmp_path)["t"], record(tmp_path)["outcome"]) == (5, outcome)
+    assert outcome in (tmp_path / "report.html").read_text()
     assert handlers() == before
 
 
@@ -180,7 +183,7 @@ def test_a_script_ends_with_the_status_of_its_signal_and_without_children(tmp_pa
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
     outcome = record(tmp_path / "run")["outcome"]
-    assert outcome.partition(":")[0] == ("KeyboardInterrupt" if signum == signal.SIGINT else "Terminated")
+    assert f"by {'Ctrl-C (SIGINT)' if signum == signal.SIGINT else 'SIGTERM'}; only" in outcome
 
 
 def owners(outdir, count=1):

@@ -152,7 +152,7 @@ def test_interrupted_run_has_a_report_and_a_last_line(agent, tmp_path, capsys):
 
     with pytest.raises(KeyboardInterrupt):
         train_agent(agent, Counting(3), 10, tmp_path, step_hooks=[interrupt], progress=True)
-    assert "KeyboardInterrupt" in (tmp_path / "report.html").read_text()
+    assert "interrupted at step 5 by Ctrl-C (SIGINT)" in (tmp_path / "report.html").read_text()
     assert (tmp_path / "learning_curve.svg").exists()
     assert capsys.readouterr().err.endswith("interrupted at step 5\n")
 

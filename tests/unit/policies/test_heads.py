@@ -16,6 +16,7 @@ from pfrl_like.policies import (
     MultiCategoricalHead,
     SoftmaxCategoricalHead,
     SquashedGaussianHead,
+    variance_of_log_scale,
 )
 from pfrl_like.policy import Policy
 from pfrl_like.utils.contexts import reads_training
@@ -57,6 +58,8 @@ def test_the_variance_is_a_parameter(var_type: str, size: int) -> None:
 def test_the_variance_has_a_function_and_a_start() -> None:
     head = GaussianHeadWithStateIndependentCovariance(2, "diagonal", torch.exp, np.log([4.0, 9.0]))  # type: ignore[arg-type]
     torch.testing.assert_close(head(MEAN).stddev, torch.tensor([[2.0, 3.0], [2.0, 3.0]]))
+    of_log_scale = GaussianHeadWithStateIndependentCovariance(2, "diagonal", variance_of_log_scale, np.log([4.0, 9.0]))  # type: ignore[arg-type]
+    torch.testing.assert_close(of_log_scale(torch.zeros(1, 2)).stddev, torch.tensor([[4.0, 9.0]]))
     one = GaussianHeadWithStateIndependentCovariance(2, var_func=torch.exp, var_param_init=np.log(4.0))
     torch.testing.assert_close(one(MEAN).stddev, torch.full((2, 2), 2.0))
 

@@ -9,13 +9,14 @@ import torch
 from torch import nn
 
 from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue
-from pfrl_like.nn import FactorizedNoisyLinear, to_factorized_noisy
+from pfrl_like.nn import FactorizedNoisyLinear, Lambda, to_factorized_noisy
 from pfrl_like.q_functions import (
     DiscreteActionValueHead,
     DistributionalDuelingDQN,
     DistributionalFCStateQFunctionWithDiscreteAction,
     DistributionalSingleModelStateQFunctionWithDiscreteAction,
     DuelingDQN,
+    DuelingStreams,
     FCQuadraticStateQFunction,
     FCStateQFunctionWithDiscreteAction,
     QuantileFCStateQFunctionWithDiscreteAction,
@@ -123,6 +124,17 @@ def test_values_are_the_sum_of_the_streams() -> None:
     assert isinstance(value, DiscreteActionValue)
     # the mean of the advantages is 2
     assert value.q_values.tolist() == [[9.0, 8.0, 13.0]] * 2
+
+
+def test_streams_of_any_modules_are_added_along_the_axis_of_the_actions() -> None:
+    x = torch.tensor([[1.0, 3.0, 5.0, 7.0, 10.0, 20.0]])
+    of_actions, of_value = (lambda x: x[:, :4].reshape(1, 2, 2)), (lambda x: x[:, 4:])
+    first = DuelingStreams(Lambda(of_actions), Lambda(lambda x: of_value(x).unsqueeze(1)))
+    # the means over the actions are 3 and 5
+    assert first(x).tolist() == [[[8.0, 18.0], [12.0, 22.0]]]
+    second = DuelingStreams(Lambda(of_actions), Lambda(lambda x: of_value(x).unsqueeze(2)), dim=2)
+    # the means over the actions are 2 and 6
+    assert second(x).tolist() == [[[9.0, 11.0], [19.0, 21.0]]]
 
 
 def test_distributions_are_the_softmax_of_the_sum_of_the_streams() -> None:

@@ -12,7 +12,7 @@ import pytest
 from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import atomic_write, directory_lock, make_directory, open_regular, read_bounded
+from pfrl_like.storage.atomic import atomic_write, make_directory, open_regular, read_bounded, save_lock
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
 
@@ -123,26 +123,26 @@ def test_a_lock_held_by_another_process_is_waited_for_and_then_reported(tmp_path
         process.stdout.readline()
         with (
             pytest.raises(CheckpointError, match="locked for 0.05 s by another process"),
-            directory_lock(str(tmp_path), timeout=0.05),
+            save_lock(str(tmp_path), timeout=0.05),
         ):
             pass
         process.stdin.close()
-        with directory_lock(str(tmp_path), timeout=PATIENCE):
+        with save_lock(str(tmp_path), timeout=PATIENCE):
             pass
     assert not list(tmp_path.iterdir())
 
 
 FORKS = """
 import os, sys
-from pfrl_like.storage.atomic import directory_lock
-with directory_lock(sys.argv[1]):
+from pfrl_like.storage.atomic import save_lock
+with save_lock(sys.argv[1]):
     reading, writing = os.pipe()
     if not (child := os.fork()):
         os.close(writing)
         os.read(reading, 1)
         os._exit(0)
 try:
-    with directory_lock(sys.argv[1], timeout=0.05):
+    with save_lock(sys.argv[1], timeout=0.05):
         print("locked again")
 finally:
     os.close(writing)

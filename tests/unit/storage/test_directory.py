@@ -15,7 +15,7 @@ import pytest
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import directory
-from pfrl_like.storage.atomic import directory_lock
+from pfrl_like.storage.atomic import save_lock
 from pfrl_like.storage.directory import Snapshot, has_manifest, load_directory, save_directory
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
@@ -181,7 +181,7 @@ def test_what_killed_first_saves_left_is_removed_and_nothing_that_is_being_built
         (tmp_path / name / "inner").mkdir(parents=True)
     for name in (f".tmp-new-{living}-0011aabc", ".tmp-new-folder"):  # older than an hour, and nobody holds its lock
         os.utime(tmp_path / name, (0, 0))
-    with directory_lock(str(tmp_path / f".tmp-new-{ended}-0011aabc")):  # of a process of another machine
+    with save_lock(str(tmp_path / f".tmp-new-{ended}-0011aabc")):  # of a process of another machine
         save(tmp_path / "agent", 1)
     assert {name: (tmp_path / name).exists() for name in stays} == stays
 
@@ -191,7 +191,7 @@ def test_the_lock_of_a_new_directory_is_held_until_it_has_its_name(tmp_path: Pat
     named, rename = [], os.rename
 
     def look(place: Any, target: Any) -> None:
-        with pytest.raises(CheckpointError, match="locked"), directory_lock(place, timeout=0.0):
+        with pytest.raises(CheckpointError, match="locked"), save_lock(place, timeout=0.0):
             pass
         named.append(target)
         rename(place, target)

@@ -247,6 +247,19 @@ def test_an_unknown_keyword_is_told_the_nearest_and_the_signature_stays() -> Non
             all_of(**options)
 
 
+@pytest.mark.parametrize(
+    ("given", "known", "end"),
+    [
+        ("learning_rate", ["learning_starts", "lr"], "; the nearest is 'lr'"),
+        ("learning_rate", ["actor_learning_rate", "rate"], ": there is 'actor_learning_rate'"),
+        ("episode_terminals", ["terminals", "timeouts"], "; the nearest is 'timeouts'"),
+        ("total_timesteps", ["outdir"], ""),
+    ],
+)
+def test_a_name_of_another_library_stands_before_similar_names(given: str, known: list[str], end: str) -> None:
+    assert checks.nearest_names(given, known, cutoff=0.6) == end
+
+
 # Warnings name the user's line, and come once a process where they are asked to
 
 

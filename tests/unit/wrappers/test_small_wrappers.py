@@ -1,4 +1,4 @@
-"""ScaleReward, Render, RandomizeAction, NormalizeActionSpace: each does what it says and nothing else."""
+"""Small wrappers: each does what it says and nothing else."""
 
 import gymnasium
 import gymnasium.spaces as spaces
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pfrl_like.envs.abc import ABC
-from pfrl_like.wrappers import NormalizeActionSpace, RandomizeAction, Render, ScaleReward
+from pfrl_like.wrappers import NormalizeActionSpace, RandomizeAction, Render, ScaleReward, SelectFeatures
 
 
 class Recording(ABC):
@@ -126,3 +126,42 @@ def test_normalised_space_is_minus_one_to_one():
     env = NormalizeActionSpace(gymnasium.make("Pendulum-v1"))
     assert env.action_space == spaces.Box(-1.0, 1.0, (1,), np.float32)
     assert env.unwrapped.action_space.high == 2.0
+
+
+def test_selected_features_are_multiplied_in_the_order_of_their_indices():
+    env, plain = SelectFeatures(gymnasium.make("CartPole-v1"), [2, 0], [-20, 5]), gymnasium.make("CartPole-v1")
+    obs, full = (each.reset(seed=0)[0] for each in (env, plain))
+    assert obs.tolist() == [-20 * full[2], 5 * full[0]]
+    low, high = plain.observation_space.low, plain.observation_space.high
+    assert env.observation_space == spaces.Box(np.float32([-20 * high[2], 5 * low[0]]), np.float32([-20 * low[2], 24]))
+    assert env.observation_space.contains(env.step(0)[0])
+
+
+def test_selected_features_without_factors_are_as_they_are():
+    env, plain = SelectFeatures(gymnasium.make("CartPole-v1"), [1]), gymnasium.make("CartPole-v1")
+    assert env.reset(seed=0)[0].tolist() == plain.reset(seed=0)[0][[1]].tolist()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([],), ValueError, r"indices is \[\], expected at least one, from 0 to 3"),
+        (([0, 4],), ValueError, r"indices is \[0, 4\], expected at least one, from 0 to 3"),
+        (([-1],), ValueError, "indices is -1"),
+        (([0.0],), TypeError, "indices is 0.0"),
+        (([0, 1], [1.0]), ValueError, r"factors is \[1.0\], expected 2 numbers other than 0"),
+        (([0], [0.0]), ValueError, r"factors is \[0.0\], expected 1 numbers other than 0"),
+        (([0], ["5"]), TypeError, "factors is '5'"),
+    ],
+)
+def test_features_that_cannot_be_selected_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        SelectFeatures(gymnasium.make("CartPole-v1"), *arguments)
+
+
+def test_features_are_only_selected_from_vectors_of_floats():
+    for space in (spaces.Discrete(3), spaces.Box(-1, 1, (2, 2)), spaces.Box(0, 9, (3,), np.int64)):
+        env = Recording()
+        env.observation_space = space
+        with pytest.raises(ValueError, match="expected a Box of one axis and of floats"):
+            SelectFeatures(env, [0])

@@ -362,3 +362,15 @@ def test_lists_and_numbers_of_float64_are_cast_to_the_dtype_of_the_networks(fold
     loaded, obs = load_agent(folder), [0.1, -0.2, 0.3, -0.4]
     expected = loaded.act(np.float32(obs))
     assert loaded.act(obs) == loaded.act(np.float64(obs)) == loaded.predict(np.array([obs]))[0] == expected
+
+
+def test_a_run_directory_is_rejected_with_the_names_of_its_agents(tmp_path: Path) -> None:
+    for name in ("best", "20_checkpoint", "60_finish"):
+        saved(tmp_path / name)
+    text = "is the directory of a run: pass that of one of its agents (best, 60_finish, 20_checkpoint)"
+    with pytest.raises(CheckpointError, match=re.escape(text)):
+        load_agent(tmp_path)
+    for step in range(5):
+        saved(tmp_path / f"{step}_checkpoint")
+    with pytest.raises(CheckpointError, match=re.escape("(best, 60_finish, 20_checkpoint, 4_checkpoint, ")):
+        load_agent(tmp_path)

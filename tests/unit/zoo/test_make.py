@@ -1,8 +1,11 @@
 """`make` composes what its script composes; what the caller gives is used, named in the script, or refused."""
 
 import contextlib
-import hashlib
+import copy
+import importlib
+import inspect
 import json
+import random
 import re
 import subprocess
 import sys
@@ -13,12 +16,13 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from composed_agents import ACTIONS, OBS, RandomEnv
+from composed_agents import ACTIONS, OBS, RandomEnv, digest, run_script
 from torch import nn
 
 import pfrl_like as pfrl
 from pfrl_like.zoo import names
 from pfrl_like.zoo.agents import AGENTS, find_agent
+from pfrl_like.zoo.make import MODULES
 from pfrl_like.zoo.presets import GROUPS, TRAINING
 
 #: Settings with which every agent learns within a few steps.
@@ -38,6 +42,10 @@ def env_of(name: str) -> str:
     return "CartPole-v1" if is_discrete else "Pendulum-v1"
 
 
+def q_function(obs_size: int, n_actions: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(obs_size, n_actions), pfrl.q_functions.DiscreteActionValueHead())
+
+
 def small(name: str, **settings: Any) -> Any:
     known = find_agent(name)[1].keywords()
     own = {**SMALL, **RARE.get(GROUP[name], {})}
@@ -47,23 +55,6 @@ def small(name: str, **settings: Any) -> Any:
     if name == "drqn":
         used |= {"minibatch_size": 4}  # episodes
     return pfrl.make(name, env_of(name), **used | {"eval_n_episodes": 1} | settings)
-
-
-def digest(agent: Any) -> str:
-    """Checksum of the parameters of all modules."""
-    total = hashlib.sha256()
-    for name in agent.saved_attributes:
-        if isinstance(module := getattr(agent, name), nn.Module):
-            for key, value in sorted(module.state_dict().items()):
-                total.update(key.encode() + value.numpy().tobytes())
-    return total.hexdigest()
-
-
-def run_script(made: Any, outdir: Path | None, steps: int, *objects: Any) -> Any:
-    """The agent of the printed script."""
-    scope: dict[str, Any] = {"__name__": "script"}
-    exec(made.script(), scope)
-    return scope["main"](*objects, steps=steps, outdir=outdir)
 
 
 def with_marks(often: tuple[str, ...]) -> list[Any]:
@@ -184,7 +175,7 @@ def test_a_time_limit_replaces_that_of_the_environment() -> None:
         ("dqm", {}, ValueError, "the nearest is 'dqn'"),
         (pfrl.agents.DQN, {}, TypeError, "expected a name such as 'dqn'"),
         ("sac", {}, ValueError, "the action space is Discrete"),
-        ("cql", {"dataset": "cartpol"}, ValueError, "dataset is 'cartpol', expected"),
+        ("discrete_cql", {"dataset": "cartpol"}, ValueError, "dataset is 'cartpol', expected"),
         ("dqn", {"dataset": "cartpole"}, ValueError, "DQN learns online"),
         ("dqn", {"seed": -1}, ValueError, "seed is -1"),
         ("dqn", {"threads": 0}, ValueError, "threads is 0"),
@@ -213,7 +204,15 @@ def test_a_time_limit_replaces_that_of_the_environment() -> None:
             "lr is 0.5, but has no effect on DQN beside optimizer: leave",
         ),
         ("dqn", {"capacity": 7, "replay_buffer": object()}, TypeError, "capacity is 7, but has no effect"),
-        ("ppo", {"hidden_sizes": (7,), "model": object()}, TypeError, "hidden_sizes is (7,), but has no effect"),
+        ("ppo", {"hidden_sizes": (7,), "model": nn.Identity()}, TypeError, "hidden_sizes is (7,), but has no effect"),
+        ("dqn", {"q_function": nn.Linear}, TypeError, "q_function is the class Linear, expected a torch.nn.Module"),
+        ("dqn", {"q_function": "mlp"}, TypeError, "q_function is 'mlp' (str), expected a torch.nn.Module"),
+        ("dqn", {"q_function": nn.Linear(4, 2)}, TypeError, "q_function gives Tensor, expected ActionValue"),
+        ("dqn", {"q_function": q_function(3, 2)}, ValueError, "obs does not fit q_function; obs is (1, 4) of float32"),
+        ("dqn", {"q_function": q_function(4, 3)}, ValueError, "the values of 3 actions, the environment has 2"),
+        ("ppo", {"policy": nn.ReLU}, TypeError, "policy is the class ReLU, expected a torch.nn.Module"),
+        ("ppo", {"model": nn.Linear(4, 2)}, TypeError, "model gives Tensor, expected tuple"),
+        ("dqn", {"optimizer": torch.optim.Adam}, TypeError, "optimizer is the class Adam"),
     ],
 )
 def test_mistakes_are_named(agent: Any, settings: dict[str, Any], error: type[Exception], text: str) -> None:
@@ -237,7 +236,6 @@ def test_mistakes_are_named(agent: Any, settings: dict[str, Any], error: type[Ex
         ("ppo", lambda: pfrl.envs.make_vec("CartPole-v1", 2), {}, ValueError, "pass an id, or a function"),
         ("ppo", gymnasium.spec("CartPole-v1"), {}, TypeError, "env is the EnvSpec of CartPole-v1"),
         ("ppo", 3, {}, TypeError, "env is 3, expected an id, an environment, or a function"),
-        ("dqn", "ALE/Pong-v5", {}, ValueError, "see examples/atari"),
         ("ppo", RandomEnv(gymnasium.spaces.Discrete(3, start=1), ACTIONS["Box"]), {}, ValueError, "subtract 1"),
         (
             "ppo",
@@ -374,8 +372,6 @@ def test_a_variant_of_a_preset_is_named_after_the_id() -> None:
     usual, variant = (pfrl.make("td3", env) for env in ("Hopper-v5", "Hopper-v5@100k"))
     assert usual.env.spec.id == variant.env.spec.id
     assert usual.script() != variant.script()
-    with pytest.raises(ValueError, match="a preset for another environment than CartPole-v1"):
-        pfrl.make("ppo", "CartPole-v1@positions")
     with pytest.raises(ValueError, match="variant"):
         pfrl.make("ppo", "CartPole-v1@unknown")
 
@@ -416,3 +412,60 @@ def test_what_others_call_elsewhere_is_named() -> None:
         made.other  # noqa: B018
     with pytest.raises(TypeError, match="lr is no argument of train, but a setting of the agent: pass it to make"):
         made.train(10, lr=1.0)
+
+
+@pytest.mark.parametrize("name", ["total_timesteps", "timesteps", "n_steps", "step"])
+def test_other_names_of_the_number_of_steps_are_named(name: str) -> None:
+    made = pfrl.make("dqn", "CartPole-v1", hidden_sizes=(4,))
+    with pytest.raises(TypeError, match=f"train has no argument '{name}'; the nearest is 'steps'"):
+        made.train(**{name: 10})
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "limit", "text"),
+    [
+        ("composition", "_MAX_VALUES", 60, "has more than 60 values"),
+        ("make", "MAX_COMPOSITION", 900, "JSON exceed the limit of 900"),
+    ],
+)
+def test_a_composition_that_cannot_be_saved_is_refused_before_training(
+    module: str, name: str, limit: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.import_module(f"pfrl_like.zoo.{module}"), name, limit)
+    env = RandomEnv(gymnasium.spaces.Box(-1, 1, (50,), np.float32), ACTIONS["Box"])
+    settings: dict[str, Any] = {"obs_mean": [0.25] * 50, "obs_std": [1.0] * 50, "hidden_sizes": (1,)}
+    with pytest.raises(
+        ValueError, match=f"obs_mean is too large to be saved with the agent, whose composition .*{text}"
+    ):
+        pfrl.make("bc", env, dataset="pendulum", **settings)
+
+
+class Noise(nn.Module):
+    """Adds noise of torch's global stream, also in evaluation."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+
+def test_the_trial_of_a_module_of_the_caller_changes_no_random_stream() -> None:
+    module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), Noise(), q_function(4, 2))
+    before = copy.deepcopy(module.state_dict())
+    made = pfrl.make("dqn", "CartPole-v1", q_function=module)
+    streams = torch.get_rng_state(), np.random.get_state()[1], random.getstate()
+    action = made.env.action_space.sample()
+    assert all(torch.equal(before[key], value) for key, value in module.state_dict().items())
+    pfrl.utils.set_random_seed(0)
+    assert torch.equal(streams[0], torch.get_rng_state()) and random.getstate() == streams[2]
+    assert np.array_equal(streams[1], np.random.get_state()[1])
+    other = pfrl.make("dqn", "CartPole-v1", hidden_sizes=(4,))
+    assert action == other.env.action_space.sample()
+
+
+def test_modules_are_the_settings_whose_type_is_a_module() -> None:
+    found = {
+        key
+        for recipe in AGENTS.values()
+        for key, parameter in inspect.signature(names.resolve(f"agents.{recipe.class_name}")).parameters.items()
+        if parameter.annotation in (nn.Module, nn.Module | None)
+    }
+    assert found == MODULES

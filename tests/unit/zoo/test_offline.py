@@ -107,6 +107,21 @@ def test_targets_have_the_entropy_and_the_number_of_critics_of_the_papers(name: 
     assert getattr(agent, "entropy_target", None) == (-2 if soft else None)
 
 
+@pytest.mark.parametrize("name", ["AWAC", "IQL"])
+def test_an_update_has_the_numbers_of_the_benchmark_of_offline_agents(name: str, script: Any) -> None:
+    ours, settings = script("offline_tasks.ours"), script("offline_tasks.settings").settings_of(name, hidden=(8,))
+    options = {"soft_update_tau": settings["tau"], **{key: settings[key] for key in ours._OPTIONS if key in settings}}
+    agents = made(name, gamma=settings["gamma"], **options), ours.make_agent(name, 3, 2, settings)
+    agents[1].load_state_dict(agents[0].state_dict())
+    batch = recorded(name).sample_batch(8, 0.99, rng=np.random.default_rng(0))
+    for agent in agents:
+        torch.manual_seed(0)
+        for _ in range(3):
+            agent.update(batch)
+    ends = [networks(agent) for agent in agents]
+    assert ends[0].keys() == ends[1].keys() and all(torch.equal(ends[0][key], ends[1][key]) for key in ends[0])
+
+
 def test_edac_has_ten_critics_by_default() -> None:
     assert "q_func10 = " in "\n".join(statements(compose("EDAC", n_critics=None), "agent = "))
 

@@ -7,7 +7,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
+import pfrl_like as pfrl
 from pfrl_like.zoo import presets
 from pfrl_like.zoo.agents import AGENTS
 from pfrl_like.zoo.builder import Spaces
@@ -45,7 +47,7 @@ def test_every_agent_has_steps_and_a_learning_rate_everywhere() -> None:
         for env_id in ("MyTask-v0", "CartPole-v1", "Pendulum-v1", "Hopper-v5", "MinAtar/Breakout-v1", "ALE/Pong-v5"):
             settings = preset(agent, env_id)
             assert settings["steps"] > 0, (agent, env_id)
-            assert settings["hidden_sizes"], (agent, env_id)
+            assert settings["hidden_sizes"] or settings["stream_sizes"], (agent, env_id)
 
 
 def test_scores_are_of_the_settings_that_they_were_measured_with(script: Any) -> None:
@@ -77,6 +79,18 @@ def test_training_of_a_tuned_preset_is_as_scored(script: Any) -> None:
             assert settings["steps"] == each.steps, (task, name)
             anneals = {"reward_scale", "end_epsilon"} <= scored.keys() and name != "Rainbow"  # which has no epsilon
             assert settings.get("anneal_epsilon", False) == anneals, (task, name)
+
+
+def test_rainbow_has_the_network_that_was_scored(script: Any) -> None:
+    env, obs = gymnasium.make("CartPole-v1"), torch.ones(1, 4)
+    scored = script("score_tasks").make_agent("cartpole", "Rainbow", env).model
+    model = pfrl.make("rainbow", "CartPole-v1", capacity=2_000).agent.model
+    model.load_state_dict(dict(zip(model.state_dict(), scored.state_dict().values(), strict=True)))
+    values = []
+    for each in (model, scored):
+        torch.manual_seed(0)  # of the noise
+        values.append(each(obs).q_values)
+    assert torch.equal(*values)
 
 
 def test_offline_settings_are_those_of_the_benchmark(script: Any) -> None:
@@ -126,10 +140,9 @@ def test_only_games_of_the_arcade_learning_environment_have_the_settings_of_atar
 
 
 def test_preset_is_tuned_only_with_scores() -> None:
-    assert presets.is_tuned("dqn", "CartPole-v1")
+    assert presets.is_tuned("dqn", "CartPole-v1") and presets.is_tuned("drqn", "CartPole-v1@positions")
     for agent, env_id in [
-        ("drqn", "CartPole-v1@positions"),
-        ("munchausen_dqn", "CartPole-v1"), ("drqn", "CartPole-v1"), ("rainbow", "CartPole-v1"),
+        ("munchausen_dqn", "CartPole-v1"), ("drqn", "CartPole-v1"), ("rainbow", "Acrobot-v1"),
         ("dqn", "CartPole-v0"), ("dqn", "ALE/Pong-v5"),
         ("td3", "Hopper-v5@100k"), ("dqn", None), ("cql", "Pendulum-v1"),
     ]:  # fmt: skip

@@ -1,0 +1,140 @@
+"""The environment of a saved agent: that in which it was trained, or another one with the same spaces."""
+
+import argparse
+import contextlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pfrl_like.cli.options import argument_error
+from pfrl_like.envs import make_env
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.attributes import COMPOSITION, KIND, MAX_COMPOSITION
+from pfrl_like.storage.directory import load_directory
+from pfrl_like.storage.json_file import read_json
+from pfrl_like.utils.env_values import space_kind
+from pfrl_like.wrappers.atari_wrappers import make_atari
+from pfrl_like.zoo import composition
+from pfrl_like.zoo.load_agent import LoadedAgent
+
+#: Functions that make an environment of its id, by their names in compositions.
+_MAKERS: dict[str, Callable[..., Any]] = {"envs.make_env": make_env, "atari_wrappers.make_atari": make_atari}
+#: Maximum integer among the arguments of a stored wrapper.
+_MAX_INT = 1_000
+
+
+def environment_of(directory: str, agent: LoadedAgent, env_id: str | None, seed: int, **kwargs: Any) -> Any:
+    """Make the environment in which a saved agent was trained, with its time limit and the wrappers of its evaluations.
+
+    The directory may come from someone else. Only the environment and the wrappers of gymnasium and of this package are
+    made, and its id must not name a module, which would be imported.
+
+    Args:
+        directory: Directory of the agent.
+        agent: The agent.
+        env_id: Id of another environment, which has its own time limit. None for the one of the agent.
+        seed: Seed of the environment.
+        **kwargs: Arguments of `make_env`.
+
+    Raises:
+        CheckpointError: If `env_id` is None and the environment is unknown or cannot be made.
+        argparse.ArgumentError: If the environment `env_id` cannot be made, or its spaces do not fit the
+            agent.
+    """
+    make, stored_id, limit, wrappers = _stored_environment(directory)
+    if env_id is None and stored_id is None:
+        raise CheckpointError(directory, "has no id of an environment of gymnasium: name the environment with --env")
+    try:
+        env = make(env_id or stored_id, **kwargs, **({} if env_id else limit))
+        if env_id is not None and stored_id is not None:
+            _check_spaces(stored_id, env_id, env)
+        for wrapper in wrappers:
+            env = composition.evaluate(wrapper, {"env": env})
+        obs, _ = env.reset(seed=seed)
+        env.action_space.seed(seed)
+    except argparse.ArgumentError:
+        raise
+    except Exception as error:  # each package of environments has its own exceptions
+        text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        if env_id is None:
+            raise CheckpointError(directory, f"has an environment that cannot be made: {text}") from error
+        raise argument_error("--env", error if isinstance(error, ValueError) else text) from error
+    try:
+        agent.dry_run(obs, env.action_space)
+    except (ValueError, TypeError, RuntimeError) as error:  # the environment of the training is unknown, or has changed
+        raise argument_error("--env", f"the agent does not fit the environment: {error}") from error
+    return env
+
+
+def _check_spaces(stored_id: str, env_id: str, env: Any) -> None:
+    """Raise `argparse.ArgumentError` if an environment has other spaces than that in which an agent was trained.
+
+    The bounds of spaces are not compared. If the environment of the training cannot be made here, nothing is compared.
+    """
+    try:
+        with contextlib.closing(make_env(stored_id)) as stored:
+            expected, given = _spaces_text(stored), _spaces_text(env)
+    except Exception:  # each package of environments has its own exceptions
+        return
+    if given != expected:
+        raise argument_error("--env", f"the agent takes {expected} (those of {stored_id}), but {env_id} has {given}")
+
+
+def _spaces_text(env: Any) -> str:
+    return f"observations {_text(env.observation_space)} and actions {_text(env.action_space)}"
+
+
+def _text(space: Any) -> str:
+    """Return a space as a text without bounds."""
+    if space_kind(space) == "box":
+        return f"Box of shape {space.shape}"
+    if space_kind(space) == "dict":
+        return f"Dict({', '.join(f'{key}: {_text(part)}' for key, part in space.spaces.items())})"
+    return " ".join(str(space).split())
+
+
+def _stored_environment(directory: str) -> tuple[Callable[..., Any], str | None, dict[str, int], list[Any]]:
+    """Return the function that makes the environment of a saved agent, its id, its time limit, and its wrappers.
+
+    The function is `make_env`, or `make_atari` for games. The time limit is an argument, the wrappers are calls. The id
+    is None if it is unknown, or is not only an id.
+
+    Raises:
+        CheckpointError: If the stored environment is invalid.
+    """
+    snapshot = load_directory(directory, kind=KIND, limits={COMPOSITION: MAX_COMPOSITION})
+    if COMPOSITION not in snapshot.keys:
+        return make_env, None, {}, []
+    stored = read_json(snapshot.open(COMPOSITION), MAX_COMPOSITION)
+    if not isinstance(stored.get("run"), dict):
+        return make_env, None, {}, []
+    try:
+        base, wrappers, _ = composition.from_json(stored["run"]["env"])
+        if not isinstance(wrappers, list) or not all(map(_is_wrapper, wrappers)):
+            raise ValueError("expected wrappers of this package around the environment")
+        if len(composition.names_of(wrappers)) < len(wrappers):
+            raise ValueError("expected each wrapper only once")
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(directory, f"has a {COMPOSITION} without a valid environment: {error}") from error
+    match base:
+        case composition.Call(composition.Name(path), (str(env_id),), limit):
+            is_limit = limit.keys() <= {"max_episode_steps", "max_frames"}
+            if path in _MAKERS and is_limit and re.fullmatch(r"[\w./-]+", env_id):
+                return _MAKERS[path], env_id, limit, wrappers
+    return make_env, None, {}, wrappers
+
+
+def _is_wrapper(value: Any) -> bool:
+    """True for a call of a wrapper of this package. Arguments: the environment, numbers, texts, and lists of these.
+
+    Integers are bounded, because they may be a number of frames, which take memory.
+    """
+    match value:
+        case composition.Call(composition.Name(path), (composition.Given("env"), *args), kwargs):
+            values = [*args, *kwargs.values()]
+            flat = [part for each in values for part in (each if isinstance(each, list) else [each])]
+            are_plain = all(
+                isinstance(each, float | str) or (isinstance(each, int) and abs(each) <= _MAX_INT) for each in flat
+            )
+            return path.startswith(("wrappers.", "atari_wrappers.")) and are_plain
+    return False
