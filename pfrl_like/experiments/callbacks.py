@@ -103,8 +103,8 @@ class Evaluation:
         successful_score: Training ends when an evaluation reaches this score. If None, this condition is disabled.
         during_episode: True to allow evaluation during an episode.
         hooks: Hooks of the evaluator. Training ends when the `stop_reason` of a hook is not empty.
-        restart: Function that is called after each evaluation, to start new training episodes. None if the evaluation
-            does not use the training environment.
+        restart: Function that is called with the evaluation environment after each evaluation. If it is the training
+            environment, the function starts new training episodes.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Evaluation:
         successful_score: float | None,
         during_episode: bool,
         hooks: Sequence[Any] = (),
-        restart: Callable[[], None] | None = None,
+        restart: Callable[[Any], None] | None = None,
     ) -> None:
         self.evaluator, self.agent, self.hooks = evaluator, agent, hooks
         self.successful_score, self.during_episode = successful_score, during_episode
@@ -140,7 +140,7 @@ class Evaluation:
         self._interrupted = None
         if score is not None:
             if self.restart is not None:
-                self.restart()
+                self.restart(getattr(self.evaluator, "env", None))
             self.history.append({**dict(statistics_at(clock, self.agent)), "eval_score": score})
             self.stop_if_due(clock)
 

@@ -15,7 +15,6 @@ from pfrl_like.debug.trace import Trace
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, save_agent, wants_progress
 from pfrl_like.experiments.checkpoints import Checkpoints
-from pfrl_like.experiments.evaluation_env import is_same_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.hooks import StepHook
 from pfrl_like.experiments.report import write_report
@@ -114,10 +113,6 @@ def _is_pruned(error: BaseException) -> bool:
     return optuna is not None and isinstance(error, optuna.TrialPruned)
 
 
-#: Attributes of agents that count updates.
-_UPDATE_COUNTS = ("optim_t", "n_updates")
-
-
 class UpdateCount:
     """Detects if an agent has made an update since this object was constructed.
 
@@ -141,10 +136,9 @@ class UpdateCount:
         return self.before is not None and self._updates() == self.before
 
     def _updates(self) -> Any:
-        # The statistics may also tell it, but a user's `get_statistics` is called only as often as in PFRL.
-        return next(
-            (n for n in (getattr(self.agent, name, None) for name in _UPDATE_COUNTS) if isinstance(n, int)), None
-        )
+        # A user's `get_statistics` may contain the number, but it is called only as often as in PFRL.
+        count = getattr(self.agent, "optim_t", getattr(self.agent, "n_updates", None))
+        return count if isinstance(count, int) else None
 
     def _reasons(self) -> list[str]:
         reason = getattr(self.agent, "waiting_for", str)()
@@ -279,9 +273,7 @@ def train(
             last, waits = updates.warning, updates.waits
             callbacks.append(Progress(steps, step_offset, evaluator, closing=last, waits=waits, opening=begins))
         if evaluator is not None:
-            restart = None
-            if isinstance(source, VectorSource) and is_same_env(env, getattr(evaluator, "env", None)):
-                restart = source.restart
+            restart = getattr(source, "restart_if_used", None)
             evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode, evaluation_hooks, restart)
             callbacks.append(evaluation)
         callbacks += hooks
