@@ -14,6 +14,7 @@ from pfrl_like.env import VectorEnv, mend_gym, reset_values, seed_env
 from pfrl_like.envs.env_workers import REPLACED, EnvWorkers, SharedObservations
 from pfrl_like.envs.vector_stream import check_action_count, join_steps, seed_list, skip_mask, truncated_step
 from pfrl_like.errors import EnvError, WorkerError
+from pfrl_like.processes import send
 from pfrl_like.processes.worker import sendable
 from pfrl_like.random_streams.streams import global_entropy
 from pfrl_like.utils.checks import check_choice, check_counts, check_seconds
@@ -58,7 +59,7 @@ def worker(remote: Any, env_fn: Callable[[], Any]) -> None:
                 return
             if command not in commands:
                 raise NotImplementedError(f"command is {command!r}, expected one of {[*commands, 'close']}")
-            remote.send(commands[command](argument))
+            send(remote, commands[command](argument))
     finally:
         remote.close()
         env.close()
@@ -303,7 +304,7 @@ class MultiprocessVectorEnv(VectorEnv):
         if not self.closed:
             for remote in self.remotes:
                 with suppress(OSError):  # the process has ended
-                    remote.send(("close", None))
+                    send(remote, ("close", None))
             for process in self.ps:
                 process.join()
         self.closed = True
@@ -371,7 +372,7 @@ class MultiprocessVectorEnv(VectorEnv):
         """Send a command to some processes of a subclass, and wait for their answers."""
         self._assert_not_closed()
         for i, argument in arguments.items():
-            self.remotes[i].send((command, argument))
+            send(self.remotes[i], (command, argument))
         answers = {i: self.remotes[i].recv() for i in arguments}
         return {i: reset_values(answer) for i, answer in answers.items()} if command == "reset" else answers
 
