@@ -106,11 +106,14 @@ class SharedClock(Clock):
 
     Args:
         job: Job of the process.
+
+    Attributes:
+        last_step: Number of the last step that this process took. `t` also moves to the end when no steps are left.
     """
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.steps, job.step_offset)
-        self.counters = job.counters
+        self.counters, self.last_step = job.counters, job.step_offset
 
     @property
     def done(self) -> bool:
@@ -129,7 +132,10 @@ class SharedClock(Clock):
             if t < self.steps:
                 self.counters.totals[0] = t + 1
         self.previous_t = self.t = t
-        return bool(t < self.steps)
+        if t >= self.steps:
+            return False
+        self.last_step = t + 1
+        return True
 
     def count_episodes(self) -> None:
         """Add the episodes that ended in this process to the total."""
@@ -188,7 +194,7 @@ def work(channel: WaitingEnd, index: int, argument: ProcessArgument[Job]) -> Non
         options = option_numbers(job.shared)
         if options != sent_options[0]:
             sent_options[:] = [options]
-            channel.send(("optimizers", clock.t, options))
+            channel.send(("optimizers", clock.last_step, options))
         if index == 0:
             has_state = job.shared and hasattr(agent, "saved_state")
             state = to_json(agent.saved_state(), _MAX_DEPTH) if has_state else None  # `to_json` copies the tensors
