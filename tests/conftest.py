@@ -56,6 +56,12 @@ def _no_syncs() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _no_start_method_chosen_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An event without a context, made by another test, chooses one for the whole process."""
+    monkeypatch.setattr("multiprocessing.context._default_context._actual_context", None)
+
+
 @pytest.fixture
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what mapped files say, not of what is left of them after a power cut."""

@@ -210,6 +210,8 @@ class _Commands:
     def restore_state(self, state: Any) -> Any:
         self.record(None)
         result = self._tape.restore_state(state)
+        if result.exact:
+            self._seed = None  # it belongs to the start of the saved run
         return result._replace(obs=self._shared.put(self._index, result.obs)) if result.exact else result
 
     def state_between_episodes(self, _: None) -> Any:

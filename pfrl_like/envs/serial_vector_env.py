@@ -12,21 +12,31 @@ from pfrl_like.processes.supervisor import close_all
 class SerialVectorEnv(VectorEnv):
     """Environments that run in this process, one after another. Use it for debugging, or for fast environments.
 
+    A subclass that does not call `super().__init__` sets `envs`, and `observation_space` and `action_space` if it has
+    them.
+
     Args:
         envs: Environments with the same spaces. Their steps must all return four values or all return five values.
 
     Attributes:
         envs: The environments.
-        num_envs: Number of environments.
         observation_space: Observation space of one environment.
         action_space: Action space of one environment.
         spec: `spec` of the first environment; None if the environment has no `spec`.
-        last_obs: Latest observations.
+        last_obs: Latest observations. Empty before the first reset.
 
     Raises:
         ValueError: If `envs` is empty.
         TypeError: If an object has no `reset` or no `step`, or is a class or a function.
     """
+
+    # Class attributes, so that a subclass need not call `__init__`.
+    observation_space: Any = None
+    action_space: Any = None
+    spec: Any = None
+    last_obs: Sequence[Any] = ()
+    _seeds: Sequence[int | None] = ()  # seeds for the next reset
+    _resets_with_info = False
 
     def __init__(self, envs: Sequence[Any]) -> None:
         if len(envs) == 0:
@@ -39,12 +49,13 @@ class SerialVectorEnv(VectorEnv):
                     "MultiprocessVectorEnv takes functions that make environments"
                 )
             mend_gym(env)
-        self.num_envs = len(envs)
         names = "observation_space", "action_space", "spec"
         self.observation_space, self.action_space, self.spec = (getattr(envs[0], name, None) for name in names)
-        self.last_obs: Sequence[Any] = [None] * self.num_envs
-        self._seeds: list[int | None] = [None] * self.num_envs  # seeds for the next reset
-        self._resets_with_info = False
+
+    @property
+    def num_envs(self) -> int:  # type: ignore[override]  # PFRL's subclasses do not set it
+        """Number of environments."""
+        return len(self.envs)
 
     def step(self, actions: Any) -> Any:
         """Step all environments. Return the four or five values of `VectorEnv.step`, as many as the environments.
@@ -68,16 +79,18 @@ class SerialVectorEnv(VectorEnv):
         Raises:
             ValueError: If the length of `mask` is not the number of environments.
         """
-        observations, infos = list(self.last_obs), [{} for _ in self.envs]  # type: list[Any], list[dict[str, Any]]
+        observations: list[Any] = list(self.last_obs) or [None] * self.num_envs
+        infos: list[dict[str, Any]] = [{} for _ in self.envs]
+        seeds = list(self._seeds) or [None] * self.num_envs
         for i, skip in enumerate(skip_mask(mask, self.num_envs)):
             if skip:
                 continue
-            seed, self._seeds[i] = self._seeds[i], None
-            arguments = {} if seed is None else {"seed": seed}
+            arguments = {} if seeds[i] is None else {"seed": seeds[i]}
+            seeds[i] = None
             observations[i], info = reset_values(self.envs[i].reset(**arguments))
             self._resets_with_info = info is not None
             infos[i] = info or {}
-        self.last_obs = observations
+        self.last_obs, self._seeds = observations, seeds
         return (observations, infos) if self._resets_with_info else observations
 
     def seed(self, seeds: Any) -> None:
@@ -89,9 +102,11 @@ class SerialVectorEnv(VectorEnv):
         Raises:
             ValueError: If the number of seeds is wrong, or if an environment accepts no seed.
         """
+        later = list(self._seeds) or [None] * self.num_envs
         for i, seed in enumerate(seed_list(seeds, self.num_envs)):
             if seed is not None and not seed_env(self.envs[i], seed):
-                self._seeds[i] = seed
+                later[i] = seed
+        self._seeds = later
 
     def record(self) -> None:
         """Start to record episodes, so that `saved_state` can save them."""
@@ -109,6 +124,8 @@ class SerialVectorEnv(VectorEnv):
         """
         results = [env.restore_state(each) for env, each in zip(self.envs, state["episodes"], strict=True)]
         self.last_obs = [result.obs for result in results]
+        if all(result.exact for result in results):
+            self._seeds = ()  # seeds of the constructor's caller belong to the start of the saved run
         return results
 
     def close(self) -> None:

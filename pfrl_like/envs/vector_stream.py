@@ -354,7 +354,7 @@ class PfrlStream(VectorStream):
 
     def record(self) -> None:
         """Start to record episodes, so that `saved_state` can save them. Do nothing if this is not supported."""
-        self._recorded = is_resumable(self.innermost)
+        self._recorded = is_resumable(self.innermost) and getattr(self.innermost, "can_record", True)
         if self._recorded:
             self.innermost.record()
 

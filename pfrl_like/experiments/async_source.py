@@ -10,10 +10,9 @@ from typing import Any, NoReturn
 
 from pfrl_like.errors import AsyncTrainingError
 from pfrl_like.experiments.async_worker import Job, work
-from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.sources import stop_episode
 from pfrl_like.loggers import TensorBoardLogger
-from pfrl_like.processes import Countdown, Failure, Finished, Workers
+from pfrl_like.processes import Countdown, Failure, Finished, ProcessArgument, Workers
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.utils.plain_values import from_json
 
@@ -44,6 +43,8 @@ class AsyncWorkers:
         statistics: Latest statistics of the agent of process 0. None before the first message.
         state: Latest state of the agent of process 0, without the shared attributes. None before the first message, or
             if the agent saves no such state.
+        options: Numbers of the shared optimisers after the newest step, as `option_numbers` returns them. Empty if no
+            process has changed a number.
     """
 
     def __init__(
@@ -61,11 +62,14 @@ class AsyncWorkers:
         self.tensorboard: TensorBoardLogger | None = None
         self.statistics: list[tuple[str, Any]] | None = None
         self.state: dict[str, Any] | None = None
+        self.options: dict[str, list[dict[str, Any]]] = {}
+        self._options_t = -1
         self._reason = ""
         self._failures: dict[int | str, Failure] = {}
         self._heartbeats: dict[int, Any] = {}  # latest heartbeat of each process
         self._countdowns: dict[int, Countdown] = {}  # time limit of each process, started at its latest heartbeat
-        self.workers = Workers(work, [(job,)] * len(job.seeds), start_method=start_method, name="actor")
+        arguments = [(ProcessArgument(job),)] * len(job.seeds)
+        self.workers = Workers(work, arguments, start_method=start_method, name="actor")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Wait briefly for messages, and set the clock to the number of steps that all processes have started."""
@@ -128,6 +132,9 @@ class AsyncWorkers:
                     ended.append(content)
                 elif kind == "agent":
                     self.statistics, self.state = content[0], from_json(content[1])
+                elif kind == "optimizers":
+                    if t > self._options_t:
+                        self.options, self._options_t = content, t
                 elif kind == "evaluation":
                     if self.tensorboard is not None:
                         self.tensorboard.log_evaluation(t, *content)
@@ -213,8 +220,11 @@ class SharedAgent:
         """Save the agent with the current parameters and the current step of the processes.
 
         Attributes that are not shared, such as running means, have the values of process 0 after its last finished
-        episode.
+        episode. Numbers of the optimisers that hooks change, such as the learning rate, have their newest values.
         """
+        for name, groups in self.source.options.items():
+            for group, numbers in zip(getattr(self.shared, name).param_groups, groups, strict=True):
+                group.update(numbers)
         if self.source.state is not None:
             self.shared.restore_state(self.source.state)
             stop_episode(self.shared)  # the running episode of process 0 is not resumed
@@ -224,8 +234,8 @@ class SharedAgent:
         self.shared.save(dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Return the latest statistics of process 0. Before the first message, use this process's agent."""
-        return statistics_of(self.shared) if self.source.statistics is None else self.source.statistics
+        """Return the latest statistics of process 0; an empty list before its first message."""
+        return self.source.statistics or []
 
 
 class AgentOfProcess0:

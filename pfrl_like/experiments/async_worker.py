@@ -3,22 +3,24 @@
 import contextlib
 import cProfile
 import logging
+import numbers
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from pfrl_like.experiments.callbacks import Evaluation, StepHooks, statistics_of
-from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.callbacks import Evaluation, StepHooks, save_agent, statistics_at
+from pfrl_like.experiments.shared_evaluator import SharedEvaluator, SharedScores
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import closing_all
-from pfrl_like.processes import WaitingEnd
+from pfrl_like.processes import ProcessArgument, WaitingEnd
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
 
+_LOGGER = logging.getLogger(__name__)
 #: Maximum nesting depth of the JSON values in an agent's saved state.
 _MAX_DEPTH = 100
 
@@ -34,12 +36,14 @@ class Counters:
         beats: Number of heartbeats of each process, in a raw `multiprocessing.Array`. A heartbeat is a step of training
             or evaluation, or the construction of an environment or agent.
         saving: A raw `multiprocessing.Value`: 1 while process 0 saves its agent at the end of training, else 0.
+        scores: Progress of the evaluations.
     """
 
     totals: Any
     stop: Any
     beats: Any
     saving: Any
+    scores: SharedScores
 
     @property
     def steps_started(self) -> int:
@@ -65,12 +69,11 @@ class Job:
         step_offset: Step at which training starts.
         max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
             None, there is no limit.
-        global_step_hooks: Function that returns the step hooks. Each hook is called as `hook(env, agent, t)` after
-            every step.
-        evaluator: Function that returns the arguments of the `Evaluator` of process 0. If None, there are no
-            evaluations.
-        sends_evaluations: True if process 0 sends the results of evaluations to the main process. The main process logs
-            them to TensorBoard.
+        global_step_hooks: Step hooks. Each hook is called as `hook(env, agent, t)` after every step.
+        evaluator: Arguments of `Evaluator`. If None, there are no evaluations.
+        only_process_0_evaluates: True if the other processes make no evaluations.
+        sends_evaluations: True if the processes send the results of evaluations to the main process. The main process
+            logs them to TensorBoard.
         successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
             condition is disabled.
         profile: Folder for profiles. If None, no profiles are written.
@@ -87,8 +90,9 @@ class Job:
     steps: int
     step_offset: int
     max_episode_len: int | None
-    global_step_hooks: Callable[[], Sequence[Callable[[Any, Any, int], Any]]]
-    evaluator: Callable[[], dict[str, Any]] | None
+    global_step_hooks: Sequence[Callable[[Any, Any, int], Any]]
+    evaluator: Mapping[str, Any] | None
+    only_process_0_evaluates: bool
     sends_evaluations: bool
     successful_score: float | None
     profile: str | None
@@ -102,11 +106,14 @@ class SharedClock(Clock):
 
     Args:
         job: Job of the process.
+
+    Attributes:
+        last_step: Number of the last step that this process took. `t` also moves to the end when no steps are left.
     """
 
     def __init__(self, job: Job) -> None:
         super().__init__(job.steps, job.step_offset)
-        self.counters = job.counters
+        self.counters, self.last_step = job.counters, job.step_offset
 
     @property
     def done(self) -> bool:
@@ -125,7 +132,10 @@ class SharedClock(Clock):
             if t < self.steps:
                 self.counters.totals[0] = t + 1
         self.previous_t = self.t = t
-        return bool(t < self.steps)
+        if t >= self.steps:
+            return False
+        self.last_step = t + 1
+        return True
 
     def count_episodes(self) -> None:
         """Add the episodes that ended in this process to the total."""
@@ -143,20 +153,22 @@ class AsyncSource(SerialSource):
         return super().tick(clock) if clock.take_step() else ()
 
 
-def work(channel: WaitingEnd, index: int, job: Job) -> None:
+def work(channel: WaitingEnd, index: int, argument: ProcessArgument[Job]) -> None:
     """Train until no steps are left or all processes must end, and send messages to the main process.
 
     The messages are ("episode", t, episode), ("score", t, score) and ("stop", t, reason). If `job.sends_evaluations` is
-    True, process 0 also sends ("evaluation", t, (agent_stats, eval_stats, env_stats)). Process 0 sends ("agent", t,
-    (statistics, state)) after each of its episodes and at the end. The state is the `saved_state` of its agent, or None
-    if the agent has no `saved_state` or if the processes share no attributes.
+    True, there are also messages ("evaluation", t, (agent_stats, eval_stats, env_stats)). If a hook has changed numbers
+    of a shared optimiser, such as the learning rate, the process sends ("optimizers", t, numbers of `option_numbers`).
+    Process 0 sends ("agent", t, (statistics, state)) after each of its episodes and at the end. The state is the
+    `saved_state` of its agent, or None if the agent has no `saved_state` or if the processes share no attributes.
 
     Args:
         channel: Channel to the main process.
         index: Index of the process.
-        job: Job of the process.
+        argument: Job of the process.
     """
     torch.set_num_threads(1)
+    job = argument.value
     set_random_seed(job.seeds[index])
     counters = job.counters
     counters.beats[index] += 1
@@ -176,11 +188,17 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
         if clock.ended:
             send_agent()
 
+    sent_options = [option_numbers(job.shared)]
+
     def send_agent() -> None:
+        options = option_numbers(job.shared)
+        if options != sent_options[0]:
+            sent_options[:] = [options]
+            channel.send(("optimizers", clock.last_step, options))
         if index == 0:
             has_state = job.shared and hasattr(agent, "saved_state")
             state = to_json(agent.saved_state(), _MAX_DEPTH) if has_state else None  # `to_json` copies the tensors
-            channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), state)))
+            channel.send(("agent", clock.t, (_numbers(statistics_at(clock, agent)), state)))
 
     def send_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
         channel.send(("evaluation", step, (_numbers(agent_stats), eval_stats, _numbers(env_stats))))
@@ -193,22 +211,23 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
             setattr(agent, name, value)
         if hasattr(agent, "process_idx"):
             agent.process_idx = index
-        callbacks: list[Callback] = [StepHooks(job.global_step_hooks(), env, agent), report]
-        if job.evaluator is not None and index == 0:
+        callbacks: list[Callback] = [StepHooks(job.global_step_hooks, env, agent), report]
+        if job.evaluator is not None and (index == 0 or not job.only_process_0_evaluates):
             opened.append(job.make_env(index, test=True))
-            options: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [beat]}
-            evaluator = Evaluator(agent, opened[-1], **job.evaluator() | options)
+            options: dict[str, Any] = {"logger": _LOGGER, "hooks": [beat]}
+            evaluator = SharedEvaluator(counters.scores, agent, opened[-1], **{**job.evaluator, **options})
             if job.sends_evaluations:
                 evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, send_evaluation]
             opened.append(evaluator)
             evaluation = Evaluation(evaluator, agent, job.successful_score, False, evaluator.evaluation_hooks)
-            callbacks.append(_evaluation_callback(evaluation, channel))
+            callbacks.append(_evaluation_callback(evaluation, channel, str(job.evaluator["outdir"])))
         saves = job.save_dir and index == 0 and hasattr(agent, "save")
         save_at_end = _saving_in(job.save_dir, agent, counters) if saves else contextlib.nullcontext()
         profile = contextlib.nullcontext() if job.profile is None else cProfile.Profile()
         with save_at_end, profile:
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
-            send_agent()
+            if not clock.ended:  # otherwise the agent has just been sent
+                send_agent()
         if isinstance(profile, cProfile.Profile):
             profile.dump_stats(os.path.join(str(job.profile), f"profile-{index}.out"))
 
@@ -217,8 +236,23 @@ def _numbers(statistics: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
     return [pair for pair in statistics if isinstance(pair[1], int | float)]
 
 
-def _evaluation_callback(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
-    """Return a callback that evaluates, sends the score, and ends all processes if the score is high enough."""
+def option_numbers(shared: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the numbers in the parameter groups of each optimiser, such as the learning rate, keyed by its name."""
+    optimizers = {name: value for name, value in shared.items() if isinstance(value, torch.optim.Optimizer)}
+    return {
+        name: [
+            {key: value for key, value in group.items() if isinstance(value, numbers.Real | tuple)}
+            for group in optimizer.param_groups
+        ]
+        for name, optimizer in optimizers.items()
+    }
+
+
+def _evaluation_callback(evaluation: Evaluation, channel: WaitingEnd, outdir: str) -> Callback:
+    """Return a callback that evaluates, sends the score, and ends all processes if the score is high enough.
+
+    If the score has reached `successful_score`, the agent is saved as `successful`, as in PFRL.
+    """
 
     def evaluate(clock: Clock) -> None:
         assert isinstance(clock, SharedClock)
@@ -231,6 +265,9 @@ def _evaluation_callback(evaluation: Evaluation, channel: WaitingEnd) -> Callbac
         if clock.stopped:
             channel.send(("stop", clock.t, clock.reason))
             clock.counters.stop.value = 1
+        if clock.stopped and evaluation.success is not None:
+            with clock.counters.scores.recording:
+                save_agent(evaluation.agent, "successful", outdir, _LOGGER)
 
     return evaluate
 

@@ -2,6 +2,7 @@
 
 import collections
 import logging
+import math
 import os
 import shutil
 import sys
@@ -17,6 +18,8 @@ from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, Episode, Terminated
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class StepHooks:
@@ -56,7 +59,8 @@ class EpisodeLog:
                 logger.log(clock.t, metrics)
             if self.logger is not None and self.logger.isEnabledFor(logging.INFO):
                 self.logger.info("outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, number, each.total_reward)
-                self.logger.info("statistics:%s", statistics_of(self.agent))
+            if self.logger is not None:  # as in PFRL, the statistics are asked even if they are not logged
+                self.logger.info("statistics:%s", statistics_at(clock, self.agent))
 
 
 class IntervalLog:
@@ -74,7 +78,7 @@ class IntervalLog:
         self.logger.info(
             "outdir:%s step:%s episode:%s last_R:%s average_R:%s", self.outdir, clock.t, clock.episodes, last, mean
         )
-        self.logger.info("statistics:%s", statistics_of(self.agent))
+        self.logger.info("statistics:%s", statistics_at(clock, self.agent))
 
     def saved_state(self) -> dict[str, Any]:
         """Return the returns of the last episodes."""
@@ -99,6 +103,8 @@ class Evaluation:
         successful_score: Training ends when an evaluation reaches this score. If None, this condition is disabled.
         during_episode: True to allow evaluation during an episode.
         hooks: Hooks of the evaluator. Training ends when the `stop_reason` of a hook is not empty.
+        restart: Function that is called with the evaluation environment after each evaluation. If it is the training
+            environment, the function starts new training episodes.
     """
 
     def __init__(
@@ -108,9 +114,11 @@ class Evaluation:
         successful_score: float | None,
         during_episode: bool,
         hooks: Sequence[Any] = (),
+        restart: Callable[[Any], None] | None = None,
     ) -> None:
         self.evaluator, self.agent, self.hooks = evaluator, agent, hooks
         self.successful_score, self.during_episode = successful_score, during_episode
+        self.restart = restart
         self.history: list[dict[str, Any]] = []
         self._interrupted: dict[str, Any] | None = None  # values of the clock at the evaluation that was interrupted
 
@@ -131,7 +139,9 @@ class Evaluation:
             raise
         self._interrupted = None
         if score is not None:
-            self.history.append({**dict(statistics_of(self.agent)), "eval_score": score})
+            if self.restart is not None:
+                self.restart(getattr(self.evaluator, "env", None))
+            self.history.append({**dict(statistics_at(clock, self.agent)), "eval_score": score})
             self.stop_if_due(clock)
 
     def finish_tick(self, clock: Clock, callbacks: Sequence[Callback]) -> None:
@@ -155,11 +165,14 @@ class Evaluation:
         for reason in (getattr(hook, "stop_reason", "") for hook in self.hooks):
             if isinstance(reason, str) and reason:
                 clock.stop(reason)
-        if self.successful_score is None:
-            return
-        for score in (row["eval_score"] for row in self.history):
-            if score >= self.successful_score:
-                clock.stop(f"score {score:.1f} >= {self.successful_score:g}")
+        if self.success is not None:
+            clock.stop(f"score {self.success:.1f} >= {self.successful_score:g}")
+
+    @property
+    def success(self) -> float | None:
+        """The latest score that has reached `successful_score`; None if there is none."""
+        least = math.inf if self.successful_score is None else self.successful_score
+        return next((row["eval_score"] for row in reversed(self.history) if row["eval_score"] >= least), None)
 
     def saved_state(self) -> dict[str, Any]:
         """Return the statistics and scores of all evaluations so far, and the evaluation that was interrupted."""
@@ -199,6 +212,17 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
             shutil.rmtree(dirname, ignore_errors=True)
         raise
     logger.info("Saved the agent to %s", dirname)
+
+
+def statistics_at(clock: Clock, agent: Any) -> list[tuple[str, Any]]:
+    """Return the statistics of an agent. After the last step an error is logged, so that the run still finishes."""
+    try:
+        return statistics_of(agent)
+    except Exception:
+        if not clock.done:
+            raise
+        _LOGGER.exception("get_statistics failed after the last step")
+        return []
 
 
 def statistics_of(agent: Any) -> list[tuple[str, Any]]:

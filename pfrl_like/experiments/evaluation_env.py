@@ -6,6 +6,10 @@ import functools
 from contextlib import AbstractContextManager
 from typing import Any
 
+#: Description of the choice if a vector environment is used for training and evaluation. The source of training steps
+#: then saves its state.
+SHARED_ENV = "the training environment"
+
 
 def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[AbstractContextManager[Any], str]:
     """Choose the evaluation environment: `eval_env`, a new environment, a copy of `env`, or `env` itself.
@@ -13,8 +17,8 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     Args:
         env: Training environment.
         eval_env: Evaluation environment that the user passed. If None, an environment is made from `env`.
-        vector: True if `env` is a vector environment. Evaluation cannot use `env` itself then, because its episodes are
-            running.
+        vector: True if `env` is a vector environment. It is used for evaluation only if it is also passed as
+            `eval_env`, because an evaluation discards its running episodes.
 
     Returns:
         A context manager that yields the environment, and a description of the choice. The context manager also closes
@@ -23,8 +27,9 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     Raises:
         ValueError: If a vector environment can neither be made again from its specification nor be copied.
     """
-    if eval_env is not None and not (vector and eval_env is env):
-        return contextlib.nullcontext(eval_env), "eval_env given"
+    if eval_env is not None:
+        is_shared = vector and is_same_env(env, eval_env)
+        return contextlib.nullcontext(eval_env), SHARED_ENV if is_shared else "eval_env given"
     fresh = _make(env)
     if fresh is not None:
         _share_running_statistics(env, fresh)
@@ -40,13 +45,18 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     return contextlib.nullcontext(copied), "deep copy of the training environment"
 
 
+def is_same_env(env: Any, other: Any) -> bool:
+    """True if two environments are the same inside all wrappers. None is no environment."""
+    return other is not None and getattr(other, "unwrapped", other) is getattr(env, "unwrapped", env)
+
+
 def check_apart(env: Any, eval_env: Any) -> None:
     """Check that the evaluation environment is not the training environment.
 
     Raises:
         ValueError: If `eval_env` is `env`, because an evaluation would interrupt the training episode.
     """
-    if eval_env is not None and getattr(eval_env, "unwrapped", eval_env) is getattr(env, "unwrapped", env):
+    if is_same_env(env, eval_env):
         raise ValueError("eval_env is env: an evaluation would interrupt training; pass another environment")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from pfrl_like.envs.env_states import is_vector, restore_between_episodes, state_between_episodes
 from pfrl_like.envs.make_env import accept_env_ids, open_env
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
-from pfrl_like.experiments.evaluation_env import choose_eval_env
+from pfrl_like.experiments.evaluation_env import SHARED_ENV, choose_eval_env
 from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_steps_or_episodes
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import TensorBoardLogger
@@ -240,6 +240,7 @@ class Evaluator:
             seeds `env` with a number from the global NumPy stream, and restores the state of this stream. If it begins
             with "the training", every evaluation restores the random generator of `env`.
         hooks: Functions that are called with the `Clock` of the evaluation after every step.
+        moves_files: True to move files of an earlier run. False if the caller has already moved them.
 
     Attributes:
         max_score: Best mean return so far.
@@ -276,6 +277,7 @@ class Evaluator:
         success_threshold: float | None = None,
         env_choice: str = "eval_env given",
         hooks: Sequence[Callback] = (),
+        moves_files: bool = True,
     ) -> None:
         check_counts(eval_interval=eval_interval)
         self._made = ExitStack()
@@ -291,7 +293,8 @@ class Evaluator:
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
         self.repeatable = self.is_interrupted = False
         with directory_lock(self.outdir):
-            move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
+            if moves_files:
+                move_earlier_files(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
             self.start_time = time.time() - progress_of(self.outdir, step_offset)[1]
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
@@ -300,8 +303,10 @@ class Evaluator:
             last = int(max(earlier, default=step_offset))
             # If the earlier run ended before an evaluation that was due, this evaluation is made.
             self.prev_eval_t = last - last % eval_interval
-            self._scores = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if step_offset else 0)
-            if not self._scores.size:  # the table of a resumed run already has a header
+            self._scores = AppendedFile(
+                os.path.join(self.outdir, SCORES.name), keep=0 if moves_files and not step_offset else None
+            )
+            if not self._scores.size:  # the table of a resumed run, or of several processes, may already have a header
                 names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
                 self._scores.append(_row([*BASIC_COLUMNS, *names]))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
@@ -346,6 +351,11 @@ class Evaluator:
         stats = _statistics(returns, lengths)
         if self.success_threshold is not None:
             stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
+        self._record(t, episodes, stats)
+        return float(stats["mean"])
+
+    def _record(self, t: int, episodes: int, stats: dict[str, Any]) -> None:
+        """Write the row of an evaluation, call the hooks, and save the best agent."""
         agent_stats, env_stats = statistics_of(self.agent), statistics_of(self.env)
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
@@ -363,17 +373,16 @@ class Evaluator:
             if self.save_best_so_far_agent:
                 with self._scores.error_context("best"):
                     save_agent(self.agent, "best", self.outdir, self.logger)
-        return mean
 
     @contextlib.contextmanager
     def _restoring_after_signal(self) -> Iterator[None]:
         """Restore the state of the environment after a signal, and set `is_interrupted`.
 
-        The state is not restored if it is in other processes, which the signal may have interrupted, too, or if hooks
-        have seen some steps.
+        The state is not restored if it is in other processes, which the signal may have interrupted, too, if hooks have
+        seen some steps, or if training episodes are running in the environment.
         """
         self.is_interrupted, before = False, None
-        if self.repeatable and not self.hooks:
+        if self.repeatable and not self.hooks and self.env_choice != SHARED_ENV:
             with contextlib.suppress(Exception):  # the user's environment may raise any exception
                 before = state_between_episodes(self.env)
         try:
@@ -389,7 +398,8 @@ class Evaluator:
         """Return the state that later scores depend on, except the state of the agent."""
         return {
             "seed": self._seed, "max_score": self.max_score, "prev_eval_t": self.prev_eval_t,
-            "elapsed": time.time() - self.start_time, "env": state_between_episodes(self.env),
+            "elapsed": time.time() - self.start_time,
+            "env": None if self.env_choice == SHARED_ENV else state_between_episodes(self.env),
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
@@ -403,7 +413,8 @@ class Evaluator:
         self.start_time = time.time() - state["elapsed"]
         try:
             with isolated_rng():  # `restore_between_episodes` may reset the environment
-                restore_between_episodes(self.env, state["env"])
+                if state["env"] is not None:
+                    restore_between_episodes(self.env, state["env"])
         except ValueError as error:
             return [f"the evaluation environment cannot be restored: {error}"]
         return ()

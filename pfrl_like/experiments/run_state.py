@@ -136,11 +136,16 @@ def restore_part(part: Any, state: Mapping[str, Any]) -> None:
             _restore(name, part, from_json(state["parts"][name]))
 
 
+def is_restorable(part: Any) -> bool:
+    """True if the state of an object can be saved and restored."""
+    return hasattr(part, "saved_state") or (hasattr(part, "state_dict") and hasattr(part, "load_state_dict"))
+
+
 def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     """Yield a unique name and the object, for each object whose state can be saved."""
     names = Counter[str]()
     for part in parts:
-        if hasattr(part, "saved_state") or (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
+        if is_restorable(part):
             name = type(part).__name__
             names[name] += 1
             yield (name if names[name] == 1 else f"{name}-{names[name]}"), part

@@ -11,6 +11,7 @@ from pfrl_like.envs import VectorObs, VectorStep, as_vector_stream
 from pfrl_like.envs.episode_tape import EpisodeTape
 from pfrl_like.envs.vector_stream import BoolArray
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.experiments.evaluation_env import is_same_env
 from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils import checks
 from pfrl_like.utils.env_values import first_values, mask_keyword, own_copy, step_values, takes_mask
@@ -183,6 +184,16 @@ class VectorSource:
     def observe(self, step: VectorStep, reset: BoolArray) -> None:
         """Pass the result of a step to the agent."""
         self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **agent_keywords(step, self.takes_mask))
+
+    def restart_if_used(self, env: Any) -> None:
+        """Discard the running episodes if `env` is the environment of this source. New episodes start then.
+
+        Args:
+            env: Environment that was used for something else.
+        """
+        if is_same_env(self.stream.env, env):
+            self.end = None
+            self.total_reward[:], self.length[:] = 0.0, 0
 
     def record(self) -> None:
         """Record episodes from now on, so that `saved_state` can be called."""

@@ -1,9 +1,9 @@
 """Asynchronous training in several processes, with agents that share parameters or with actors and a learner."""
 
 import logging
+import math
 import multiprocessing
 import os
-import pickle
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
@@ -17,6 +17,7 @@ from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import evaluator_options, tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
+from pfrl_like.experiments.run_state import is_restorable
 from pfrl_like.experiments.runner_arguments import (
     check_arguments,
     check_has,
@@ -25,11 +26,13 @@ from pfrl_like.experiments.runner_arguments import (
     saving_hooks,
     set_step,
 )
+from pfrl_like.experiments.shared_evaluator import SharedScores
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
-from pfrl_like.processes.worker import resolve_start_method, sendable
+from pfrl_like.processes import check_sendable
+from pfrl_like.processes.worker import resolve_start_method
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, move_earlier_files, progress_of
 from pfrl_like.runs.run_files import directory_lock
@@ -78,16 +81,20 @@ def train_agent_async(
 ) -> Any:
     """Train copies of an agent in several processes, each in its own environment.
 
-    The run directory contains the same files as after `train_agent`. Process 0 also evaluates the agent between its
-    episodes. The other processes continue during an evaluation.
+    The run directory contains the same files as after `train_agent`. The process whose episode ends after a multiple of
+    `eval_interval` evaluates the agent. The other processes continue during an evaluation, so the rows of `scores.txt`
+    may not be in the order of their steps.
+
+    With every start method, the agent, its parts, the hooks and the functions may contain lambdas, local functions and
+    local classes. Tensors in shared memory, and locks and counters of `multiprocessing`, stay shared.
 
     Args:
         outdir: Run directory. It is created if it does not exist.
         processes: Number of processes.
         make_env: Function that makes the environment of each process, called as `make_env(process_index, test=False)`.
-            In process 0, `make_env` is also called with `test=True`, to make the evaluation environment. `make_env` may
-            be a lambda. Instead of a function, an environment id such as "CartPole-v1" is also accepted. Each process
-            then seeds its environments from its global NumPy stream.
+            If there are evaluations, each process also calls it with `test=True`, to make its evaluation environment.
+            Instead of a function, an environment id such as "CartPole-v1" is also accepted. Each process then seeds its
+            environments from its global NumPy stream.
         profile: True to write a profile of the running time of each process, `profile-<process index>.out`.
         steps: Step at which training ends. Steps are counted over all processes.
         eval_interval: Number of training steps between evaluations. If None, there are no evaluations.
@@ -100,14 +107,16 @@ def train_agent_async(
         step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: the
             episode count and the elapsed time continue, and everything that belongs to later steps is moved to
             `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
-        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, this
-            condition is disabled.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. The agent is then
+            also saved as `successful`. If None, this condition is disabled.
         agent: Agent such as `A3C` or `ACER`. Each process gets a copy. None if `make_agent` is given.
         make_agent: Function that makes the agent of a process, called as `make_agent(process_index)` in each process.
             None if `agent` is given.
         global_step_hooks: Functions that are called as `hook(env, agent, t)` after every step, in the process that made
             the step. Every t occurs once.
-        evaluation_hooks: `EvaluationHook`s that are called after every evaluation, in process 0.
+        evaluation_hooks: `EvaluationHook`s that are called after every evaluation, in the process that evaluated. Each
+            process has its own copies. If a hook has a state (`state_dict` or `saved_state`), only process 0 evaluates,
+            so that the hook sees all evaluations.
         save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
         logger: Logger of this run. If None, the logger of this module is used.
@@ -117,10 +126,12 @@ def train_agent_async(
         exception_event: Event that ends training with an error when it is set. Only this process reads the event, so a
             `threading.Event` can be used. If None, no event ends training.
         use_shared_memory: True to share the attributes in the agent's `shared_attributes` between all processes. If
-            False, each process trains its own agent, and only the agent of process 0 is saved, at the end.
-        start_method: Start method of the processes: "fork", "spawn" or "forkserver". If None, forkserver is used if the
-            system has it, else spawn. Forkserver and spawn require the main part of the script under
-            `if __name__ == "__main__":`.
+            False, each process trains its own agent, and only the agent of process 0 is evaluated, and saved at the
+            end.
+        start_method: Start method of the processes: "fork", "spawn" or "forkserver". If None, the method that
+            `multiprocessing.set_start_method` has chosen is used. If none has been chosen, or if it is fork and this
+            process has other threads or uses CUDA, forkserver is used if the system has it, else spawn. Forkserver and
+            spawn require the main part of the script under `if __name__ == "__main__":`.
         grace: Maximum number of seconds that a process may take to end after the end of training. The time of a running
             evaluation is not included. A process that takes longer is killed, and the error names the process. The
             limit must be longer than the longest step, reset, save, hook or call of `make_env`. A step of an actor
@@ -166,7 +177,7 @@ def train_agent_async(
         raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
     check_seconds(grace=grace)
     check_seconds(optional=True, step_timeout=step_timeout)
-    resolve_start_method(start_method)
+    start_method = resolve_start_method(start_method)
     seeds = process_seeds(random_seeds, processes)
     factory = env_factory(make_env)
     with directory_lock(outdir):
@@ -182,6 +193,11 @@ def train_agent_async(
         for name, value in sharing.items():
             if is_independent and value is not None:
                 raise ValueError(f"{name} is {value}, which requires use_shared_memory=True, got False")
+        parts = {"make_env": factory, "make_agent": make_agent, "global_step_hooks": global_step_hooks}
+        for name, part in (parts | {"evaluation_hooks": evaluation_hooks}).items():
+            check_sendable(name, part, start_method)
+        if make_agent is None:
+            check_sendable("agent", agent, start_method, "pass make_agent instead of agent; ")
         if resume:
             step_offset = min(newest_agent(getattr(agent, "agent", agent), outdir, logger), steps)
         save_dir = os.path.join(outdir, ".process-0") if is_independent else ""
@@ -192,14 +208,16 @@ def train_agent_async(
         }  # fmt: skip
         spawn = multiprocessing.get_context("spawn")  # locks of this context work with every start method
         totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset)[0]])
-        counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
+        counters = Counters(
+            totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0),
+            SharedScores(spawn.Value("q", 0), spawn.RawValue("d", -math.inf), spawn.Lock()),
+        )  # fmt: skip
         job = Job(
-            counters=counters, make_env=sendable(factory, "make_env", start_method),
-            make_agent=None if make_agent is None else sendable(make_agent, "make_agent", start_method),
-            agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
-            steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
-            global_step_hooks=sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
-            evaluator=None if eval_interval is None else sendable(lambda: evaluator, "evaluation_hooks", start_method),
+            counters=counters, make_env=factory, make_agent=make_agent, agent=agent if make_agent is None else None,
+            shared=_share(agent) if use_shared_memory else {}, seeds=seeds, steps=steps, step_offset=step_offset,
+            max_episode_len=max_episode_len, global_step_hooks=global_step_hooks,
+            evaluator=None if eval_interval is None else evaluator,
+            only_process_0_evaluates=is_independent or any(map(is_restorable, evaluation_hooks)),
             sends_evaluations=use_tensorboard, successful_score=successful_score,
             profile=outdir if profile else None, save_dir=save_dir,
         )  # fmt: skip
@@ -209,14 +227,8 @@ def train_agent_async(
         move_earlier_files(outdir, step_offset, logger, no_checkpoint=resume)
         learner = getattr(agent, "agent", agent)
         set_step(learner, step_offset, logger)
-        try:
-            with getattr(agent, "starting", nullcontext)(step_offset):
-                source = AsyncWorkers(job, stop_event, exception_event, logger, start_method, grace, step_timeout)
-        except (AttributeError, pickle.PicklingError) as error:
-            raise TypeError(
-                f"agent cannot be sent to another process: {error}; pass make_agent instead of agent, or "
-                'pass start_method="fork"'
-            ) from error
+        with getattr(agent, "starting", nullcontext)(step_offset):
+            source = AsyncWorkers(job, stop_event, exception_event, logger, start_method, grace, step_timeout)
         saved_agent: Any = agent if has_learner else SharedAgent(agent, source)
         if is_independent:
             saved_agent = AgentOfProcess0(source, save_dir, logger)
@@ -274,8 +286,8 @@ def train_agent_actor_learner(
             updates, not steps: it synchronises the target network every `target_update_interval / update_interval *
             n_times_update` updates. `update_interval` has no other effect.
         make_env: Function that makes the environment of each actor's process, called as `make_env(process_index,
-            test=False)`. In process 0, `make_env` is also called with `test=True`, to make the evaluation environment.
-            The argument `test` is passed by name. `make_env` may also be an environment id, as in `train_agent_async`.
+            test=False)`. Each process also calls it with `test=True`, to make its evaluation environment. The argument
+            `test` is passed by name. `make_env` may also be an environment id, as in `train_agent_async`.
         steps: Step at which training ends. Steps are counted over all actors.
         outdir: Run directory. It is created if it does not exist.
         n_actors: Number of actors.

@@ -177,7 +177,8 @@ def train_agent_batch_with_evaluation(
         return_window_size: Number of episodes in the logged mean return.
         eval_env: Environment for evaluation: a single environment, its id, or a vector environment. If None, a new
             environment is made from `env.spec`, or a deep copy of `env` if that is impossible. If `env` is a
-            `MultiprocessVectorEnv`, `eval_env` is required, because `env` cannot be copied. If `env` is a
+            `MultiprocessVectorEnv`, `eval_env` is required, because `env` cannot be copied. It may be `env` itself: an
+            evaluation then truncates the running training episodes, and new episodes start after it. If `env` is a
             `VectorFrameStack` of k frames, `eval_env` must be another `VectorFrameStack` of k frames, or a single
             environment with the wrapper `atari_wrappers.FrameStack(eval_env, k, channel_order="chw")`.
         log_interval: Number of steps between log lines. If None, no lines are logged.
@@ -218,8 +219,7 @@ def train_agent_batch_with_evaluation(
             discrete value is out of range, or if a number of steps is out of range. The bounds of a Box are not
             checked. The error is also raised if both or neither of `eval_n_steps` and `eval_n_episodes` are given, if a
             hook does not support this runner, or if `eval_env` is None and `env` can neither be made again from its
-            specification nor be copied. An evaluation cannot use the training environment, because its episodes are
-            running.
+            specification nor be copied.
         TypeError: If a number of steps is not an integer, or `outdir` is not a path.
         EnvError: If the environment violates its interface, for example returns the wrong number of values.
         CheckpointError: If a file cannot be written (see `on_checkpoint_failure`), or if checkpoints exist but none can

@@ -13,7 +13,7 @@ import numpy as np
 from pfrl_like.debug.crash_replay import checkpoint, is_skipped, record_crash
 from pfrl_like.debug.trace import Trace
 from pfrl_like.errors import CheckpointError, PfrlLikeError
-from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, save_agent, statistics_of, wants_progress
+from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, save_agent, wants_progress
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.hooks import StepHook
@@ -136,8 +136,9 @@ class UpdateCount:
         return self.before is not None and self._updates() == self.before
 
     def _updates(self) -> Any:
-        updates = getattr(self.agent, "optim_t", None)
-        return updates if isinstance(updates, int) else dict(statistics_of(self.agent)).get("n_updates")
+        # A user's `get_statistics` may contain the number, but it is called only as often as in PFRL.
+        count = getattr(self.agent, "optim_t", getattr(self.agent, "n_updates", None))
+        return count if isinstance(count, int) else None
 
     def _reasons(self) -> list[str]:
         reason = getattr(self.agent, "waiting_for", str)()
@@ -272,7 +273,8 @@ def train(
             last, waits = updates.warning, updates.waits
             callbacks.append(Progress(steps, step_offset, evaluator, closing=last, waits=waits, opening=begins))
         if evaluator is not None:
-            evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode, evaluation_hooks)
+            restart = getattr(source, "restart_if_used", None)
+            evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode, evaluation_hooks, restart)
             callbacks.append(evaluation)
         callbacks += hooks
         stateful_parts = [configuration, csv, *loggers, *callbacks, *step_hooks, evaluator, *evaluation_hooks, *parts]

@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, ClassVar
 
 import cloudpickle  # type: ignore[import-untyped]
+import torch
 
 from pfrl_like.processes.pipe_end import WaitingEnd
 from pfrl_like.utils.stoppable_thread import start_time
@@ -158,7 +159,7 @@ def sendable(function: Callable[..., Any], name: str, start_method: str | None) 
         TypeError: If the function cannot be pickled.
     """
     portable = Portable(function)
-    if start_method != "fork":
+    if resolve_start_method(start_method) != "fork":
         try:
             portable.pack()
         except TypeError as error:
@@ -288,14 +289,27 @@ def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
 
 
 def resolve_start_method(start_method: str | None) -> str:
-    """Return the name of a start method. None means forkserver if it is available, otherwise spawn.
+    """Return the name of a start method.
+
+    None means the method that `multiprocessing.set_start_method` has chosen. If none has been chosen, or if it is fork
+    and a copy of this process would not be safe (it has several threads, or uses CUDA), None means forkserver if it is
+    available, otherwise spawn. On Linux before Python 3.14, `multiprocessing` itself chooses fork as soon as a program
+    makes an event, a value or a queue without a context.
 
     Raises:
         ValueError: If the start method does not exist.
     """
     available = multiprocessing.get_all_start_methods()
     if start_method is None:
+        chosen = multiprocessing.get_start_method(allow_none=True)
+        if chosen is not None and (chosen != "fork" or _is_fork_safe()):
+            return chosen
         return "forkserver" if "forkserver" in available else "spawn"
     if start_method not in available:
         raise ValueError(f"start_method is {start_method!r}, expected one of {available}")
     return start_method
+
+
+def _is_fork_safe() -> bool:
+    """True if this process has no other threads, whose locks a copy would keep forever, and has not used CUDA."""
+    return threading.active_count() == 1 and not torch.cuda.is_initialized()  # type: ignore[no-untyped-call]

@@ -26,7 +26,7 @@ TRAINING = (
     "run.log", run_files.METRICS.name, run_files.EPOCHS.name, run_files.RECORD, "learning_curve.svg", "report.html",
     "trace.bin", "trace.jsonl", "checkpoint_buffers",
 )  # fmt: skip
-EVALUATION = (run_files.SCORES.name, "best")
+EVALUATION = (run_files.SCORES.name, "best", "successful")
 TABLES = {table.name: table for table in (run_files.METRICS, run_files.EPOCHS, run_files.SCORES)}
 _OTHER_FILES = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
 _STEP_FILE = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -67,6 +68,9 @@ class _CallableModule(ModuleType):
 
     def __call__(self, states: Sequence[Any], device: torch.device | str, phi: Phi) -> Any:
         return batch_states(states, device, phi)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)  # a function that uses the module can be sent to another process
 
 
 sys.modules[__name__].__class__ = _CallableModule

@@ -64,6 +64,7 @@ BY_TEXT = {
     "utils.old_names": "legacy.names and the functions in its table",
     "datasets.public_sets": "a package that registers environments",
     "envs.make_env": "the module of an environment's id",
+    "utils.batch_states": "itself, in another process",
     "wrappers.monitor": "imageio, a package without types",
     "zoo.names": "the module of a name in a preset",
 }

@@ -70,7 +70,6 @@ REASONS: Mapping[str, tuple[str, ...]] = {
     "private helpers that no script was seen to import": (
         "collections.persistent_collections:_ChunkReader", "collections.persistent_collections:_ChunkWriter",
         *(f"collections.prioritized:{name}" for name in ("_expand", "_find", "_reduce", "_write")),
-        "envs.multiprocess_vector_env:worker",
         "experiments.evaluator:_batch_run_episodes", "experiments.evaluator:_run_episodes",
         "nn.noisy_chain:_map_modules", "replay_buffer:_is_sorted_desc_by_lengths",
         "utils.pretrained_models:_get_model_directory", "utils.pretrained_models:_reporthook",

@@ -59,6 +59,22 @@ def test_five_values_stay_five_and_reset_tells():
 
 
 @both
+def test_a_seed_given_before_a_state_is_restored_has_no_effect_on_later_episodes(kind):
+    def later_episode(env):
+        obs, _ = env.reset([True, False])
+        env.close()
+        return obs[1].tolist()
+
+    first, second = kind([cartpole] * 2), kind([cartpole] * 2)
+    for env in (first, second):
+        env.seed([1, 2])
+        env.record()
+    first.reset()
+    second.restore_state(first.saved_state())
+    assert later_episode(second) == later_episode(first)
+
+
+@both
 def test_seed_goes_to_envs_with_a_seed_method_at_once(kind):
     env = kind([lambda: ABC(partially_observable=True)] * 2)
     runs = []

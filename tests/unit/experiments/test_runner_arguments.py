@@ -232,7 +232,7 @@ EPOCHS = "unit/algos/test_off_policy_rl_algorithm.py::test_"
 HELD = {
     experiments.train_agent_async: [
         ASYNC + "every_step_up_to_the_last_is_made_once_and_told_to_the_hooks",
-        ASYNC + "process_0_evaluates_and_saves_the_best",
+        ASYNC + "every_evaluation_has_its_row_whatever_process_makes_it",
         ASYNC + "what_is_told_of_a_run_reaches_whom_it_is_for",
         ASYNC + "seeds_and_episode_limit_reach_each_process",
         ASYNC + "profiles_and_checkpoints_are_written",

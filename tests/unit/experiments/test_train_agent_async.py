@@ -23,7 +23,7 @@ from time_parts import wait_until
 
 from pfrl_like.agent import AsyncAgent
 from pfrl_like.errors import AsyncTrainingError
-from pfrl_like.experiments import train_agent_actor_learner, train_agent_async
+from pfrl_like.experiments import StopWithoutImprovement, train_agent_actor_learner, train_agent_async
 from pfrl_like.testing import Chain
 
 
@@ -112,23 +112,46 @@ def test_every_step_up_to_the_last_is_made_once_and_told_to_the_hooks(tmp_path):
 
 
 @pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="needs forkserver")
-def test_lambdas_and_shared_parameters_reach_processes_that_are_not_forked(tmp_path):
-    agent = run(tmp_path, start_method=None, processes=1, steps=40, make_env=lambda index, test: Chain(3, time_limit=5))
-    assert agent.model.weight.item() == 40
+def test_local_things_and_shared_ones_reach_processes_that_are_not_forked(tmp_path):
+    class Local(Counting):
+        def __init__(self):
+            super().__init__()
+            self.phi, self.own = lambda obs: 2, torch.zeros(1)
+
+        def observe(self, obs, reward, done, reset):
+            super().observe(obs, reward, done, reset)
+            self.own += self.phi(obs)
+
+    def make_env(index, test):
+        return Chain(3, time_limit=5)
+
+    def hook(env, agent, t):
+        matches.value += agent.own.item() == 2 * t
+
+    matches, given = multiprocessing.get_context("spawn").Value("q"), Local()
+    agent = run(tmp_path, given, start_method=None, processes=1, steps=40, make_env=make_env, global_step_hooks=[hook])
+    assert agent is given and agent.model.weight.item() == matches.value == 40
+    assert agent.own.item() == 0  # what is not shared is a copy
 
 
-@pytest.mark.slow
-def test_process_0_evaluates_and_saves_the_best(tmp_path):
+def test_every_evaluation_has_its_row_whatever_process_makes_it(tmp_path):
     def hook(agent, eval_stats, **_):
         with open(tmp_path / "hook", "a") as file:
             file.write(f"{agent.process_idx} {eval_stats['success_rate']}\n")
 
-    evaluation = {"eval_interval": 50, "eval_n_episodes": 2, "eval_success_threshold": 99}
-    run(tmp_path, steps=200, evaluation_hooks=[Hook(hook)], **evaluation)
+    evaluation = {"eval_interval": 10, "eval_n_episodes": 2, "eval_success_threshold": 99}
+    run(tmp_path, steps=120, evaluation_hooks=[Hook(hook)], **evaluation)
     rows = table(tmp_path / "scores.txt")
-    assert 1 <= len(rows) <= 4 and [*rows[0]][-1] == "process" and {row["process"] for row in rows} == {"0"}
+    due = sorted(int(row["steps"]) for row in rows)
+    assert len(due) == 12 and all(10 * number <= step for number, step in enumerate(due, 1)) and due[-1] == 120
+    assert sorted(row["process"] + " 0" for row in rows) == sorted((tmp_path / "hook").read_text().splitlines())
     assert (tmp_path / "best" / "count").exists()
-    assert (tmp_path / "hook").read_text().splitlines() == ["0 0"] * len(rows)
+
+
+def test_a_hook_with_a_state_sees_every_evaluation(tmp_path):
+    run(tmp_path, steps=10**8, eval_interval=20, evaluation_hooks=[StopWithoutImprovement(2)])
+    assert {row["process"] for row in table(tmp_path / "scores.txt")} == {"0"}
+    assert "in 2 evaluations" in (tmp_path / "run.json").read_text()
 
 
 def test_a_run_goes_on_from_its_newest_agent(tmp_path):
@@ -148,6 +171,9 @@ def test_a_run_goes_on_from_its_newest_agent(tmp_path):
 def test_a_good_score_ends_training_in_all_processes(tmp_path):
     run(tmp_path, steps=10**8, eval_interval=20, successful_score=0.0)
     assert "stopped: score" in (tmp_path / "run.json").read_text()
+    assert (tmp_path / "successful" / "count").exists()
+    run(tmp_path, steps=20)  # a new run in the same directory
+    assert not (tmp_path / "successful").exists() and [*tmp_path.glob("earlier-*/successful")]
 
 
 @pytest.mark.slow
@@ -267,7 +293,7 @@ def test_environments_that_cannot_be_sent_are_refused_with_a_way_out(tmp_path):
 
 def test_an_agent_that_cannot_be_sent_is_refused_with_a_way_out(tmp_path):
     agent = Counting()
-    agent.phi = lambda obs: obs
+    agent.lock = threading.Lock()
     with pytest.raises(TypeError, match="agent cannot be sent.*make_agent"):
         run(tmp_path, agent=agent, start_method="forkserver")
 
@@ -309,11 +335,14 @@ START_METHODS = pytest.mark.parametrize("start_method", ["fork", *SLOW_METHODS])
 @START_METHODS
 @MAKERS
 def test_processes_learn_shared_parameters_with_shared_statistics(tmp_path, start_method, make):
+    def decay(env, agent, t):
+        agent.optimizer.param_groups[0]["lr"] = 1e-2 * (161 - t) / 160
+
     agent = make(optimizer=torch.optim.Adam, lr=1e-2)
     before = parameters(agent)
     result = run(
         tmp_path, agent, steps=160, start_method=start_method, eval_interval=80, eval_n_episodes=2,
-        global_step_hooks=[Sharing(tmp_path)],
+        global_step_hooks=[Sharing(tmp_path), decay],
     )  # fmt: skip
     assert result is agent
     assert not torch.equal(parameters(agent), before)
@@ -326,6 +355,7 @@ def test_processes_learn_shared_parameters_with_shared_statistics(tmp_path, star
     other = make(optimizer=torch.optim.Adam)
     other.load(tmp_path / "160_finish")
     assert torch.equal(parameters(other), parameters(agent))
+    assert agent.optimizer.param_groups[0]["lr"] == other.optimizer.param_groups[0]["lr"] == 1e-2 / 160
     assert other.t == agent.t == 160
     assert "average_entropy" in table(tmp_path / "scores.txt")[0]
     other.load(tmp_path / "best")
