@@ -13,9 +13,8 @@ from pfrl_like.columns import ENDED, Columns, Indices, ReadOnlyDict, rows_of
 from pfrl_like.columns.leaves import as_array, describe
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
-from pfrl_like.utils.checks import exactly_one
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
-from pfrl_like.utils.random import RandomSource, check_held
+from pfrl_like.utils.random import RandomSource, check_held, size_of_sample
 
 Strategy = Literal["future", "final", "episode"]
 #: Function of achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns. It returns B values.
@@ -156,7 +155,7 @@ class HindsightReplayBuffer(ReplayBuffer):
                 the wrong shape or type.
             TypeError: If not exactly one of the arguments is passed.
         """
-        number = exactly_one(num_experiences=num_experiences, n=n)
+        number = size_of_sample(num_experiences, n)
         check_held("num_experiences", number, len(self), "items")
         if not number:
             return []

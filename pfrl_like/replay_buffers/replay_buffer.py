@@ -14,8 +14,8 @@ from pfrl_like.columns import ENDED, Columns, Indices, edit, rows_of, stacks
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.memory import WEIGHT, Memory, StoredItem, StoredTransition, TransitionCache, UserMemory
 from pfrl_like.replay_buffers.saved import SavedBuffer
-from pfrl_like.utils.checks import check_counts, check_transition, exactly_one
-from pfrl_like.utils.random import RandomSource, check_held, check_rng, sample_n_k
+from pfrl_like.utils.checks import check_counts, check_transition
+from pfrl_like.utils.random import RandomSource, check_held, check_rng, sample_n_k, size_of_sample
 
 
 class ColumnSource(Protocol):
@@ -352,7 +352,7 @@ class ReplayBuffer(SavedBuffer):
             ValueError: If the number is larger than the buffer.
             TypeError: If not exactly one of the arguments is passed.
         """
-        number = exactly_one(num_experiences=num_experiences, n=n)
+        number = size_of_sample(num_experiences, n)
         if self._user_memory is not None:
             return self._user_memory.sample(number, self._rng)
         check_held("num_experiences", number, len(self), "items")

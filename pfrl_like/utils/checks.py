@@ -402,18 +402,6 @@ def names_unknown_keywords(function: Function) -> Function:
     return cast(Function, call)
 
 
-def exactly_one(**values: Any) -> Any:
-    """Return the one value that is not None, of an argument that has several names.
-
-    Raises:
-        TypeError: If there is no such value, or if there are several.
-    """
-    given = [value for value in values.values() if value is not None]
-    if len(given) != 1:
-        raise TypeError(f"{len(given)} of the arguments {', '.join(values)} are passed, expected one of them")
-    return given[0]
-
-
 def missing_name(module: str, name: str, hint: str) -> Exception:
     """Return the exception for an unknown name of a package. Call this function only in the package's `__getattr__`.
 

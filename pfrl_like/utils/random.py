@@ -51,6 +51,18 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
     return np.fromiter(distinct, np.int64)[:k]
 
 
+def size_of_sample(num_experiences: int | None, n: int | None) -> int:
+    """Return the argument that is passed, of the two names that the number of items to sample has.
+
+    Raises:
+        TypeError: If neither is passed, or both.
+    """
+    given = [value for value in (num_experiences, n) if value is not None]
+    if len(given) != 1:
+        raise TypeError(f"{len(given)} of the arguments num_experiences and n are passed, expected one of them")
+    return given[0]
+
+
 def check_held(name: str, n: int, held: int, what: str, least: int = 0) -> None:
     """Check that a sample size is from `least` to the number of stored items.
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import logging
 import multiprocessing
 import os
@@ -475,7 +476,7 @@ def test_without_shared_memory_any_agent_trains(tmp_path):
 def test_actors_and_learner_are_told_how_to_keep_step(tmp_path, monkeypatch):
     options = {"n_updates": 30, "actor_update_interval": 3, "updates_per_step": 0.5}
     agent = mock.Mock(**{"setup_actor_learner_training.return_value": [mock.Mock() for _ in range(4)]})
-    names = train_agent_actor_learner.__globals__
+    names = inspect.unwrap(train_agent_actor_learner).__globals__
     monkeypatch.setitem(names, "train_agent_async", lambda outdir, processes, *_, **__: processes)
     assert train_agent_actor_learner(agent, endless, 10**6, tmp_path, n_actors=3, **options) == 3
     agent.setup_actor_learner_training.assert_called_once_with(3, **options)

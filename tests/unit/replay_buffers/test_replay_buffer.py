@@ -69,7 +69,7 @@ def test_an_argument_out_of_its_range_is_refused_by_name(kind):
 def test_the_size_of_a_sample_has_two_names_of_which_one_is_passed(kind):
     assert kind().sample(n=0) == kind().sample(num_experiences=0) == []
     for sizes in ({}, {"n": 0, "num_experiences": 0}):
-        with pytest.raises(TypeError, match=f"{len(sizes)} of the arguments num_experiences, n are passed"):
+        with pytest.raises(TypeError, match=f"{len(sizes)} of the arguments num_experiences and n are passed"):
             kind().sample(**sizes)
 
 
