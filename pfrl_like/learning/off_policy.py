@@ -33,6 +33,7 @@ from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.storage import has_manifest
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import MODE_LOCK, NO_LOCK, block_evaluation
@@ -554,12 +555,20 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self.save(dirname)
         self.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
 
-    def load_snapshot(self, dirname: str) -> None:
-        """Load the agent and the replay buffer from a directory written by `save_snapshot`.
+    def load_snapshot(self, dirname: str, *, allow_pickle: bool = False) -> None:
+        """Load the agent and the replay buffer from a directory that `save_snapshot` or PFRL's `save_snapshot` wrote.
+
+        Args:
+            dirname: The directory.
+            allow_pickle: True to read a pickled replay buffer, for instance PFRL's. The pickle cannot run code, but a
+                manipulated file can use any amount of memory. Use it only for files whose origin you know.
 
         Raises:
-            CheckpointError: If the agent or the buffer is missing in the directory. If the buffer is missing, the agent
-                is already loaded.
+            CheckpointError: If the agent or the buffer is missing in the directory, or if the buffer is a pickle and
+                pickles are not allowed. If the buffer cannot be loaded, the agent is already loaded.
         """
         self.load(dirname)
-        self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
+        if not has_manifest(dirname):
+            statistics.load_pfrl_counters(self, dirname)
+        options = {"allow_pickle": True} if allow_pickle else {}  # a user's buffer may not have this argument
+        self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER), **options)
