@@ -26,6 +26,7 @@ from pfrl_like.learning.minibatches import features_of_batch, row_shape_error, s
 from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, store_step
+from pfrl_like.learning.settings import change_features, change_max_grad_norm, change_optimizer, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
@@ -44,7 +45,10 @@ from pfrl_like.utils.recurrent import max_over_sequences
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
-@constructor_only("optimizer", "phi", "batch_states", "recurrent", "max_grad_norm", "num_steps", "burn_in")
+@constructor_only("recurrent", "num_steps", "burn_in")
+@settings(
+    phi=change_features, batch_states=change_features, optimizer=change_optimizer, max_grad_norm=change_max_grad_norm
+)
 class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents with a replay buffer and target networks.
 
@@ -188,8 +192,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._check_modules(modules)
         for module in modules.values():
             module.to(self.device)
-        self.features = FeatureExtractor(self.phi, batch_states)
-        self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
+        self.set_features(FeatureExtractor(self.phi, batch_states))
         self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
@@ -209,6 +212,12 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._cumulative_steps = 0
         self._updates_left = self._updates_per_sync()  # until the next update of the target networks
         self._clear_records()
+
+    def set_features(self, features: FeatureExtractor) -> None:
+        """Set the feature extractor."""
+        super().set_features(features)
+        on_cpu = self.device.type == "cpu"
+        self._takes_raw = features.is_identity and on_cpu and not self.burn_in and self.num_steps == 1
 
     # Methods that an algorithm defines
 

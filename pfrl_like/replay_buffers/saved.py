@@ -194,8 +194,8 @@ class SavedBuffer(AbstractReplayBuffer):
         The state of `rng` is loaded only if the file contains the state of a generator of the same type.
 
         Args:
-            filename: File written by `save`. With `allow_pickle`, also a file of PFRL, or the directory of one of PFRL's
-                persistent buffers, which stays unchanged.
+            filename: File written by `save`. With `allow_pickle`, also a file of PFRL, or the directory of a persistent
+                buffer of PFRL, which stays unchanged.
             allow_pickle: True to read pickled objects. They cannot run code, but a manipulated file can use any amount
                 of memory. Use it only for files whose origin you know.
 

@@ -1,4 +1,4 @@
-"""Writes the snapshot and the persistent buffers of `tests/data` with PFRL 0.4: `.peers/pfrl/bin/python FILE FOLDER`."""
+"""Writes a snapshot and persistent buffers of PFRL 0.4 for `tests/data`: `.peers/pfrl/bin/python FILE FOLDER`."""
 
 import os
 import sys
