@@ -13,7 +13,6 @@ from on_policy_parts import ON_POLICY, make_on_policy
 
 from pfrl_like.explorers import Greedy
 from pfrl_like.optimizers.compiled_step import CompiledStep
-from pfrl_like.testing.play import play_one
 from pfrl_like.utils.batch_states import batch_states
 
 MAKE = {
