@@ -184,7 +184,10 @@ def test_a_changed_state_may_have_a_wider_dtype() -> None:
 
 def test_a_buffer_of_a_dataset_changes_its_dtype_and_the_dataset_stays() -> None:
     ends = np.array([0, 0, 0, 1])
-    dataset = MDPDataset(np.ones((4, 3), np.float32), np.zeros(4, np.int64), np.ones(4), ends, discrete_action=True)
+    dataset = MDPDataset(
+        np.ones((4, 3), np.float32), np.zeros(4, np.int64), np.ones(4), ends, discrete_action=True,
+        reward_convention="same_row",
+    )  # fmt: skip
     buffer = ReplayBuffer.from_dataset(dataset)
     with pytest.warns(UserWarning, match="float64 instead of float32"):
         append(buffer, False, DOUBLE, DOUBLE)
