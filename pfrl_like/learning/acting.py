@@ -139,7 +139,7 @@ class Acting:
     _compiled: CompiledStep | None = None
     _compiled_greedy: CompiledFunction | None = None
 
-    def set_features(self, features: FeatureExtractor) -> None:
+    def _set_features(self, features: FeatureExtractor) -> None:
         """Set the feature extractor."""
         self.features = features
 

@@ -135,7 +135,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self._shared_model = model
         self.optimizer = optimizer
         self.model = copy.deepcopy(model)
-        self.set_features(FeatureExtractor(self.phi, batch_states))
+        self._set_features(FeatureExtractor(self.phi, batch_states))
         self.memory = RecurrentMemory(t_max, self.device) if recurrent else None
         self.t = 0  # steps of this process
         self.optim_t = 0  # updates of this process

@@ -192,7 +192,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._check_modules(modules)
         for module in modules.values():
             module.to(self.device)
-        self.set_features(FeatureExtractor(self.phi, batch_states))
+        self._set_features(FeatureExtractor(self.phi, batch_states))
         self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
@@ -213,9 +213,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._updates_left = self._updates_per_sync()  # until the next update of the target networks
         self._clear_records()
 
-    def set_features(self, features: FeatureExtractor) -> None:
+    def _set_features(self, features: FeatureExtractor) -> None:
         """Set the feature extractor."""
-        super().set_features(features)
+        super()._set_features(features)
         on_cpu = self.device.type == "cpu"
         self._takes_raw = features.is_identity and on_cpu and not self.burn_in and self.num_steps == 1
 

@@ -121,7 +121,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         for module in (*modules.values(), obs_normalizer):
             if module is not None:
                 module.to(self.device)
-        self.set_features(FeatureExtractor(self.phi, batch_states))
+        self._set_features(FeatureExtractor(self.phi, batch_states))
         self.memory = RecurrentMemory(None, self.device) if recurrent else None
         self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}
         self.guard = UpdateGuard(self.device)

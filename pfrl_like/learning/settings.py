@@ -25,7 +25,7 @@ def change_features(agent: Any, name: str, value: Any) -> Any:
     value = identity if name == "phi" and value is None else value
     check_function(**{name: value})
     parts = {"phi": agent.phi, "batch_states": agent.batch_states, name: value}
-    agent.set_features(FeatureExtractor(parts["phi"], parts["batch_states"]))
+    agent._set_features(FeatureExtractor(parts["phi"], parts["batch_states"]))
     return value
 
 

@@ -194,7 +194,7 @@ def space_of_observations(space: Any, observations: Any) -> Any:
     """Return the space if it describes the observations. Otherwise issue a warning once, and return None.
 
     Many environments declare a space and return other observations, for instance because a wrapper appends a number.
-    The networks and the replay buffer are made for the real observations, so training can go on without the space.
+    The networks and the replay buffer are made for the real observations, so training continues without the space.
 
     Args:
         space: Observation space of one environment. None if unknown.

@@ -16,6 +16,7 @@ from pfrl_like import agents, explorers, replay_buffers
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import train_agent, train_agent_batch
+from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.nn import Branched, Lambda
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.utils import checks
@@ -139,3 +140,10 @@ def test_numbers_that_are_not_finite_are_still_refused(tmp_path: Any) -> None:
     env = Declared(lambda time: np.array([0, 0, np.nan if time else 0], np.float32))
     with pytest.raises(ValueError, match="obs has nan"):
         train_agent(dqn(3), env, 8, str(tmp_path))
+
+
+def test_an_evaluation_warns_of_the_space_too(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_WARNED", set())
+    evaluator = Evaluator(dqn(3), Declared(appended), None, 1, 1, str(tmp_path))
+    with pytest.warns(UserWarning, match="obs has shape .*observation_space of the environment is wrong"):
+        assert evaluator.evaluate_if_necessary(t=1, episodes=0) == 5.0
