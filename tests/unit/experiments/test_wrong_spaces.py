@@ -99,7 +99,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[int], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["serial", "vector"])
+@pytest.mark.parametrize("kind", ["serial", pytest.param("vector", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
 def test_training_runs_after_one_warning(case: str, kind: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "_WARNED", set())
