@@ -18,6 +18,7 @@ from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.on_policy import fill_returns, learn_by_update
 from pfrl_like.learning.rollout import Episodes
+from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
@@ -52,6 +53,7 @@ def a2c_loss(
     return weighted_mean(losses, batch.weight), stats
 
 
+@settings(optimizer=change_optimizer)
 class A2C(OnPolicyAgent):
     """Advantage actor-critic agent.
 

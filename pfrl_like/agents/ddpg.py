@@ -16,11 +16,12 @@ from pfrl_like.learning.compatibility.arguments import keywords_for
 from pfrl_like.learning.critics import distribution_of, mean_value, min_next_value, value_of
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import call_loss_hook, steps_of_update
+from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import alias, constructor_only
+from pfrl_like.utils.checks import alias
 from pfrl_like.utils.old_names import old_names
 
 
@@ -51,7 +52,7 @@ def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: st
     return weighted_mean(-q, batch.weight, accumulator), q.detach()
 
 
-@constructor_only("actor_optimizer", "critic_optimizer")
+@settings(actor_optimizer=change_optimizer, critic_optimizer=change_optimizer)
 class DDPG(OffPolicyActorCritic):
     """Deep Deterministic Policy Gradient agent. With a Gaussian policy the algorithm is SVG(0).
 

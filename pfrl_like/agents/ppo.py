@@ -21,6 +21,7 @@ from pfrl_like.learning.overrides.episode_list import episode_memory
 from pfrl_like.learning.overrides.off_policy import check_not_compiled
 from pfrl_like.learning.overrides.on_policy import loss_of_lossfun
 from pfrl_like.learning.rollout import Episodes
+from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.learning.statistics import add_values
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
@@ -117,6 +118,7 @@ def ppo_objective(
     }
 
 
+@settings(optimizer=change_optimizer)
 class PPO(OnPolicyAgent):
     """Proximal Policy Optimisation agent.
 

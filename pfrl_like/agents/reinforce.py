@@ -19,6 +19,7 @@ from pfrl_like.learning.model_outputs import policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
 from pfrl_like.learning.overrides.on_policy import accumulate_gradient, learn_by_sequences, step_along_gradient
 from pfrl_like.learning.rollout import Episodes
+from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
@@ -42,6 +43,7 @@ def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
     return weighted_mean(-gain, batch.weight, "sum")
 
 
+@settings(optimizer=change_optimizer)
 class REINFORCE(OnPolicyAgent):
     """REINFORCE agent. It learns from whole episodes with undiscounted returns.
 

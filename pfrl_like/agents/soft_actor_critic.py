@@ -21,6 +21,7 @@ from pfrl_like.learning.lagrange import LagrangeMultiplier, parts_of
 from pfrl_like.learning.lagrange import TemperatureHolder as TemperatureHolder
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.learning.overrides.off_policy import steps_of_update
+from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -111,7 +112,7 @@ def _entropy(distribution: Distribution, log_prob: Tensor) -> Tensor:
 
 
 @constructor_only("initial_temperature", "temperature_holder", "temperature_optimizer")
-@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
+@settings(policy_optimizer=change_optimizer, q_func1_optimizer=change_optimizer, q_func2_optimizer=change_optimizer)
 class SoftActorCritic(OffPolicyActorCritic):
     """Soft Actor-Critic agent.
 

@@ -18,10 +18,11 @@ from pfrl_like.learning.compatibility.arguments import critics_and_optimizers, k
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, min_next_value
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
+from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import alias, check_function, constructor_only
+from pfrl_like.utils.checks import alias, check_function
 from pfrl_like.utils.old_names import old_names
 
 
@@ -67,7 +68,7 @@ def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tenso
     return next_action
 
 
-@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
+@settings(policy_optimizer=change_optimizer, q_func1_optimizer=change_optimizer, q_func2_optimizer=change_optimizer)
 class TD3(OffPolicyActorCritic):
     """Twin Delayed Deep Deterministic Policy Gradient. The policy's loss uses only the first critic.
 

@@ -20,6 +20,7 @@ from pfrl_like.learning.model_outputs import output_of, policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_all_finite
 from pfrl_like.learning.overrides.episode_list import episode_memory
 from pfrl_like.learning.rollout import Episodes
+from pfrl_like.learning.settings import change_optimizer, settings
 from pfrl_like.nn.branched import Branched
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.nn.recurrent_branched import RecurrentBranched
@@ -90,6 +91,7 @@ def natural_step(
     return direction * (2 * max_kl / (direction.dot(fisher_product(direction)) + _EPS)).sqrt()
 
 
+@settings(vf_optimizer=change_optimizer)
 class TRPO(OnPolicyAgent):
     """Trust Region Policy Optimisation agent.
 

@@ -47,8 +47,11 @@ class Columns(Steps):
     ) -> int:
         """Store one step and return its row. The caller must call `end` at the end of the episode.
 
+        If the dtype of an observation cannot be cast without loss, the column of observations gets a wider dtype.
+
         Raises:
-            ValueError: If a value has a different structure, shape or dtype than in the first step. Nothing is stored.
+            ValueError: If a value has a different structure or shape than in the first step, or an action has a
+                different dtype. Nothing is stored.
             TypeError: If the reward is not a number.
         """
         reward = float(reward) if isinstance(reward, float) else as_reward(reward)
@@ -158,12 +161,13 @@ class Columns(Steps):
             first = rows_of(obs, k, "obs")[0], rows_of(action, k, "action")[0]
             obs_field = Field.like(Rows(), first[0], strict=True, frames=True)
             action_field = Field.like(Rows(), first[1], strict=False)
-        leaves = obs_field.check_many(obs, k, "obs")
-        next_leaves = obs_field.check_many(next_obs, k, "next_obs")
+        leaves, next_leaves = self._check_observations(obs_field, obs, next_obs, k)
         actions = action_field.check_many(action, k, "action")
         checked = self._checked_many_extras({name: rows_of(values, k, name) for name, values in extra.items()})
         if first is not None:
             self._checked(*first, None, extra)
+            assert self.obs is not None
+            leaves, next_leaves = self._check_observations(self.obs, obs, next_obs, k)
         assert self.action is not None
 
         for env_id in env_ids:
@@ -178,6 +182,10 @@ class Columns(Steps):
             for i, row in enumerate(rows.tolist()):
                 self._put_extras(row, {name: values[i] for name, values in checked.items()})
         return rows
+
+    def _check_observations(self, field: Field, obs: Any, next_obs: Any, k: int) -> tuple[list[Any], list[Any]]:
+        """Check the observations and next observations of k environments. Return their stacked leaves."""
+        return self.widening(lambda: (field.check_many(obs, k, "obs"), field.check_many(next_obs, k, "next_obs")))
 
     def release(self, row: int) -> None:
         """Free a step. The caller must have released the previous steps of its episode."""

@@ -42,9 +42,12 @@ class MappedRows(Rows):
         on_resize: Function called after the arrays of values were replaced.
 
     Attributes:
+        can_widen: False, because the files keep their dtype.
         released: Rows that are no longer used, although the state on disk may still refer to them. `recycle` frees
             them, except rows that a save refers to, see `keep`.
     """
+
+    can_widen = False
 
     def __init__(self, open_file: Callable[[str], GrowingFile], name: str, on_resize: Callable[[], None]) -> None:
         super().__init__()
@@ -187,6 +190,7 @@ class FrameLeaf(ArrayLeaf):
         self.axis = axis
         self.frames = rows.sibling()
         self.frames.values(self, self.frame_shape, self.dtype)
+        self.value_rows = self.frames
         # A block of this size has its own memory mapping and grows by remapping, so it leaves no hole in the heap.
         self.frames.reserve(_OWN_MAPPING // self.data.itemsize // max(1, int(np.prod(self.frame_shape))))
         self._numbers = _Numbers()
@@ -200,6 +204,10 @@ class FrameLeaf(ArrayLeaf):
         # returns blocks of the minibatch's size.
         np.empty(_LARGE_BLOCK, np.uint8)
         self._objects: dict[int, list[Any]] = {}  # frame objects of the newest stack of running episodes
+
+    def widen(self, dtype: np.dtype[Any]) -> None:
+        super().widen(dtype)
+        self._frame_kinds = [(self.frame_shape, self.dtype)] * self.depth
 
     @property
     def index(self) -> NDArray[np.int64]:

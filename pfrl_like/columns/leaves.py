@@ -21,6 +21,20 @@ _NO_TORCH_DTYPES = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
 _ALIGNMENT = 64
 
 
+class DtypeError(ValueError):
+    """A value that the dtype of a strict column cannot represent.
+
+    Args:
+        message: The message.
+        leaf: The column.
+        dtype: A dtype that can represent the stored values and the new value.
+    """
+
+    def __init__(self, message: str, leaf: "ArrayLeaf", dtype: np.dtype[Any]) -> None:
+        super().__init__(message)
+        self.leaf, self.dtype = leaf, dtype
+
+
 class Holder(Protocol):
     """Object with an array of values, one value per row, and their checksums."""
 
@@ -39,7 +53,10 @@ class Rows:
         released: List of the numbers of rows that are no longer used. In this class, this list is `free`, so that the
             rows can be reused immediately.
         size: Length of the arrays.
+        can_widen: True if the dtype of values can change.
     """
+
+    can_widen = True
 
     def __init__(self) -> None:
         self.free: list[int] = []
@@ -62,6 +79,11 @@ class Rows:
     def sibling(self) -> "Rows":
         """Return new rows with the same type of storage."""
         return Rows()
+
+    def widen(self, holder: Holder, dtype: np.dtype[Any]) -> None:
+        """Set `holder.data` to a new array of another dtype with the same values."""
+        place = next(i for i, array in enumerate(self._arrays) if array is holder.data)
+        holder.data = self._arrays[place] = holder.data.astype(dtype)
 
     def reserve(self, count: int) -> None:
         """Grow until at least `count` rows are free."""
@@ -156,6 +178,7 @@ class ArrayLeaf:
 
     Attributes:
         data: The values.
+        value_rows: The rows of `data`.
         sums: Checksum of each row of `data` if the values are in files, else None.
     """
 
@@ -166,6 +189,7 @@ class ArrayLeaf:
         self.shape = tuple(shape)
         self.dtype = np.dtype(dtype)
         self.strict = strict
+        self.value_rows = rows
         rows.values(self, self.shape, self.dtype)
 
     def check(self, value: Any, name: str) -> NDArray[Any]:
@@ -197,10 +221,26 @@ class ArrayLeaf:
                 cast = array.astype(self.dtype)
                 if self.dtype.kind not in "iu" or bool((cast == array).all()):
                     return cast
+            if self.strict and (exact := _exact_cast(array, self.dtype)) is not None:
+                return exact
         expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
         is_cast = self.strict and array is not None and array.shape == shape
         advice = "; reset and step of the environment must return the same dtype: cast it in a wrapper" * is_cast
-        raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{advice}")
+        text = f"{name}: got {describe(value)}, expected {expected} as in the first step{advice}"
+        if is_cast and array is not None:
+            raise DtypeError(text, self, np.result_type(self.dtype, array.dtype))
+        raise ValueError(text)
+
+    def widen(self, dtype: np.dtype[Any]) -> None:
+        """Change the dtype of the column. The stored values do not change.
+
+        Raises:
+            ValueError: If the dtype cannot represent a stored value. Nothing is changed.
+        """
+        if _exact_cast(self.data, dtype) is None:
+            raise ValueError(f"{self.dtype} values of the column cannot be converted to {dtype} without loss")
+        self.value_rows.widen(self, dtype)
+        self.dtype = dtype
 
     def put(self, row: int, value: NDArray[Any], previous_row: int) -> None:
         """Store a checked value. `previous_row` is the row of the previous step of the episode, or 0."""
@@ -367,6 +407,19 @@ def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"the array {name!r} has shape {array.shape}, {array.dtype}, expected {shape}, {dtype}")
     return array
+
+
+def _exact_cast(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    """Return the array with another dtype. None if the dtype cannot represent one of its values."""
+    if np.can_cast(array.dtype, dtype) and array.dtype.kind == dtype.kind:
+        return array.astype(dtype)
+    if array.dtype.kind == "c" != dtype.kind:
+        return None
+    with np.errstate(all="ignore"):
+        cast = array.astype(dtype)
+        returned = cast.astype(array.dtype)
+    same = (returned == array) | ((returned != returned) & (array != array))  # NaN stays NaN
+    return cast if bool(same.all()) else None
 
 
 def _holds_arrays(value: Any) -> bool:

@@ -63,7 +63,10 @@ def _checked(store: Steps, name: str, value: Any) -> Any:
     """
     assert store.obs is not None and store.action is not None
     if name in _OBSERVATIONS:
-        return None if value is None and name == "next_state" else store.obs.check(value, name)
+        field = store.obs
+        if value is None and name == "next_state":
+            return None
+        return store.widening(lambda: field.check(value, name))
     if name == "action":
         return store.action.check(value, name)
     if name == "reward":

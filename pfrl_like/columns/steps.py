@@ -1,16 +1,18 @@
 """Base class of `Columns`: step columns, the checks of new values, and the state of running episodes."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns.field import Extra, Field
-from pfrl_like.columns.leaves import Rows
+from pfrl_like.columns.leaves import DtypeError, Rows
+from pfrl_like.utils.checks import warn_once
 
 Indices = NDArray[np.int64]
+Checked = TypeVar("Checked")
 
 ENDED = 0  # successor of an episode's last step: row 0 has reward 0 and is its own successor
 RUNNING = -1  # successor of a running episode's newest step
@@ -108,11 +110,11 @@ class Steps:
     def _checked(self, obs: Any, action: Any, next_obs: Any, extra: Mapping[str, Any]) -> tuple[Any, Any, Any]:
         """Check observations and action. Return their leaves, or the single array if the values are single arrays."""
         self._check_names(extra)
-        obs_field, action_field = self.obs, self.action
-        if obs_field is None:
-            obs_field = Field.like(self.new_rows("obs"), obs, strict=True, frames=True)
-        leaves = obs_field.check(obs, "obs")
-        next_leaves = None if next_obs is None else obs_field.check(next_obs, "next_obs")
+        action_field = self.action
+        obs_field = self.obs or Field.like(self.new_rows("obs"), obs, strict=True, frames=True)
+        leaves, next_leaves = self.widening(
+            lambda: (obs_field.check(obs, "obs"), None if next_obs is None else obs_field.check(next_obs, "next_obs"))
+        )
         if action_field is None:
             action_field = Field.like(self.steps, action, strict=False)
         action_leaves = action_field.check(action, "action")
@@ -125,6 +127,30 @@ class Steps:
             action_leaves[0] if self.plain_action is not None else action_leaves,
             next_leaves[0] if self.plain is not None and next_leaves else next_leaves,
         )
+
+    def widening(self, check: Callable[[], Checked]) -> Checked:
+        """Return the result of a check of observations.
+
+        If the dtype of their column cannot represent them, the column gets a wider dtype, and the check is repeated.
+
+        Raises:
+            ValueError: If the check rejects the observations, or if the column is in a file, which keeps its dtype.
+        """
+        while True:
+            try:
+                return check()
+            except DtypeError as error:
+                leaf, before = error.leaf, error.leaf.dtype
+                if not leaf.value_rows.can_widen:
+                    raise
+                leaf.widen(error.dtype)
+                text = f"{error}; the replay buffer stores observations as {leaf.dtype} instead of {before} from now on"
+                warn_once(("dtype of a column", before, leaf.dtype), text)
+                if self.obs is not None:
+                    self.set_fields(self.obs, self.action)
+                    self.edits += 1  # files of earlier saves have the old dtype, so all steps are saved again
+                    self.edited = self.steps.array((3,), np.int64) if self.edited is None else self.edited
+                    self.edited[:] = self.edits
 
     def _check_names(self, extra: Mapping[str, Any]) -> None:
         if self.names is None:
@@ -269,7 +295,9 @@ class Steps:
         run = self.running.get(env_id)
         if run is None or self.obs is None or not run.pending:
             return False
-        return self.obs.same(run.pending, self.obs.check(obs, "obs"))
+        field = self.obs
+        leaves = self.widening(lambda: field.check(obs, "obs"))
+        return field.same(run.pending, leaves)
 
     def end(self, env_id: Any) -> None:
         """End the running episode of an environment."""

@@ -56,7 +56,7 @@ class SerialSource:
         obs, reward, terminated, truncated, info = step_values(self.env.step(action))
         clock.t += 1
         obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
-        checks.check_step(self.observation_space, obs, reward)
+        self.observation_space = checks.check_step(self.observation_space, obs, reward)
         self.last = obs, action, reward
         self.total_reward += float(reward)
         self.length += 1
@@ -113,7 +113,7 @@ class SerialSource:
             stop_episode(self.agent)
         obs, info = first_values(self.env.reset())
         self.obs = own_copy(obs)
-        checks.check_observation(self.observation_space, self.obs)
+        self.observation_space = checks.space_of_observations(self.observation_space, [self.obs])
         checks.check_finite("obs", self.obs)
         if is_first:
             dry_run(self.agent, self.obs, self.action_space)
@@ -248,7 +248,9 @@ class VectorSource:
         return current
 
     def _check(self, obs: Any) -> None:
-        checks.check_observations(self.observation_space, obs, self.num_envs)
+        if len(obs) != self.num_envs:
+            raise ValueError(f"obs contains {len(obs)} observations, expected one for each of {self.num_envs} envs")
+        self.observation_space = checks.space_of_observations(self.observation_space, obs)
         checks.check_finite("obs", obs)
 
 

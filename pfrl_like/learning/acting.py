@@ -145,6 +145,10 @@ class Acting:
     _compiled: CompiledStep | None = None
     _compiled_greedy: CompiledFunction | None = None
 
+    def _set_features(self, features: FeatureExtractor) -> None:
+        """Set the feature extractor."""
+        self.features = features
+
     @property
     def is_compiled(self) -> bool:
         """True if updates are compiled. The compilation takes place at the second update of a process."""
@@ -192,6 +196,9 @@ class Acting:
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_reset_result, (batch_obs, *batch_obs[:1]))):
                 hint = "; did you pass reset()'s (obs, info)?"
+                if not self.features.is_identity:  # `phi` may have raised the error, which stays as it is
+                    error.add_note(hint.removeprefix("; "))
+                    raise
                 raise input_error(batch_obs, error.__cause__ or error, self._acting_network_name, hint) from error
             raise
         if self.training:

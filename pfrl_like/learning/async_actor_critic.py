@@ -23,6 +23,7 @@ from pfrl_like.learning.overrides.async_actor_critic import batch_of_steps, lear
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.rollout import Steps
+from pfrl_like.learning.settings import change_features, settings
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
@@ -35,7 +36,8 @@ from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_
 _PROCESS_ATTRIBUTES = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
 
 
-@constructor_only("phi", "batch_states", "recurrent")
+@constructor_only("recurrent")
+@settings(phi=change_features, batch_states=change_features)
 class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
 
@@ -133,7 +135,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self._shared_model = model
         self.optimizer = optimizer
         self.model = copy.deepcopy(model)
-        self.features = FeatureExtractor(self.phi, batch_states)
+        self._set_features(FeatureExtractor(self.phi, batch_states))
         self.recurrent_memory = RecurrentMemory(t_max, self.device) if recurrent else None
         self.t = 0  # steps of this process
         self.optim_t = 0  # updates of this process

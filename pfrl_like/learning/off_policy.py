@@ -27,6 +27,7 @@ from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.replay_updater import replay_updater
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, states_of_memory, store_step
+from pfrl_like.learning.settings import change_features, change_max_grad_norm, change_optimizer, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
@@ -34,6 +35,7 @@ from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.storage import has_manifest
 from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import MODE_LOCK, NO_LOCK, block_evaluation
@@ -44,7 +46,10 @@ from pfrl_like.utils.recurrent import max_over_sequences
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
-@constructor_only("optimizer", "phi", "batch_states", "recurrent", "max_grad_norm", "num_steps", "burn_in")
+@constructor_only("recurrent", "num_steps", "burn_in")
+@settings(
+    phi=change_features, batch_states=change_features, optimizer=change_optimizer, max_grad_norm=change_max_grad_norm
+)
 class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents with a replay buffer and target networks.
 
@@ -195,8 +200,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._check_modules(modules)
         for module in modules.values():
             module.to(self.device)
-        self.features = FeatureExtractor(self.phi, batch_states)
-        self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
+        self._set_features(FeatureExtractor(self.phi, batch_states))
         self.recurrent_memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
@@ -216,6 +220,12 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._cumulative_steps = 0
         self._updates_left = self._updates_per_sync()
         self._clear_records()
+
+    def _set_features(self, features: FeatureExtractor) -> None:
+        """Set the feature extractor."""
+        super()._set_features(features)
+        on_cpu = self.device.type == "cpu"
+        self._takes_raw = features.is_identity and on_cpu and not self.burn_in and self.num_steps == 1
 
     # Methods that an algorithm defines
 
@@ -568,12 +578,20 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self.save(dirname)
         self.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
 
-    def load_snapshot(self, dirname: str) -> None:
-        """Load the agent and the replay buffer from a directory written by `save_snapshot`.
+    def load_snapshot(self, dirname: str, *, allow_pickle: bool = False) -> None:
+        """Load the agent and the replay buffer from a directory that `save_snapshot` or PFRL's `save_snapshot` wrote.
+
+        Args:
+            dirname: The directory.
+            allow_pickle: True to read a pickled replay buffer, for instance PFRL's. The pickle cannot run code, but a
+                manipulated file can use any amount of memory. Use it only for files whose origin you know.
 
         Raises:
-            CheckpointError: If the agent or the buffer is missing in the directory. If the buffer is missing, the agent
-                is already loaded.
+            CheckpointError: If the agent or the buffer is missing in the directory, or if the buffer is a pickle and
+                pickles are not allowed. If the buffer cannot be loaded, the agent is already loaded.
         """
         self.load(dirname)
-        self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
+        if not has_manifest(dirname):
+            statistics.load_pfrl_counters(self, dirname)
+        options = {"allow_pickle": True} if allow_pickle else {}  # a user's buffer may not have this argument
+        self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER), **options)

@@ -26,6 +26,7 @@ from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first, states_of_memory
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
+from pfrl_like.learning.settings import change_features, change_max_grad_norm, settings
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
@@ -35,7 +36,8 @@ from pfrl_like.utils.contexts import block_evaluation, evaluation_mode
 from pfrl_like.utils.recurrent import one_step_forward
 
 
-@constructor_only("phi", "batch_states", "recurrent", "max_grad_norm")
+@constructor_only("recurrent")
+@settings(phi=change_features, batch_states=change_features, max_grad_norm=change_max_grad_norm)
 class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base class of agents that learn only from steps of their current policy.
 
@@ -123,7 +125,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         for module in (*modules.values(), obs_normalizer):
             if module is not None:
                 module.to(self.device)
-        self.features = FeatureExtractor(self.phi, batch_states)
+        self._set_features(FeatureExtractor(self.phi, batch_states))
         self.recurrent_memory = RecurrentMemory(None, self.device) if recurrent else None
         self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}
         self.guard = UpdateGuard(self.device)

@@ -4,6 +4,7 @@ import collections
 import copy
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -16,6 +17,8 @@ from torch import Tensor
 
 from pfrl_like.explorer import Explorer
 from pfrl_like.learning.rollout import Rollout
+from pfrl_like.storage import load_tensors
+from pfrl_like.storage.atomic import read_errors
 from pfrl_like.storage.plain_tensors import from_plain, to_plain
 
 
@@ -240,6 +243,19 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
     set_values(agent, values)
     for attribute, count in counts.items():
         setattr(agent, attribute, count)
+
+
+def load_pfrl_counters(agent: Any, dirname: str) -> None:
+    """Load the counters that PFRL's `save_snapshot` writes: the numbers of steps and of updates.
+
+    A counter without a file does not change.
+
+    Raises:
+        CheckpointError: If a file does not contain an integer of at least 0. No counter is changed.
+    """
+    paths = {name: os.path.join(dirname, f"{attribute}.pt") for name, attribute in agent._saved_counters.items()}
+    with read_errors(dirname, "contains invalid counters"):
+        restore_progress(agent, {name: load_tensors(path) for name, path in paths.items() if os.path.exists(path)})
 
 
 def unsaved_explorer(agent: Any) -> Sequence[str]:

@@ -154,6 +154,11 @@ class GradientStep:
         finally:
             torch.set_flush_denormal(self._flushes)
 
+    def set_optimizer(self, optimizer: Optimizer) -> None:
+        """Make the later steps with another optimiser."""
+        self.optimizer = optimizer
+        self._prepare()
+
     @property
     def refused(self) -> Tensor | None:
         """On a GPU, a tensor that is 1 if the GPU skipped the last step, else 0. None on a CPU."""

@@ -24,6 +24,7 @@ from pfrl_like.replay_buffers.rewinding import (
 )
 from pfrl_like.storage.journal import SYNCED
 from pfrl_like.storage.log_directory import ColumnFiles, LogDirectory, LoggedState
+from pfrl_like.storage.pickles import is_pfrl_directory
 from pfrl_like.utils.checks import check_counts, warn_once
 from pfrl_like.utils.random import RandomSource
 
@@ -55,6 +56,10 @@ class PersistentBuffer(RewindingBuffer):
         root, source = rerun_paths(os.path.abspath(dirname), ancestor_path, shard)
         self.dirname = root if shard is None else os.path.join(root, shard)
 
+        for path in (root, ancestor_path):
+            if path is not None and is_pfrl_directory(path):
+                advice = f"open a buffer in a new directory and call its method load({path!r}, allow_pickle=True)"
+                raise CheckpointError(path, f"is the directory of a persistent buffer of PFRL: {advice}")
         self.logger = _LOGGER if logger is None else logger
         self._appending = False
         # The directory may contain more items than this capacity. They are restored first and then removed.

@@ -195,7 +195,8 @@ class SavedBuffer(AbstractReplayBuffer):
         The state of `rng` is loaded only if the file contains the state of a generator of the same type.
 
         Args:
-            filename: File written by `save` or, with `allow_pickle`, by PFRL.
+            filename: File written by `save`. With `allow_pickle`, also a file of PFRL, or the directory of a persistent
+                buffer of PFRL, which stays unchanged.
             allow_pickle: True to read pickled objects. They cannot run code, but a manipulated file can use any amount
                 of memory. Use it only for files whose origin you know.
 
@@ -203,7 +204,7 @@ class SavedBuffer(AbstractReplayBuffer):
             CheckpointError: If the file is damaged or does not contain a matching buffer. The old content stays.
         """
         with read_errors(filename, MISFIT):
-            if is_array_file(filename):
+            if not os.path.isdir(filename) and is_array_file(filename):
                 header, arrays = read_arrays(filename, allow_pickle=allow_pickle)
                 rng = header.get("rng")
                 states = rng, get_rng_state(self._rng)

@@ -8,9 +8,12 @@ looked up, so a file cannot run code. A manipulated file can still exhaust the m
 
 import collections
 import io
+import itertools
 import os
 import pickle
+import struct
 import sys
+import zlib
 from typing import IO, Any, NoReturn
 
 import numpy as np
@@ -151,19 +154,22 @@ def load_objects(content: bytes | IO[bytes], path: object) -> Any:
 
 
 def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
-    """Read a file written by PFRL's `ReplayBuffer.save`.
+    """Read a file written by PFRL's `ReplayBuffer.save`, or the directory of one of PFRL's persistent buffers.
 
     Args:
-        path: The file.
+        path: The file or the directory.
         allow_pickle: True to read the file although it is a pickle. The pickle cannot run code, but a manipulated file
             can use any amount of memory. Use it only for files whose origin you know.
 
     Returns:
-        `PfrlQueue`, `PfrlPrioritized`, a tuple of two queues (episodic), or a deque of dicts, as in PFRL.
+        `PfrlQueue`, `PfrlPrioritized`, a tuple of two queues (episodic), or a deque of dicts, as in PFRL. For a
+        directory, `PfrlQueue` or a tuple of two.
 
     Raises:
         CheckpointError: If pickles are not allowed, or if the file is damaged or names a class that is not allowed.
     """
+    if os.path.isdir(path):
+        return _read_directory(path, allow_pickle)
     with open_regular(path) as file:
         if not file.seek(0, os.SEEK_END):
             raise CheckpointError(path, "is empty")
@@ -171,6 +177,50 @@ def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
             reject_pickle(path, "is a pickle, or not a saved buffer")
         file.seek(0)
         return load_objects(file, path)
+
+
+#: Folders of a persistent buffer of PFRL, and of the two queues of an episodic one.
+_CHUNKS, _QUEUES = "rank0", ("memory", "episodic_memory")
+#: Entry of an index file: number of the chunk, offset and length of the pickle, its CRC-32, a flag.
+_ENTRY = struct.Struct("QQQIi")
+
+
+def is_pfrl_directory(path: str | os.PathLike[str]) -> bool:
+    """Return True if a path is the directory of one of PFRL's persistent buffers."""
+    queues = [os.path.join(path, name) for name in _QUEUES]
+    return any(os.path.isdir(os.path.join(queue, _CHUNKS)) for queue in (path, *queues))
+
+
+def _read_directory(path: str, allow_pickle: bool) -> Any:
+    if not is_pfrl_directory(path):
+        raise CheckpointError(path, "is a directory, expected a file or the directory of a persistent buffer of PFRL")
+    if not allow_pickle:
+        reject_pickle(path, "contains the pickles of a persistent buffer of PFRL")
+    if os.path.isdir(os.path.join(path, _CHUNKS)):
+        return _read_chunks(os.path.join(path, _CHUNKS))
+    return tuple(_read_chunks(os.path.join(path, queue, _CHUNKS)) for queue in _QUEUES)
+
+
+def _read_chunks(folder: str) -> PfrlQueue:
+    """Read the items of a folder. Chunk i has the pickles in `chunk.<i>.data` and their places in `chunk.<i>.idx`."""
+    queue, items = PfrlQueue(), list[Any]()
+    for number in itertools.count():
+        index, data = (os.path.join(folder, f"chunk.{number}.{kind}") for kind in ("idx", "data"))
+        if not (os.path.lexists(index) and os.path.lexists(data)):
+            break
+        with open_regular(index) as places, open_regular(data) as file:
+            content, size = places.read(), os.fstat(file.fileno()).st_size
+            whole = len(content) - len(content) % _ENTRY.size  # a crash may cut the last entry
+            for _, offset, length, crc, _ in _ENTRY.iter_unpack(content[:whole]):
+                if offset + length > size:
+                    raise CheckpointError(data, f"has {size} bytes, but {index} names bytes {offset + length}")
+                file.seek(offset)
+                pickled = file.read(length)
+                if zlib.crc32(pickled) != crc:
+                    raise CheckpointError(data, f"is damaged: a checksum differs at byte {offset}")
+                items.append(load_objects(pickled, data))
+    queue._queue_back = items
+    return queue
 
 
 def reject_pickle(path: object, reason: str) -> NoReturn:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
 import torch
 
 from pfrl_like.errors import CheckpointError
@@ -165,13 +166,57 @@ def _rebuild_counter(counts: Any) -> collections.Counter[Any]:
     return collections.Counter(counts)
 
 
+#: Codes of the number types that a NumPy scalar may have.
+_NUMBER_CODES = {"b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"}
+
+
+class _NumberType:
+    """The dtype of a NumPy scalar: one of `_NUMBER_CODES`, and the byte order that the pickle sets later."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.order = "="
+
+
+def _rebuild_number_type(code: Any, *_: Any) -> _NumberType:
+    """Return a dtype. Ignore the other arguments (alignment and copy flags)."""
+    if type(code) is not str or code not in _NUMBER_CODES:
+        raise ValueError("a NumPy scalar has a dtype that is not a number")
+    return _NumberType(code)
+
+
+def _rebuild_bytes(text: Any, encoding: Any) -> bytes:
+    """Return the bytes of a NumPy scalar. Pickle protocol 2 writes them as text."""
+    if type(text) is not str or len(text) > 8 or encoding != "latin1":
+        raise ValueError("the pickle has bytes that are not a NumPy scalar")
+    return text.encode("latin1")
+
+
+def _rebuild_number(kind: Any, content: Any) -> float | int | bool:
+    """Return a NumPy scalar as a Python number. Hooks that set learning rates leave such scalars in an optimiser."""
+    if type(kind) is not _NumberType or type(content) is not bytes:
+        raise ValueError("a NumPy scalar is not constructed from a dtype and bytes")
+    number: float | int | bool = np.frombuffer(content, kind.order + kind.code).item()
+    return number
+
+
 _REBUILD: dict[tuple[str, str], Callable[..., Any]] = {
     ("collections", "OrderedDict"): lambda: collections.OrderedDict(),  # the dict is empty; its items are set later
     ("collections", "Counter"): _rebuild_counter,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): _first_argument,
     ("torch", "Size"): _first_argument,
+    ("numpy", "dtype"): _rebuild_number_type,
+    ("_codecs", "encode"): _rebuild_bytes,
+    ("numpy.core.multiarray", "scalar"): _rebuild_number,  # NumPy 1
+    ("numpy._core.multiarray", "scalar"): _rebuild_number,  # NumPy 2
 }
+
+
+def _set_byte_order(kind: _NumberType, state: Any) -> None:
+    if type(state) is not tuple or len(state) < 2 or state[1] not in ("<", ">", "|", "="):
+        raise ValueError("the dtype of a NumPy scalar has no byte order")
+    kind.order = state[1]
 
 
 class _Program(pickle._Unpickler):
@@ -219,6 +264,9 @@ class _Program(pickle._Unpickler):
 
     def build(self) -> None:
         state = self.stack.pop()
+        if type(self.stack[-1]) is _NumberType:
+            _set_byte_order(self.stack[-1], state)
+            return
         # The only attribute of a state dict is `_metadata`, the versions of modules that `Module.state_dict` stores.
         target = self.stack[-1]
         if type(target) is not collections.OrderedDict or type(state) is not dict or set(state) != {"_metadata"}:

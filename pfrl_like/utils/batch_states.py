@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfrl_like.batch import ACTION_MASK, Batch
+from pfrl_like.batch import ACTION_MASK, Batch, describe_nested
 from pfrl_like.utils import recurrent
 from pfrl_like.utils.old_names import old_names
 
@@ -30,11 +30,20 @@ def batch_states(states: Sequence[Any], device: torch.device | str, phi: Phi) ->
 
     Raises:
         ValueError: If `states` is empty, or if the shapes of the observations differ.
+        Exception: Any exception that `phi` raises, with a note that describes the observation.
         TypeError: If a feature cannot be converted to a tensor.
     """
     if len(states) == 0:
         raise ValueError("states is empty, expected at least one observation")
-    return _collate([phi(state) for state in states], device)
+    features: list[Any] = []
+    try:
+        for state in states:
+            features.append(phi(state))
+    except Exception as error:
+        index = len(features)
+        error.add_note(f"phi raised this for observation {index} of {len(states)}: {describe_nested(states[index])}")
+        raise
+    return _collate(features, device)
 
 
 def _collate(features: list[Any], device: torch.device | str) -> Any:

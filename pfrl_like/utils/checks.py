@@ -56,18 +56,20 @@ def check_finite(name: str, value: Any) -> None:
         check_finite(name, np.asarray(value.detach().cpu() if hasattr(value, "detach") else value))
 
 
-def check_step(space: Any, obs: Any, reward: Any) -> None:
-    """Raise an error if the observation or reward of a step is invalid.
+def check_step(space: Any, obs: Any, reward: Any) -> Any:
+    """Raise an error if the observation or reward of a step is invalid. Return the space for the next step.
 
-    The function makes the checks of `check_observation`, `check_finite` and `check_reward`, but is faster.
+    The function makes the checks of `space_of_observations`, `check_finite` and `check_reward`, but is faster.
 
     Args:
         space: Observation space; None if unknown.
         obs: Observation after the step.
         reward: Reward of the step.
 
+    Returns:
+        The space. None if it is unknown or does not describe the observation.
+
     Raises:
-        ValueError: If the observation and the space differ in structure, shape or kind of numbers.
         NonFiniteError: If the observation or the reward is not finite.
         TypeError: If the reward is not a single number.
     """
@@ -79,10 +81,10 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         and -LARGEST_REWARD <= reward <= LARGEST_REWARD
         and math.isfinite(np.vdot(obs, obs))  # the product may also overflow; the checks below are exact
     ):
-        return
-    check_observation(space, obs)
+        return space
     check_finite("obs", obs)
     check_reward(reward)
+    return space_of_observations(space, [obs])
 
 
 def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
@@ -188,17 +190,27 @@ def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
     _check_structure(space, obs, name, observed=True)
 
 
-def check_observations(space: Any, observations: Any, n: int, name: str = "obs") -> None:
-    """Call `check_observation` for the observations of `n` environments, an array [n, ...] or a sequence."""
+def space_of_observations(space: Any, observations: Any) -> Any:
+    """Return the space if it describes the observations. Otherwise issue a warning once, and return None.
+
+    Many environments declare a space and return other observations, for instance because a wrapper appends a number.
+    The networks and the replay buffer are made for the real observations, so training continues without the space.
+
+    Args:
+        space: Observation space of one environment. None if unknown.
+        observations: Observations of k environments, an array [k, ...] or a sequence.
+    """
     if space is None:
-        return
-    if len(observations) != n:
-        raise ValueError(f"{name} contains {len(observations)} observations, expected one for each of {n} environments")
-    if type(observations) is np.ndarray and observations.dtype != object:
-        check_observation(space, observations[0], f"{name}[0]")
-        return
-    for index, obs in enumerate(observations):
-        check_observation(space, obs, f"{name}[{index}]")
+        return None
+    is_stack = type(observations) is np.ndarray and observations.dtype != object
+    try:
+        for obs in observations[:1] if is_stack else observations:
+            check_observation(space, obs)
+    except ValueError as error:
+        advice = "observation_space of the environment is wrong and is ignored; a wrapper can declare the right one"
+        warn_once(("observation space", repr(space)), f"{error}: {advice}")
+        return None
+    return space
 
 
 def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool = True) -> None:

@@ -26,9 +26,23 @@ def test_a_strict_column_takes_lists_numbers_of_no_dtype_and_what_can_be_cast_wi
     assert leaf((), np.float32).check(1, "obs").dtype == np.float32
 
 
+def test_a_strict_column_casts_arrays_that_lose_nothing():
+    assert leaf().check(np.array([0.5, np.nan, np.inf]), "obs").dtype == np.float32
+    assert leaf(dtype=np.int64).check(np.array([1.0, 2, 3]), "obs").tolist() == [1, 2, 3]
+    assert leaf((), bool).check(np.int64(1), "obs").dtype == bool
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"), [(np.float32, 0.1), (np.float32, 1e300), (np.uint8, -1), (np.int64, np.nan), (np.float64, 1j)]
+)
+def test_a_strict_column_refuses_an_array_that_would_lose_something(dtype, value):
+    with pytest.raises(ValueError, match="expected a number"):
+        leaf((), dtype).check(np.asarray(value), "obs")
+
+
 def test_a_stack_of_arrays_of_another_dtype_is_refused_too():
     with pytest.raises(ValueError, match="float64"):
-        leaf().check_many([np.zeros(3), np.zeros(3)], 2, "obs")
+        leaf().check_many([np.full(3, 0.1), np.zeros(3)], 2, "obs")
 
 
 def test_another_float_is_cast_where_columns_are_not_strict():
@@ -82,4 +96,4 @@ def test_saved_arrays_that_do_not_fit_are_refused(arrays):
 
 def test_a_refused_dtype_comes_with_a_way_out():
     with pytest.raises(ValueError, match="reset and step of the environment must return the same dtype"):
-        leaf((2,)).check(np.zeros(2), "next_obs")
+        leaf((2,)).check(np.full(2, 0.1), "next_obs")

@@ -110,8 +110,9 @@ def test_what_reset_gives_is_no_observation(info: Any) -> None:
             make_agent(recurrent=recurrent).batch_act((OBS[:2], info))
         with pytest.raises(ValueError, match=message):
             make_agent(recurrent=recurrent).batch_act((tuple(OBS[:2]), [info, info]))
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(AttributeError, match="'tuple' object has no attribute 'astype'") as raised_by_phi:
             make_agent(recurrent=recurrent, phi=lambda obs: obs.astype(np.float32)).act((OBS[0], info))
+        assert raised_by_phi.value.__notes__[-1] == "did you pass reset()'s (obs, info)?"
 
 
 @pytest.mark.parametrize("recurrent", [False, True])

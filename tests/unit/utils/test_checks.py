@@ -128,15 +128,24 @@ def test_observation_that_is_not_of_the_space_is_refused(space, obs, message):
         checks.check_observation(space, obs)
 
 
-@pytest.mark.parametrize(
-    ("observations", "message"),
-    [(np.zeros((2, 3)), r"obs\[0\] has sh"), ([np.zeros(2), np.zeros(3)], r"obs\[1\] has sh"), ([0], "contains 1 obs")],
-)
-def test_observations_of_several_envs_are_checked(observations, message):
-    checks.check_observations(BOX, np.zeros((2, 2)), 2)
-    checks.check_observations(BOX, [np.zeros(2)] * 2, 2)
-    with pytest.raises(ValueError, match=message):
-        checks.check_observations(BOX, observations, 2)
+@pytest.mark.parametrize("observations", [np.zeros((2, 3)), [np.zeros(2), np.zeros(3)], [{"a": 0}]])
+def test_a_space_that_does_not_describe_the_observations_is_dropped_with_one_warning(observations, monkeypatch):
+    monkeypatch.setattr(checks, "_WARNED", set())
+    assert checks.space_of_observations(BOX, np.zeros((2, 2))) is BOX
+    assert checks.space_of_observations(BOX, [np.zeros(2)] * 2) is BOX
+    with pytest.warns(UserWarning, match="obs .*: observation_space of the environment is wrong and is ignored"):
+        assert checks.space_of_observations(BOX, observations) is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert checks.space_of_observations(BOX, observations) is None
+    assert checks.space_of_observations(None, observations) is None
+
+
+@pytest.mark.filterwarnings("ignore:obs has shape")
+def test_a_step_returns_the_space_for_the_next_one():
+    assert checks.check_step(BOX, np.zeros(2, np.float32), 1.0) is BOX
+    assert checks.check_step(BOX, np.zeros(2), 1) is BOX
+    assert checks.check_step(BOX, np.zeros(3, np.float32), 1.0) is None
 
 
 @pytest.mark.parametrize(
