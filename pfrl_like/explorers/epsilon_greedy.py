@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.explorer import Explorer
 from pfrl_like.random_streams.streams import get_rng_state, plain_state, set_rng_state
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.old_names import old_names
 from pfrl_like.utils.random import RandomSource, check_rng
 
@@ -198,14 +198,16 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
         self,
         start_epsilon: float,
         end_epsilon: float,
-        decay_steps: int,
+        decay_steps: float,
         random_action_func: Callable[[], Any],
         logger: logging.Logger = _LOGGER,
         *,
         rng: RandomSource = None,
     ) -> None:
         super().__init__(_probability("start_epsilon", start_epsilon), random_action_func, logger, rng)
-        check_counts(0, decay_steps=decay_steps)
+        check_numbers(decay_steps=decay_steps)
+        if decay_steps < 0:
+            raise ValueError(f"decay_steps is {decay_steps!r}, expected a number of at least 0")
         self.start_epsilon = start_epsilon
         self.end_epsilon = _probability("end_epsilon", end_epsilon)
         self.decay_steps = decay_steps

@@ -116,11 +116,12 @@ class _Parts:
         self.owners[prefix] = owner
         for attribute in owner.saved_attributes:
             name = f"{prefix}.{attribute}" if prefix else attribute
-            if not hasattr(owner, attribute):
-                raise CheckpointError(self.path, f"cannot store the attribute {name}: {type(owner).__name__} lacks it")
+            value = _unwrapped(getattr(owner, attribute, None))
+            if not hasattr(owner, attribute) or hasattr(value, "__set__"):  # a descriptor of the class
+                reason = f"{type(owner).__name__}.__init__ has not set it"
+                raise CheckpointError(self.path, f"cannot store the attribute {name}: {reason}")
             if attribute in (other := getattr(owner, "saved_instead", {})):
                 self.replacements[name] = name.removesuffix(attribute) + other[attribute]
-            value = _unwrapped(getattr(owner, attribute))
             if isinstance(value, Owner):
                 self._collect(value, name, (*ancestors, owner))
             elif value is not None:

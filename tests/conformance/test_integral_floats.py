@@ -102,7 +102,6 @@ def made(tmp_path: Path) -> dict[tuple[str, str], Make]:
     env = gymnasium.make("CartPole-v1")
     buffers = replay_buffers
     made: dict[tuple[str, str], Make] = {
-        ("LinearDecayEpsilonGreedy", "decay_steps"): lambda n: explorers.LinearDecayEpsilonGreedy(1, 0.1, n, int),
         ("ReplayBuffer", "num_steps"): lambda n: buffers.ReplayBuffer(10, n),
         ("PrioritizedReplayBuffer", "num_steps"): lambda n: buffers.PrioritizedReplayBuffer(10, num_steps=n),
         ("RandomAccessQueue", "maxlen"): lambda n: collections.RandomAccessQueue(maxlen=n),

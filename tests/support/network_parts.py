@@ -54,6 +54,10 @@ def embedding() -> nn.Module:
 #: Last layers, from `HIDDEN` numbers to the values of some actions.
 VALUES: dict[str, Callable[[int], list[nn.Module]]] = {
     "expected": lambda n: [nn.Linear(HIDDEN, n), q_functions.DiscreteActionValueHead()],
+    "streams": lambda n: [
+        q_functions.DuelingStreams(nn.Linear(HIDDEN, n), nn.Linear(HIDDEN, 1)),
+        q_functions.DiscreteActionValueHead(),
+    ],
     "distributional": lambda n: [nn.Linear(HIDDEN, ATOMS[0] * n), DistributionalHead(n)],
     "quantile": lambda n: [nn.Linear(HIDDEN, N_QUANTILES * n), quantile_head(n)],
     "implicit": lambda n: [

@@ -220,7 +220,8 @@ def test_an_object_may_be_an_attribute_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "message"), [("absent", "absent: Broken lacks it"), ("t", "t: int has no state_dict")]
+    ("attribute", "message"),
+    [("absent", "absent: Broken.__init__ has not set it"), ("t", "t: int has no state_dict")],
 )
 def test_an_attribute_that_cannot_be_saved_is_named(attribute: str, message: str, tmp_path: Path) -> None:
     class Broken(Learner):

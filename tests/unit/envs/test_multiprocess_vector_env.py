@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -323,7 +324,7 @@ def test_env_that_cannot_be_made_is_an_error_of_the_constructor():
 
 
 def test_function_that_cannot_be_sent_is_named():
-    lock = multiprocessing.Lock()
+    lock = threading.Lock()
     with pytest.raises(TypeError, match=r'env_fns\[1\].*start_method="fork"'):
         MultiprocessVectorEnv([ABC, lambda: lock])
 
