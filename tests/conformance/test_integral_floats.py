@@ -11,7 +11,7 @@ from experiment_fakes import Counting, Recorder
 from pfrl_interface import FACTS, found
 from registry import KINDS, arguments_of
 
-from pfrl_like import agents, collections, envs, experiments, explorers, replay_buffers, wrappers
+from pfrl_like import agents, collections, envs, experiments, replay_buffers, wrappers
 from pfrl_like.experiments import evaluator, hooks
 from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.replay_buffer import ReplayUpdater

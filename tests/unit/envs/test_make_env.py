@@ -42,7 +42,7 @@ def test_an_unknown_id_names_the_nearest_ids(env_id):
 )
 def test_a_missing_package_names_the_extra(env_id, module, extra, monkeypatch):
     for name in [*sys.modules]:
-        if name.startswith("gymnasium.envs.box2d"):
+        if name.startswith(("gymnasium.envs.box2d", "minatar")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependencyError, match=rf"the environment {env_id} needs .*\[{extra}\]"):
