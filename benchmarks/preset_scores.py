@@ -127,15 +127,19 @@ def read_results(path: Path) -> list[Line]:
 
 
 def trial_lines(lines: list[Line], trial: Trial) -> list[Line]:
-    """The lines of a trial."""
+    """The lines of a trial, one for each seed."""
     wanted = [trial.agent, trial.env_id, trial.name, dict(trial.changes)]
-    return [line for line in lines if [line["agent"], line["env"], line["trial"], line["changes"]] == wanted]
+    return _of_seeds(line for line in lines if [line["agent"], line["env"], line["trial"], line["changes"]] == wanted)
 
 
 def score_lines(lines: list[Line], agent: str, env_id: str, changes: Mapping[str, Any] | None = None) -> list[Line]:
-    """The lines of scores of a preset as it is now, or with changes."""
+    """The lines of scores of a preset as it is now, or with changes, one for each seed."""
     wanted = (agent, env_id, None, fingerprint(agent, env_id, changes or {}))
-    return [line for line in lines if (line["agent"], line["env"], line["trial"], line["settings"]) == wanted]
+    return _of_seeds(line for line in lines if (line["agent"], line["env"], line["trial"], line["settings"]) == wanted)
+
+
+def _of_seeds(lines: Iterable[Line]) -> list[Line]:
+    return [*{line["seed"]: line for line in lines}.values()]
 
 
 def best_of(lines: list[Line], trials: list[Trial]) -> Trial:

@@ -1,4 +1,4 @@
-"""What the results of `preset_scores.py` say in the files of presets, and the table of presets with scores.
+"""The results of `preset_scores.py` in the files of presets, and the table of presets with scores.
 
 `document_numbers.py` compares and writes them.
 """

@@ -1,8 +1,7 @@
-"""Trials of settings for presets that `scores.py` does not score: what `preset_scores.py` trains, in this order.
+"""Trials of settings for presets that `scores.py` does not score. `preset_scores.py` trains them in this order.
 
 The settings of the trial with the best mean become the preset; of equal ones those of the last, which knows the results
-of the others. One trial alone has nothing to be compared with: its
-settings are scored at once.
+of the others. One trial alone has nothing to be compared with: its settings are scored at once.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ class Trial(NamedTuple):
     Attributes:
         agent: Name of the agent, as `make` knows it.
         env_id: Id of the environment.
-        name: Tells its lines from those of other trials.
+        name: Name of the trial.
         changes: At most five settings in place of the preset's.
     """
 

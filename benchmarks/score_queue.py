@@ -109,7 +109,7 @@ def offline_seconds(lines: list[Line], job: offline_scores.Job) -> float:
 
 
 def missing_presets(path: Path) -> list[Item]:
-    """What `preset_scores.py` lacks, in its order."""
+    """The trainings that `preset_scores.py` lacks, in its order."""
     lines = preset_scores.read_results(path)
     return [
         Item("presets", (job.agent, job.env_id), job.seed, preset_scores.seconds_of(lines, job), True, job=job)
