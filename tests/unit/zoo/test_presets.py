@@ -117,7 +117,7 @@ def test_settings_of_an_agent_come_after_those_of_its_group_and_of_a_task_after_
     assert preset("iqn", "MountainCar-v0")["reward_scale"] == 0.1  # of the agent in the family; the group has 1
     assert preset("iqn", "CartPole-v1")["quantile_thresholds_K"] == 8  # of the defaults
     assert preset("iqn", "ALE/Pong-v5")["quantile_thresholds_K"] == 32
-    assert preset("munchausen_dqn", "CartPole-v1")["lr"] == 2.3e-3  # of the group
+    assert preset("al", "CartPole-v1")["lr"] == 2.3e-3  # of the group
 
 
 def test_new_task_has_defaults_by_its_observations() -> None:
