@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -102,8 +101,6 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
             option of its own.
     """
     config = read_config_option(arguments)
-    if ":" in (arguments.env or "") and not {"", os.getcwd()} & {*sys.path}:
-        sys.path.append(os.getcwd())  # the user names a module, which may be a file here
     given = {name: getattr(arguments, name, None) for name in (*_OPTIONS, *STOPS)}  # `show` has no options for stops
     options = {name: config.get(name) if value is None else value for name, value in given.items()}
     _check_stops(options)

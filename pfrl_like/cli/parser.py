@@ -134,8 +134,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     arguments = parser.parse_args(argv)
     arguments.argv = [*sys.argv[1:]] if argv is None else [*argv]
-    if argv is None and hasattr(arguments, "seeds") and not {"", os.getcwd()} & {*sys.path}:
-        os.environ["PYTHONSAFEPATH"] = "1"  # processes of this one, too, import no files of the current directory
+    if not {"", os.getcwd()} & {*sys.path}:
+        if argv is None and hasattr(arguments, "seeds"):
+            os.environ["PYTHONSAFEPATH"] = "1"  # processes of this one, too, import no files of the current directory
+        if ":" in (getattr(arguments, "env", None) or ""):
+            sys.path.append(os.getcwd())  # the user names a module, which may be a file here
     try:
         status = _run(arguments, parser)
         sys.stdout.flush()

@@ -239,9 +239,14 @@ def test_the_program_imports_a_file_of_the_current_directory_only_for_env(
     (folder / "my_envs.py").write_text(
         "import gymnasium\ngymnasium.register('My-v0', gymnasium.spec('CartPole-v1').entry_point)"
     )
-    for env, added in (("CartPole-v1", []), ("my_envs:My-v0", [str(folder)])):
-        monkeypatch.setattr(sys, "argv", ["pfrl-like", "show", "dqn", env])
-        assert main() == 0
+    for status, command, env, added in (
+        (0, ["show", "dqn"], "CartPole-v1", []),
+        (0, ["show", "dqn"], "my_envs:My-v0", [str(folder)]),
+        (2, ["evaluate", "absent", "--env"], "my_envs:My-v0", [str(folder)]),
+    ):
+        monkeypatch.setattr(sys, "path", [*path])
+        monkeypatch.setattr(sys, "argv", ["pfrl-like", *command, env])
+        assert main() == status
         assert sys.path == [*path, *added]
     assert not os.environ["PYTHONSAFEPATH"]
 
