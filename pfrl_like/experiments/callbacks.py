@@ -2,7 +2,6 @@
 
 import collections
 import logging
-import math
 import os
 import shutil
 import sys
@@ -171,8 +170,10 @@ class Evaluation:
     @property
     def success(self) -> float | None:
         """The latest score that has reached `successful_score`; None if there is none."""
-        least = math.inf if self.successful_score is None else self.successful_score
-        return next((row["eval_score"] for row in reversed(self.history) if row["eval_score"] >= least), None)
+        if self.successful_score is None:
+            return None
+        scores = (row["eval_score"] for row in reversed(self.history))
+        return next((score for score in scores if score >= self.successful_score), None)
 
     def saved_state(self) -> dict[str, Any]:
         """Return the statistics and scores of all evaluations so far, and the evaluation that was interrupted."""

@@ -291,6 +291,12 @@ def test_a_score_that_is_no_number_hides_no_good_one():
     assert stopped == [False, True, True] and clock.reason == "score 5.0 >= 4"
 
 
+def test_an_infinite_score_stops_no_run_without_a_successful_score():
+    evaluator, clock = SimpleNamespace(evaluate_if_necessary=lambda **_: float("inf")), Clock(None)
+    Evaluation(evaluator, None, None, True)(clock)
+    assert not clock.stopped
+
+
 class Own:
     """An agent of somebody else's, which is saved as others save."""
 
