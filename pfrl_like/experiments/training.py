@@ -304,8 +304,8 @@ def train(
             warn_of_no_update(agent, source, steps, step_offset, logger)
             with saving_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
                 with interruption.training_loop():
-                    if evaluation is not None:
-                        evaluation.finish_tick(clock, [*hooks, checkpoints])
+                    if evaluation is not None and evaluation.finish_tick(clock, [*hooks, checkpoints]):
+                        checkpoints.save(clock, "_except")
                     run_loop(source, clock, callbacks, checkpoints)
                 if clock.t > step_offset and (text := updates.warning()):
                     logger.warning(text)
