@@ -87,11 +87,13 @@ def saving_on_error(
         checkpoints.writes.ended_by = error  # must be set before further writes fail
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        cause = outcome_of(error, clock.t)
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
         for act in (
-            partial(record.finish, outcome_of(error, clock.t, checkpoints.state is not None) or what, clock),
+            partial(record.finish, cause or what, clock),  # first, because a second signal may end the process
             partial(record_crash, error, checkpoints.agent, clock.t, outdir, logger),
             partial(checkpoints.save_interrupted, clock),
+            lambda: record.finish(f"{cause}; {checkpoints.way_to_continue(clock.t)}" if cause else what, clock),
             on_error,
         ):
             try:
@@ -102,7 +104,7 @@ def saving_on_error(
                 logger.exception("outdir:%s step:%s another error followed the error above", outdir, clock.t)
         if isinstance(error, CheckpointError | KeyboardInterrupt):
             error.add_note(f"in {outdir}, {checkpoints.newest}")
-        if isinstance(error, KeyboardInterrupt) and checkpoints.state is not None:
+        if isinstance(error, KeyboardInterrupt) and checkpoints.can_resume:
             error.add_note("start the program again, with resume=True: the run continues from its newest checkpoint")
         raise
 
