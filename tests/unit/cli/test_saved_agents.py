@@ -1,5 +1,6 @@
 """Commands that use a saved agent."""
 
+import argparse
 import json
 import re
 import shutil
@@ -13,8 +14,9 @@ from cli_parts import TRAIN
 from PIL import Image
 
 from pfrl_like.cli import main, saved_agents
+from pfrl_like.cli.environment import environment_of
 from pfrl_like.cli.saved_agents import agent_directory
-from pfrl_like.zoo.load_agent import load_agent
+from pfrl_like.zoo.load_agent import LoadedAgent, load_agent
 
 
 def stored_composition(outdir: Path) -> Any:
@@ -63,6 +65,40 @@ def test_the_environment_can_be_replaced(trained: Path, capsys: pytest.CaptureFi
     assert "DQN in CartPole-v0" in capsys.readouterr().out
     assert main(["evaluate", str(trained), "--env", "CartPol-v0"]) == 2
     assert "argument --env: env is 'CartPol-v0'" in capsys.readouterr().err
+
+
+class Noisy(LoadedAgent):
+    """An agent whose networks are noisy."""
+
+    def dry_run(self, obs: Any, action_space: Any = None) -> Any:
+        torch.rand(1)
+        return super().dry_run(obs, action_space)
+
+
+def test_the_check_of_the_environment_leaves_the_seeded_streams_alone(trained: Path) -> None:
+    directory = str(trained / "best")
+    agent = Noisy(load_agent(directory).agent)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    environment_of(directory, agent, None, 0).close()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v0", "Pendulum-v1"], ids=["dry run", "spaces"])
+def test_an_environment_that_is_rejected_is_closed(
+    env_id: str, trained: Path, loaded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reject(*_: Any) -> None:
+        raise ValueError("the agent takes other observations")
+
+    closed: list[str] = []
+    agent = LoadedAgent(loaded)
+    monkeypatch.setattr(agent, "dry_run", reject)
+    for entry in ("classic_control.cartpole.CartPoleEnv", "classic_control.pendulum.PendulumEnv"):
+        monkeypatch.setattr(f"gymnasium.envs.{entry}.close", lambda env: closed.append(env.spec.id))
+    with pytest.raises(argparse.ArgumentError):
+        environment_of(str(trained / "best"), agent, env_id, 0)
+    assert env_id in closed
 
 
 @pytest.mark.parametrize(
