@@ -139,29 +139,31 @@ def test_watch_shows_episodes_in_a_window(
     trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pygame")
-    monkeypatch.setattr(saved_agents, "has_display", lambda: True)
+    monkeypatch.setattr(saved_agents, "no_display", str)
     assert main(["watch", str(trained), "--env", "CartPole-v1"]) == 0
     assert "DQN in CartPole-v1: mean " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("variables", "expected"),
+    ("variables", "reason"),
     [
-        ({}, False),
-        ({"SDL_VIDEODRIVER": "dummy", "DISPLAY": ":0"}, False),
-        ({"DISPLAY": ":0"}, True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ({}, "neither DISPLAY nor WAYLAND_DISPLAY is set"),
+        ({"SDL_VIDEODRIVER": "dummy", "DISPLAY": ":0"}, "SDL_VIDEODRIVER is dummy (if the window does not use SDL, "),
+        ({"DISPLAY": ":0"}, ""),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, ""),
+        ({"SDL_VIDEODRIVER": "kmsdrm"}, ""),
     ],
 )
 def test_a_display_is_found_by_its_variables(
-    variables: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert saved_agents.has_display() == expected
+    found = saved_agents.no_display()
+    assert found.startswith(reason) and bool(found) == bool(reason)
 
 
 def test_watch_without_a_display_names_the_options_of_a_video(
@@ -170,7 +172,8 @@ def test_watch_without_a_display_names_the_options_of_a_video(
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     assert main(["watch", str(trained)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("there is no display for a window: write a video with --gif FILE or --mp4 FILE")
+    assert "there is no display for a window, because SDL_VIDEODRIVER is dummy" in line
+    assert line.endswith(": write a video with --gif FILE or --mp4 FILE")
 
 
 def test_ope_prints_estimates(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
