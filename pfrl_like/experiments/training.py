@@ -89,11 +89,15 @@ def saving_on_error(
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         cause = outcome_of(error, clock.t)
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
+
+        def record_ending() -> None:
+            record.finish(f"{cause}; {checkpoints.way_to_continue(clock.t)}" if cause else what, clock)
+
         for act in (
             partial(record.finish, cause or what, clock),  # first, because a second signal may end the process
             partial(record_crash, error, checkpoints.agent, clock.t, outdir, logger),
             partial(checkpoints.save_interrupted, clock),
-            lambda: record.finish(f"{cause}; {checkpoints.way_to_continue(clock.t)}" if cause else what, clock),
+            record_ending,
             on_error,
         ):
             try:
